@@ -1,0 +1,1 @@
+"""Differentially private partition selection and frequency lists on Apache Beam."""

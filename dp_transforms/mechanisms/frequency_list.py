@@ -1,0 +1,201 @@
+"""Frequency lists: how often things occur, without saying which things."""
+
+from __future__ import annotations
+
+import csv
+import operator
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+MAX_VALUE = 2**63 - 1
+"""Frequencies, multiplicities and the total must fit a signed 64-bit integer."""
+
+_HEADER = ["frequency", "multiplicity"]
+
+
+class FrequencyList:
+    """An integer partition in run-length form: ``multiplicities[i]`` items occur ``frequencies[i]`` times.
+
+    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies, so a list with
+    N in the billions is a few thousand pairs.
+
+    Args:
+      frequencies: distinct positive integers, strictly descending.
+      multiplicities: as many positive integers.
+
+    Raises:
+      ValueError: an entry is not an integer, not positive, out of order, repeated, or too large for 64
+        bits; the message names the entry by its position. Positions and offending values are in these
+        messages: do not show them where the list is private.
+
+    >>> password_counts = FrequencyList([5, 2, 1], [1, 1, 3])
+    >>> password_counts.total, password_counts.distinct
+    (10, 5)
+    >>> password_counts == FrequencyList.from_counts([1, 5, 1, 2, 1])
+    True
+    """
+
+    __slots__ = ("_frequencies", "_multiplicities", "_total")
+
+    def __init__(self, frequencies: Sequence[int] = (), multiplicities: Sequence[int] = ()):
+        values = _positive_integers("frequencies", frequencies)
+        repeats = _positive_integers("multiplicities", multiplicities)
+        if len(values) != len(repeats):
+            raise ValueError(
+                f"frequencies and multiplicities must be equally long, got {len(values)} and {len(repeats)}"
+            )
+        steps = np.flatnonzero(values[1:] >= values[:-1])
+        if steps.size:
+            i = int(steps[0]) + 1
+            raise ValueError(
+                f"frequencies must be strictly descending, but frequencies[{i}] = {values[i]} "
+                f"follows {values[i - 1]}"
+            )
+        total = sum(v * m for v, m in zip(values.tolist(), repeats.tolist(), strict=True))
+        if total > MAX_VALUE or int(repeats.sum(dtype=object)) > MAX_VALUE:
+            raise ValueError(f"the total of all frequencies must be at most 2**63 - 1, got {total}")
+        for array in (values, repeats):
+            array.setflags(write=False)
+        self._frequencies = values
+        self._multiplicities = repeats
+        self._total = total
+
+    @classmethod
+    def from_counts(cls, counts: Iterable[int]) -> FrequencyList:
+        """The list of these counts, one per item, in any order. Zeros are not allowed.
+
+        Raises:
+          ValueError: a count is not a positive 64-bit integer.
+        """
+        if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
+            values, repeats = np.unique(counts, return_counts=True)
+            return cls(values[::-1], repeats[::-1])
+        tally = Counter(_positive_integers("counts", list(counts)).tolist())
+        values = sorted(tally, reverse=True)
+        return cls(values, [tally[v] for v in values])
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
+        """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
+
+        A file with the header alone is the empty list.
+
+        Raises:
+          ValueError: the file is empty, has another header, or has a bad line, which is named.
+        """
+        values: list[int] = []
+        repeats: list[int] = []
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = csv.reader(file)
+            header = next(rows, None)
+            if header is None:
+                raise ValueError(f"{os.fspath(path)} is empty; expected the header {','.join(_HEADER)}")
+            if [name.strip().lstrip("\ufeff") for name in header] != _HEADER:
+                raise ValueError(f"{os.fspath(path)}: the first line must be {','.join(_HEADER)}")
+            for row in rows:
+                if not row:
+                    continue
+                try:
+                    value, repeat = (int(field) for field in row)
+                except ValueError:
+                    raise ValueError(
+                        f"{os.fspath(path)}, line {rows.line_num}: expected two integers "
+                        f"({','.join(_HEADER)})"
+                    ) from None
+                values.append(value)
+                repeats.append(repeat)
+        try:
+            return cls(values, repeats)
+        except ValueError as error:
+            raise ValueError(f"{os.fspath(path)}: {error}") from None
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Writes the file that ``from_csv`` reads."""
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(_HEADER)
+            writer.writerows(self)
+
+    @property
+    def frequencies(self) -> npt.NDArray[np.int64]:
+        """Distinct frequencies, strictly descending; a read-only array."""
+        return self._frequencies
+
+    @property
+    def multiplicities(self) -> npt.NDArray[np.int64]:
+        """How many items have each frequency; a read-only array."""
+        return self._multiplicities
+
+    @property
+    def total(self) -> int:
+        """N, the sum of all frequencies."""
+        return self._total
+
+    @property
+    def distinct(self) -> int:
+        """How many items the list has."""
+        return int(self._multiplicities.sum())
+
+    def l1_distance(self, other: FrequencyList) -> int:
+        """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of it."""
+        ends = [np.cumsum(f.multiplicities) for f in (self, other)]
+        # Ranks up to which both lists are constant.
+        cuts = np.union1d(*ends)
+        widths = np.diff(cuts, prepend=0).tolist()
+        here, there = (
+            np.append(f.frequencies, 0)[np.searchsorted(end, cuts, side="left")].tolist()
+            for f, end in zip((self, other), ends, strict=True)
+        )
+        return sum(width * abs(a - b) for width, a, b in zip(widths, here, there, strict=True))
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """(frequency, multiplicity) pairs, descending."""
+        return zip(self._frequencies.tolist(), self._multiplicities.tolist(), strict=True)
+
+    def __len__(self) -> int:
+        """How many distinct frequencies there are."""
+        return len(self._frequencies)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, FrequencyList):
+            return NotImplemented
+        return np.array_equal(self._frequencies, other._frequencies) and np.array_equal(
+            self._multiplicities, other._multiplicities
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._frequencies.tobytes(), self._multiplicities.tobytes()))
+
+    def __repr__(self) -> str:
+        # The entries may be private, and a repr ends up in logs and in assertion messages.
+        return f"<FrequencyList at {id(self):#x}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return FrequencyList, (self._frequencies, self._multiplicities)
+
+
+def _positive_integers(name: str, entries: Iterable[Any]) -> npt.NDArray[np.int64]:
+    if isinstance(entries, np.ndarray) and entries.dtype.kind in "iu" and entries.ndim == 1:
+        bad = np.flatnonzero((entries < 1) | (entries > MAX_VALUE))
+        if bad.size:
+            _reject(name, int(bad[0]), entries[bad[0]])
+        return entries.astype(np.int64)
+    values = []
+    for i, entry in enumerate(entries):
+        try:
+            value = operator.index(entry)
+        except TypeError:
+            raise ValueError(f"{name}[{i}] must be an integer, got {entry!r}") from None
+        if not 1 <= value <= MAX_VALUE or isinstance(entry, bool):
+            _reject(name, i, entry)
+        values.append(value)
+    return np.array(values, dtype=np.int64)
+
+
+def _reject(name: str, index: int, entry: Any) -> None:
+    raise ValueError(f"{name}[{index}] must be between 1 and 2**63 - 1, got {entry!r}")

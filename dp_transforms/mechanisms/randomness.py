@@ -1,0 +1,180 @@
+"""The random tape: every random decision of a release reads its own uniform number from here.
+
+A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (what the number
+is for) and an index (which decision of that kind). A number has infinitely many bits; a decision reads
+64 of them and asks for more only if those do not settle it. Because an address never moves, a decision
+that is worked out again at a higher precision reads the same number again: what a release returns is a
+function of the tape alone, and that is what makes its law exact (see ``walk``).
+
+Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes from the operating system
+(``RandomTape.from_os``) or is derived from a job's secret and a purpose (``RandomTape.from_secret``), so
+that a retried bundle repeats its decisions and two purposes never share one. Statements such as "exactly
+epsilon-differentially private" are about the law under ideal uniform numbers; with these they hold
+against any adversary who can not tell SHAKE-256 under an unknown key from random bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+KEY_BYTES = 32
+WORD_BITS = 64
+_WORDS_PER_BLOCK = 64
+
+Enclosure = tuple[Any, Any]
+"""(lo, hi): exact reals (int, mpq, mpfr) between which a number certainly lies."""
+
+
+class RandomTape:
+    """Independent uniform numbers in [0, 1), addressed by (channel, index).
+
+    Args:
+      key: 32 secret bytes. Use ``from_os`` or ``from_secret`` rather than making a key yourself.
+
+    Raises:
+      ValueError: the key does not have 32 bytes.
+    """
+
+    def __init__(self, key: bytes):
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"a tape's key must have {KEY_BYTES} bytes, got {len(key)}")
+        self._key = bytes(key)
+
+    @classmethod
+    def from_os(cls) -> RandomTape:
+        """A fresh tape under a key from the operating system's generator."""
+        return cls(secrets.token_bytes(KEY_BYTES))
+
+    @classmethod
+    def from_secret(cls, secret: bytes, purpose: str) -> RandomTape:
+        """The tape of one purpose under a job's secret: the same arguments give the same tape.
+
+        Raises:
+          ValueError: the secret has fewer than 32 bytes, or the purpose is empty.
+        """
+        if len(secret) < KEY_BYTES:
+            raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
+        if not purpose:
+            raise ValueError("purpose must name what the tape is for, got an empty string")
+        # The secret's length comes first, so that no (secret, purpose) pair reads like another.
+        prefix = len(secret).to_bytes(8, "big")
+        return cls(hashlib.shake_256(prefix + secret + purpose.encode()).digest(KEY_BYTES))
+
+    def words(self, channel: str, count: int, start: int = 0) -> npt.NDArray[np.uint64]:
+        """The leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
+
+        Element i is floor(U * 2**64) for the number U at (channel, start + i).
+        """
+        first, last = start // _WORDS_PER_BLOCK, -(-(start + count) // _WORDS_PER_BLOCK)
+        blocks = b"".join(
+            self._bytes(b"words", block, channel, 8 * _WORDS_PER_BLOCK)
+            for block in range(first, last)
+        )
+        # Byte order is fixed so that a tape reads the same on every machine.
+        words = np.frombuffer(blocks, dtype=">u8").astype(np.uint64)
+        offset = start - first * _WORDS_PER_BLOCK
+        return words[offset : offset + count]
+
+    def uniform(self, channel: str, index: int) -> Uniform:
+        """The number at (channel, index), bit by bit."""
+        return Uniform(self, channel, index)
+
+    def prefix(self, channel: str, index: int, bits: int) -> int:
+        """floor(U * 2**bits) for the number U at (channel, index)."""
+        word = int(self.words(channel, 1, index)[0])
+        if bits <= WORD_BITS:
+            return word >> (WORD_BITS - bits)
+        extra = bits - WORD_BITS
+        size = -(-extra // 8)
+        tail = int.from_bytes(self._bytes(b"tails", index, channel, size), "big")
+        return word << extra | tail >> (8 * size - extra)
+
+    def _bytes(self, kind: bytes, index: int, channel: str, size: int) -> bytes:
+        # Fixed-length fields before the one of free length: no two addresses read alike.
+        address = self._key + kind + index.to_bytes(16, "big") + channel.encode()
+        return hashlib.shake_256(address).digest(size)
+
+
+class InsecureSeededTape(RandomTape):
+    """A tape that anyone can repeat from a small seed. For tests; never for a release."""
+
+    def __init__(self, seed: int):
+        super().__init__(hashlib.sha256(b"insecure test tape %d" % seed).digest())
+
+
+class Uniform:
+    """One uniform number U in [0, 1) of a tape, known to as many bits as are asked for."""
+
+    def __init__(self, tape: RandomTape, channel: str, index: int):
+        self._tape = tape
+        self._channel = channel
+        self._index = index
+
+    def prefix(self, bits: int) -> int:
+        """floor(U * 2**bits): the leading ``bits`` bits of U as an integer."""
+        return self._tape.prefix(self._channel, self._index, bits)
+
+    def enclosure(self, bits: int) -> tuple[Any, Any]:
+        """(lo, hi) with lo <= U < hi, as exact rationals 2**-bits apart."""
+        leading = self.prefix(bits)
+        scale = gmpy2.mpz(1) << bits
+        return gmpy2.mpq(leading, scale), gmpy2.mpq(leading + 1, scale)
+
+
+class BitReader:
+    """The bits of one uniform number, read in order: a stream of fair coin flips.
+
+    For samplers that consume an amount of randomness that they do not know in advance.
+    """
+
+    def __init__(self, uniform: Uniform):
+        self._uniform = uniform
+        self._position = 0
+        self._known_bits = 0
+        self._known = 0
+
+    def take(self, bits: int) -> int:
+        """The next ``bits`` bits as an integer in [0, 2**bits)."""
+        end = self._position + bits
+        if end > self._known_bits:
+            self._known_bits = max(2 * self._known_bits, end, 256)
+            self._known = self._uniform.prefix(self._known_bits)
+        value = self._known >> (self._known_bits - end) & ((1 << bits) - 1)
+        self._position = end
+        return value
+
+    def below(self, bound: int) -> int:
+        """A uniform integer in [0, bound), by rejection."""
+        if bound < 1:
+            raise ValueError(f"bound must be positive, got {bound}")
+        bits = (bound - 1).bit_length()
+        while True:
+            value = self.take(bits)
+            if value < bound:
+                return value
+
+
+def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
+    """Decides U < p exactly, for a real p known through enclosures.
+
+    Args:
+      uniform: the number U; True is returned with probability exactly p.
+      probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must shrink
+        to p as the precision grows. A p that is known exactly returns (p, p).
+    """
+    bits = WORD_BITS
+    while True:
+        lower, upper = uniform.enclosure(bits)
+        lo, hi = probability(bits)
+        if upper <= lo:
+            return True
+        if lower >= hi:
+            return False
+        bits *= 2
