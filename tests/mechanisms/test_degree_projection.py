@@ -1,0 +1,173 @@
+"""The L1 sensitivity of projected degree lists, over all small graphs and all their nodes."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.degree_projection import (
+    in_fixed_order,
+    node_private_sensitivity,
+    project_degrees,
+    project_directed_degrees,
+)
+
+
+def largest_change(pairs, nodes, degree_lists):
+    """Max L1 distance between the lists of a graph and of the same graph without one node.
+
+    Over all graphs with these nodes: graph g has the edge pairs[i] iff bit i of g is set.
+    ``degree_lists`` maps a list of edges to one or more FrequencyLists.
+    """
+    tables = None
+    for g in range(2 ** len(pairs)):
+        lists = degree_lists([pair for i, pair in enumerate(pairs) if g >> i & 1])
+        if tables is None:
+            tables = np.zeros((len(lists), 2 ** len(pairs), nodes), dtype=np.int64)
+        for table, degrees in zip(tables, lists, strict=True):
+            row = np.repeat(degrees.frequencies, degrees.multiplicities)
+            table[g, : len(row)] = row
+    graphs = np.arange(2 ** len(pairs))
+    worst = 0
+    for node in range(nodes):
+        without = graphs & ~sum(1 << i for i, pair in enumerate(pairs) if node in pair)
+        worst = max(worst, int(np.abs(tables - tables[:, without]).sum(axis=2).max()))
+    return worst
+
+
+def undirected(nodes):
+    return list(itertools.combinations(range(nodes), 2))
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4, 5])
+@pytest.mark.parametrize("key", [b"", b"another order"])
+def test_sensitivity_on_all_graphs(nodes, key):
+    for bound in range(1, nodes):
+        worst = largest_change(
+            undirected(nodes), nodes, lambda edges, d=bound: [project_degrees(edges, d, key)]
+        )
+        # A node joined to ``bound`` isolated nodes attains it, so the bound is the exact maximum.
+        assert worst == node_private_sensitivity(bound) == 2 * bound
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3, 4, 5])
+def test_sensitivity_on_all_graphs_with_six_nodes(bound):
+    worst = largest_change(undirected(6), 6, lambda edges: [project_degrees(edges, bound)])
+    assert worst == 2 * bound
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bound", [1, 2, 3, 4])
+@pytest.mark.parametrize("key", [b"%d" % i for i in range(5)])
+def test_sensitivity_on_all_graphs_with_six_nodes_in_other_orders(bound, key):
+    worst = largest_change(undirected(6), 6, lambda edges: [project_degrees(edges, bound, key)])
+    assert worst == 2 * bound
+
+
+@pytest.mark.parametrize("nodes", [2, 3, 4])
+def test_sensitivity_on_all_directed_graphs(nodes):
+    pairs = list(itertools.permutations(range(nodes), 2))
+    for bound in range(1, nodes):
+        worst = largest_change(
+            pairs, nodes, lambda edges, d=bound: project_directed_degrees(edges, d)
+        )
+        assert 2 * bound <= worst <= node_private_sensitivity(bound, directed=True)
+
+
+def test_sensitivity_in_every_order_of_the_edges():
+    """All 720 orders of the six possible edges of four nodes, through another implementation."""
+    nodes, pairs = 4, undirected(4)
+    graphs = np.arange(2 ** len(pairs))
+    for order in itertools.permutations(range(len(pairs))):
+        for bound in (1, 2):
+            degrees = np.zeros((len(graphs), nodes), dtype=np.int64)
+            for i in order:
+                a, b = pairs[i]
+                kept = (graphs >> i & 1) & (degrees[:, a] < bound) & (degrees[:, b] < bound)
+                degrees[:, a] += kept
+                degrees[:, b] += kept
+            degrees.sort(axis=1)
+            for node in range(nodes):
+                without = graphs & ~sum(1 << i for i, pair in enumerate(pairs) if node in pair)
+                assert np.abs(degrees - degrees[without]).sum(axis=1).max() <= 2 * bound
+
+
+def test_the_check_finds_a_projection_that_is_not_private():
+    # Dropping every node of high degree: a node that pushes its neighbours over the bound removes
+    # them.
+    def drop_high_degrees(edges, bound=2):
+        ends = [node for edge in edges for node in edge]
+        kept = [(a, b) for a, b in edges if max(ends.count(a), ends.count(b)) <= bound]
+        return [project_degrees(kept, bound)]
+
+    assert largest_change(undirected(5), 5, drop_high_degrees) > node_private_sensitivity(2)
+
+
+@given(
+    st.sets(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=120),
+    st.integers(0, 30),
+    st.integers(1, 8),
+    st.binary(max_size=8),
+)
+def test_sensitivity_on_larger_graphs(edges, node, bound, key):
+    others = [edge for edge in edges if node not in edge]
+    distance = project_degrees(edges, bound, key).l1_distance(project_degrees(others, bound, key))
+    assert distance <= node_private_sensitivity(bound)
+    for ours, theirs in zip(
+        project_directed_degrees(edges, bound, key),
+        project_directed_degrees(others, bound, key),
+        strict=True,
+    ):
+        assert ours.l1_distance(theirs) <= node_private_sensitivity(bound, directed=True)
+
+
+@given(st.sets(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=40), st.integers(1, 5))
+def test_the_projection_is_maximal_and_bounded(edges, bound):
+    degrees = project_degrees(edges, bound)
+    assert not len(degrees) or degrees.frequencies[0] <= bound
+    assert degrees.total % 2 == 0
+    # With a bound that no degree reaches, nothing is dropped.
+    simple = {frozenset(edge) for edge in edges if len(set(edge)) == 2}
+    everything = [sum(node in edge for edge in simple) for node in range(10)]
+    expected = FrequencyList.from_counts([d for d in everything if d])
+    assert project_degrees(edges, 10) == expected
+
+
+def test_input_order_direction_repeats_and_self_loops_do_not_matter():
+    edges = [(1, 2), (2, 3), (3, 1), (3, 4)]
+    messy = [(b, a) for a, b in reversed(edges)] + edges + [(5, 5), (1, 1)]
+    for bound in (1, 2, 3):
+        assert project_degrees(messy, bound) == project_degrees(edges, bound)
+    one_way, other_way = project_directed_degrees(edges, 9)
+    assert project_directed_degrees([*edges, *edges, (4, 4)], 9) == (one_way, other_way)
+    assert project_directed_degrees([(b, a) for a, b in edges], 9) == (other_way, one_way)
+
+
+def test_numpy_rows_text_and_bytes_are_nodes():
+    edges = np.array([[10, 2], [2, 3]])
+    expected = project_degrees([(10, 2), (2, 3)], 1)
+    assert project_degrees(edges, 1) == expected
+    assert project_degrees([("10", "2"), ("2", "3")], 1) == expected
+    assert project_degrees([(b"10", b"2"), (b"2", b"3")], 1) == expected
+
+
+def test_the_order_of_two_edges_does_not_depend_on_the_others():
+    pairs = [(b"%d" % a, b"%d" % b) for a, b in undirected(8)]
+    full = in_fixed_order(pairs, b"key")
+    few = in_fixed_order(pairs[::3], b"key")
+    assert few == [pair for pair in full if pair in few]
+    assert full not in (sorted(pairs), in_fixed_order(pairs, b"another key"))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="degree_bound must be positive, got 0"):
+        project_degrees([(1, 2)], 0)
+    with pytest.raises(ValueError, match="degree_bound must be positive, got -1"):
+        node_private_sensitivity(-1)
+    with pytest.raises(ValueError, match="type NoneType"):
+        project_degrees([(1, None)], 2)
+    with pytest.raises(ValueError, match="type float"):
+        project_degrees([(1, 1.5)], 2)
