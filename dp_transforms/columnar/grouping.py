@@ -1,0 +1,64 @@
+"""Grouping rows by value: codes that are equal exactly where the values are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows by value: row i has the value ``values[codes[i]]``.
+
+    Attributes:
+      codes: int32, one per row.
+      values: the distinct values, in the order of their first rows or any other.
+    """
+
+    codes: npt.NDArray[np.int32]
+    values: pa.Array
+
+    def encoded(self, codes: npt.NDArray[np.int32]) -> pa.DictionaryArray:
+        """The column of the values of these codes, dictionary-encoded."""
+        return pa.DictionaryArray.from_arrays(pa.array(codes), self.values, safe=False)
+
+
+def group(array: pa.Array) -> Groups:
+    """Groups the rows of a plain column (see ``columns``) by their true values.
+
+    >>> groups = group(pa.array(["b", "a", "b"]))
+    >>> groups.codes.tolist(), groups.values.to_pylist()
+    ([0, 1, 0], ['b', 'a'])
+    """
+    if not pa.types.is_struct(array.type):
+        encoded = array.dictionary_encode()
+        return Groups(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
+    codes = np.zeros(len(array), np.int64)
+    for field in array.flatten():
+        groups = group(field)
+        # Both factors are at most the number of rows, so the product fits 64 bits.
+        pairs = codes * len(groups.values) + groups.codes
+        _, first, codes = np.unique(pairs, return_index=True, return_inverse=True)
+    return Groups(codes.astype(np.int32), array.take(pa.array(first)))
+
+
+def order(values: pa.Array) -> npt.NDArray[np.int64]:
+    """The rank of every distinct value among the values, a total order of its type."""
+    fields = _leaves(values)
+    table = pa.table(fields, names=[str(i) for i in range(len(fields))])
+    by_value = pc.sort_indices(
+        table, sort_keys=[(name, "ascending") for name in table.column_names]
+    )
+    ranks = np.empty(len(values), np.int64)
+    ranks[by_value.to_numpy()] = np.arange(len(values))
+    return ranks
+
+
+def _leaves(array: pa.Array) -> list[pa.Array]:
+    if not pa.types.is_struct(array.type):
+        return [array]
+    return [leaf for field in array.flatten() for leaf in _leaves(field)]

@@ -1,0 +1,118 @@
+"""Tables cut into buckets by hash, and their form on the way: Arrow IPC bytes.
+
+A bucket travels as bytes because pickling a slice of a table would serialise the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.columnar.hashing import Hashes
+
+Reduce = Callable[[pa.Table], pa.Table]
+"""An idempotent, mergeable function, such as ``distinct_pairs``."""
+Route = Callable[[pa.Table], Hashes]
+"""The hash by which the rows of a table travel. Rows that must meet have equal hashes."""
+
+_SAMPLE_ROWS = 1024
+_WORTH = 0.75
+_CROWD = 4
+_PART_BITS = 16
+
+
+def pack(table: pa.Table) -> bytes:
+    """The table as an Arrow IPC stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(data: bytes) -> pa.Table:
+    """The table that was packed."""
+    return pa.ipc.open_stream(data).read_all()
+
+
+def buckets_of(hashes: Hashes, num_buckets: int) -> np.ndarray:
+    """The bucket in [0, num_buckets) of each hash, by its upper half."""
+    return (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
+
+
+def scatter(
+    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
+) -> Iterator[tuple[int, bytes]]:
+    """Cuts a table into packed pieces, one for each bucket that it has rows for.
+
+    A piece is reduced before it leaves where that pays: if it is far larger than the others (a hot user
+    or partition), or if a sample piece shrinks well (many duplicates).
+
+    Args:
+      table: plain columns; fewer than 2**31 rows.
+      route: gives the rows' hashes.
+      num_buckets: between 1 and 2**16.
+      reduce: what the receiver will apply anyway.
+    """
+    buckets = buckets_of(route(table), num_buckets).astype(np.uint16)
+    by_bucket = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
+    sizes = np.bincount(buckets, minlength=num_buckets)
+    ends = np.cumsum(sizes)
+    table = table.take(pa.array(by_bucket))
+    pieces = [(int(b), table.slice(ends[b] - sizes[b], sizes[b])) for b in np.flatnonzero(sizes)]
+    sample = next((piece for _, piece in pieces if piece.num_rows >= _SAMPLE_ROWS), None)
+    everywhere = sample is not None and reduce(sample).num_rows <= _WORTH * sample.num_rows
+    crowd = max(_SAMPLE_ROWS, _CROWD * table.num_rows // num_buckets)
+    for bucket, piece in pieces:
+        if everywhere or piece.num_rows > crowd:
+            piece = decoded(reduce(piece))
+        yield bucket, pack(piece)
+
+
+def gather(
+    pieces: Iterable[bytes], route: Route, reduce: Reduce, max_bytes: int
+) -> Iterator[pa.Table]:
+    """Reduces all pieces of a bucket while holding only a limited part of them.
+
+    A bucket that stays larger than the limit after reducing is gone through several times, each time for
+    a part of the hashes.
+
+    Args:
+      pieces: packed tables; can be iterated over more than once.
+      route: rows that must be reduced together have equal hashes.
+      reduce: what to apply.
+      max_bytes: about how much to hold, unless the rows of a single hash are more.
+
+    Yields:
+      Reduced tables that share no hash.
+    """
+    parts = [(0, 0)]
+    while parts:
+        residue, bits = parts.pop()
+        held: list[pa.Table] = []
+        size = 0
+        for piece in pieces:
+            table = _part(unpack(piece), route, residue, bits)
+            held.append(table)
+            size += table.nbytes
+            if size <= max_bytes:
+                continue
+            held = [decoded(reduce(concat(held)))]
+            while held[0].nbytes > max_bytes // 2 and bits < _PART_BITS:
+                # The other half of what is held here has its own turn later.
+                parts.append((residue | 1 << bits, bits + 1))
+                bits += 1
+                held = [_part(held[0], route, residue, bits)]
+            size = held[0].nbytes
+        if any(table.num_rows for table in held):
+            yield reduce(concat(held))
+
+
+def _part(table: pa.Table, route: Route, residue: int, bits: int) -> pa.Table:
+    """The rows whose hash ends in these bits. Buckets use the upper half of a hash, this the lower."""
+    if not bits:
+        return table
+    mask = np.uint64((1 << bits) - 1)
+    return table.filter(pa.array(route(table) & mask == np.uint64(residue)))

@@ -1,0 +1,115 @@
+"""Counting the distinct users of each partition."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.counting import count_pairs, sum_counts
+from dp_transforms.contributions import BoundContributions, positive
+from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.records import (
+    COUNT,
+    PARTITION,
+    USER,
+    FromTables,
+    Kind,
+    ToTables,
+    refuse_windows,
+)
+from dp_transforms.shuffle import OnThreads, ReduceByHash
+
+
+class CountDistinctUsers(beam.PTransform):
+    """Counts the distinct users of each partition: (partition, count), of the same kind as the records.
+
+    The counts are exact and private.
+
+    Args:
+      cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for a
+        partition, whatever the number of its users.
+      already_distinct: whether each (user, partition) pair is there once. By default that is known of
+        the output of ``BoundContributions`` and is not assumed of anything else. If it is wrongly
+        declared, duplicates are counted.
+      secret: keys the hashes that spread the load; a fresh one by default. Counts do not depend on it.
+      num_buckets: how many parts users, or partitions, are split into.
+
+    Raises:
+      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a classic
+        template; at run time, there are nulls.
+      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "jazz"), ("bob", "jazz")])
+    ...     _ = records | CountDistinctUsers() | beam.Map(print)
+    ('jazz', 2)
+    """
+
+    def __init__(
+        self,
+        cap: int | None = None,
+        already_distinct: bool | None = None,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._cap = None if cap is None else positive("cap", cap)
+        self._already_distinct = already_distinct
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_templates(records.pipeline.options)
+        refuse_windows(records)
+        secret = self._secret or JobSecret.from_os()
+        bounded = comes_from(records, BoundContributions)
+        if bounded and Kind.of(records) is Kind.TABLES:
+            pairs = records  # plain already, and its dictionaries save grouping again
+        else:
+            pairs = records | "ToTables" >> ToTables()
+        distinct = bounded if self._already_distinct is None else self._already_distinct
+        if not distinct:
+            pairs |= "Distinct" >> self._distinct(secret)
+        count = functools.partial(count_pairs, cap=self._cap)
+        add = functools.partial(sum_counts, cap=self._cap)
+        return (
+            pairs
+            | "Count"
+            >> beam.ParDo(OnThreads(lambda table: [count(table)])).with_output_types(pa.Table)
+            | "Batch" >> ToTables((PARTITION, COUNT))
+            | "ByPartition"
+            >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
+            | "FromTables"
+            >> FromTables(Kind.of(records), (PARTITION, COUNT), like=records.element_type)
+        )
+
+    def _distinct(self, secret: JobSecret) -> beam.PTransform:
+        if self._cap is None:
+            # Equal pairs must meet, and nothing else: a hot user spreads over all buckets.
+            return ReduceByHash(
+                distinct_pairs, (USER, PARTITION), secret.key("route pairs"), self._num_buckets
+            )
+        # Any K distinct users of a partition are enough to know that its count is K.
+        some = functools.partial(
+            distinct_pairs, at_most=self._cap, key=secret.key("users to count"), per=PARTITION
+        )
+        return ReduceByHash(
+            some, (PARTITION,), secret.key("route capped partitions"), self._num_buckets
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {} if self._cap is None else {"cap": self._cap}
+
+
+def comes_from(pcoll: beam.PCollection, transform: type[beam.PTransform]) -> bool:
+    """Whether a PCollection is the very output of a transform of this type."""
+    step = pcoll.producer
+    while step is not None:
+        if isinstance(step.transform, transform):
+            return pcoll in step.outputs.values()
+        step = step.parent
+    return False
