@@ -1,5 +1,10 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
 from dp_transforms.mechanisms.base2 import Eta as Eta
+from dp_transforms.mechanisms.discrete_noise import DiscreteGaussian as DiscreteGaussian
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteLaplace
+from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
+from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discrete_gaussian
+from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape

@@ -89,7 +89,7 @@ class Eta:
         >>> eta, eta.epsilon
         (Eta(x=95, y=8, z=1), 0.9913005528790217)
         """
-        exact = _positive_rational("epsilon", epsilon)
+        exact = positive_rational("epsilon", epsilon)
         if max_bits is None:
             bits = _default_bits(exact)
         else:
@@ -153,7 +153,12 @@ def _positive_integer(name: str, value: Any) -> int:
     return number
 
 
-def _positive_rational(name: str, value: Any) -> Fraction:
+def positive_rational(name: str, value: Any) -> Fraction:
+    """The value as the exact rational number that it is.
+
+    Raises:
+      ValueError: the value is not a positive finite number; the message names it by ``name``.
+    """
     try:
         exact = Fraction(value)
     except (TypeError, ValueError, OverflowError):
