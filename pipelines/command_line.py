@@ -1,0 +1,208 @@
+"""What all jobs' command lines share: flags, option files, exit codes, one-line errors."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import io
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import NoReturn
+
+import yaml
+from apache_beam.options.pipeline_options import (
+    DirectOptions,
+    GoogleCloudOptions,
+    PipelineOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+
+from pipelines.errors import InputError, input_error_message
+
+SUCCESS, FAILURE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+
+DEFAULT_RUNNER = "FnApiRunner"
+LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
+
+Job = Callable[[], None]
+
+
+class _OneLineParser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"error: {message}\n")
+
+
+class JobParser(_OneLineParser):
+    """A parser for a job's own flags; what it does not know are options of Beam or of the runner.
+
+    Its errors are one line on stderr, and exit code 2.
+    """
+
+    def __init__(self, module: str, description: str, epilog: str):
+        super().__init__(
+            prog=f"python -m {module}",
+            usage="%(prog)s --input=GLOB --output=DIR ... [options of Beam or of its runner]",
+            description=description,
+            epilog=epilog,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            # Other flags are Beam's: a prefix of one must not be taken for one of these.
+            allow_abbrev=False,
+        )
+
+    def add_common_flags(self) -> None:
+        """Flags that every job has, last in the help."""
+        group = self.add_argument_group("running the job")
+        group.add_argument(
+            "--config",
+            metavar="FILE.yaml",
+            action="append",
+            help="flags as a YAML mapping, such as those in runner_configs/; the command line wins",
+        )
+        group.add_argument(
+            "--progress",
+            action="store_true",
+            help="show stages and rates on stderr (local runs)",
+        )
+        group.add_argument(
+            "--show_private_counters",
+            action="store_true",
+            help="print exact counts on stderr: PRIVATE, and not part of the release",
+        )
+        group.add_argument(
+            "--show_private_errors",
+            action="store_true",
+            help="print the full text of an unforeseen error: it may hold PRIVATE records",
+        )
+
+    def parse_job(
+        self, argv: Sequence[str] | None = None
+    ) -> tuple[argparse.Namespace, PipelineOptions]:
+        """The job's own flags, and Beam's options with the in-process runner as the default."""
+        arguments = list(sys.argv[1:] if argv is None else argv)
+        config_flag = _OneLineParser(add_help=False, allow_abbrev=False)
+        config_flag.add_argument("--config", action="append", default=[])
+        for path in reversed(config_flag.parse_known_args(arguments)[0].config):
+            arguments = [*self._from_config(path), *arguments]
+        flags, others = self.parse_known_args(arguments)
+        return flags, self._beam_options(flags, others)
+
+    def _from_config(self, path: str) -> Iterator[str]:
+        try:
+            with open(path, encoding="utf-8") as file:
+                settings = yaml.safe_load(file)
+        except OSError as error:
+            self.error(f"--config={path} can not be read: {(error.strerror or '').lower()}")
+        except (yaml.YAMLError, UnicodeError):
+            self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
+        if not isinstance(settings, dict):
+            self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
+        for name, value in settings.items():
+            values = value if isinstance(value, list) else [value]
+            if any(isinstance(one, dict | list) for one in values):
+                self.error(f"--config={path}: {name} must be a value or a list of values")
+            for one in values:
+                if one is True:
+                    yield f"--{name}"
+                elif one is not False and one is not None:
+                    yield f"--{name}={one}"
+
+    def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
+        # Beam answers a bad value with its whole usage, of which the last line says what is wrong.
+        said = io.StringIO()
+        try:
+            with contextlib.redirect_stderr(said), quiet_beam():
+                options = PipelineOptions(others)
+                known = options.get_all_options().keys()
+                unknown = options.get_all_options(retain_unknown_options=True).keys() - known
+        except SystemExit:
+            self.error(said.getvalue().strip().rpartition("error: ")[2])
+        standard = options.view_as(StandardOptions)
+        standard.runner = standard.runner or DEFAULT_RUNNER
+        self._refuse_strays(others, sorted(unknown), set(known), standard.runner)
+        if options.view_as(GoogleCloudOptions).template_location:
+            self.error(
+                "--template_location is refused: a classic template can be run many times, and "
+                "each run would repeat the random numbers of the first; use a Flex Template, "
+                "which makes a new job for each run"
+            )
+        if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
+            self.error(
+                "--direct_running_mode=multi_threading is refused because it corrupts data: use "
+                "multi_processing"
+            )
+        worker = options.view_as(WorkerOptions)
+        if not flags.show_private_errors and not worker.default_sdk_harness_log_level:
+            # Workers log the tracebacks of errors, and these may quote records.
+            worker.default_sdk_harness_log_level = "CRITICAL"
+        return options
+
+    def _refuse_strays(
+        self, others: list[str], unknown: list[str], known: set[str], runner: str
+    ) -> None:
+        own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        for name in unknown:
+            near = difflib.get_close_matches(name, [*own, *known], 1, 0.8)
+            # A cluster's runner may know flags that this machine does not; a local one does not.
+            if near or runner in LOCAL_RUNNERS:
+                hint = f"did you mean --{near[0]}?" if near else "see --help"
+                self.error(f"there is no flag --{name}: {hint}")
+        for before, other in zip(["", *others], others, strict=False):
+            if not other.startswith("-") and ("=" in before or not before.startswith("--")):
+                self.error(f"there is no place for {other!r}: give flags as --name=value")
+
+
+def run(
+    prepare: Callable[[argparse.Namespace, PipelineOptions], Job],
+    parser: JobParser,
+    argv: Sequence[str] | None = None,
+) -> int:
+    """Prepares and runs a job; returns the exit code after at most one line of error on stderr.
+
+    Args:
+      prepare: checks the flags and the input, and returns the job. A ValueError here is a fault in
+        the flags (exit code 2); an InputError, here or in the job, is a fault in a file (1).
+    """
+    flags, options = parser.parse_job(argv)
+    with contextlib.ExitStack() as stack:
+        if not flags.show_private_errors:
+            stack.enter_context(quiet_beam())
+        try:
+            try:
+                job = prepare(flags, options)
+            except InputError:
+                raise
+            except ValueError as error:
+                return _failed(str(error), USAGE_ERROR)
+            job()
+        except KeyboardInterrupt:
+            return _failed("interrupted: no release was written", INTERRUPTED)
+        except Exception as error:
+            if flags.show_private_errors:
+                traceback.print_exc()
+            message = input_error_message(error) or (
+                f"the job failed with {type(error).__name__}; its text may hold private records, "
+                f"so it is only printed with --show_private_errors"
+            )
+            return _failed(message, FAILURE)
+    return SUCCESS
+
+
+@contextlib.contextmanager
+def quiet_beam() -> Iterator[None]:
+    """Keeps Beam's own log, which may quote records in errors, off stderr."""
+    log = logging.getLogger("apache_beam")
+    level = log.level
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+
+
+def _failed(message: str, exit_code: int) -> int:
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return exit_code

@@ -1,0 +1,57 @@
+"""What a release promises, as the privacy.json beside it."""
+
+from __future__ import annotations
+
+import math
+import platform
+from fractions import Fraction
+from importlib import metadata
+from typing import Any
+
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.version import VERSION
+
+NEIGHBOURS = "add or remove all records of one user"
+
+_LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
+
+
+def frequency_list_statement(
+    mechanism: IntegerPartitionMechanism, bounded_by_job: bool
+) -> dict[str, Any]:
+    """The statement of one released frequency list. Nothing in it depends on the data.
+
+    Args:
+      mechanism: what released it.
+      bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
+        declares that they are.
+    """
+    statement: dict[str, Any] = {
+        "mechanism": "exponential mechanism for integer partitions",
+        "epsilon": _cost(mechanism),
+        "delta": 0,
+        "neighbours": NEIGHBOURS,
+        "max_partitions_per_user": mechanism.sensitivity,
+        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+        "sensitivity": mechanism.sensitivity,
+        "sensitivity_norm": "L1 distance of sorted lists",
+    }
+    eta = mechanism.eta
+    if eta is not None:
+        statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
+    return statement | {"versions": library_versions()}
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that a release depends on."""
+    versions = {"dp-frequency-lists": VERSION, "python": platform.python_version()}
+    return versions | {name: metadata.version(name) for name in _LIBRARIES}
+
+
+def _cost(mechanism: IntegerPartitionMechanism) -> float:
+    if mechanism.eta is None:
+        return mechanism.epsilon
+    # An outcome's weight and the total of all weights change by 2**(eta * sensitivity) each.
+    exact = 2 * mechanism.sensitivity * Fraction(mechanism.eta.epsilon)
+    cost = float(exact)
+    return cost if cost >= exact else math.nextafter(cost, math.inf)

@@ -1,0 +1,99 @@
+"""Progress of a local run on stderr, and exact counts for those who may see them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any, TypeVar
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.metrics import Metrics, MetricsFilter
+from apache_beam.runners.runner import PipelineResult
+
+_SECONDS_BETWEEN_LINES = 2.0
+_NAMESPACE = "private"
+
+T = TypeVar("T")
+
+
+class Watch(beam.PTransform):
+    """Passes elements on unchanged, and tells of them.
+
+    Args:
+      stage: what happens to the elements, for example "reading records".
+      progress: print a line on stderr when the stage starts and then every few seconds, with a rate
+        of two digits: the exact number of records is private.
+      counters: count the elements exactly as a Beam counter, which the runner's UI shows as well.
+    """
+
+    def __init__(self, stage: str, progress: bool, counters: bool):
+        super().__init__()
+        self._stage = stage
+        self._progress = progress
+        self._counters = counters
+
+    def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
+        kind = elements.element_type
+        if self._progress:
+            elements |= "Progress" >> beam.ParDo(_Tell(self._stage)).with_output_types(kind)
+        if self._counters:
+            elements |= "Count" >> beam.ParDo(_Count(self._stage)).with_output_types(kind)
+        return elements
+
+
+def say(line: str) -> None:
+    """One line of progress."""
+    print(line, file=sys.stderr, flush=True)
+
+
+def print_private_counters(result: PipelineResult) -> None:
+    """Prints the counters of all stages on stderr, labelled as private."""
+    found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
+    for counter in found:
+        say(f"PRIVATE, do not publish: {counter.key.metric.name}: {counter.result:,}")
+
+
+class _Tell(beam.DoFn):
+    def __init__(self, stage: str):
+        self._stage = stage
+
+    def setup(self) -> None:
+        self._rows = 0
+        self._since = 0.0
+
+    def process(self, element: Any) -> Iterator[Any]:
+        now = time.monotonic()
+        if not self._since:
+            say(f"{self._stage} ...")
+            self._since = now
+        elif now - self._since > _SECONDS_BETWEEN_LINES:
+            say(f"{self._stage}: {_rate(self._rows / (now - self._since))} a second")
+            self._rows, self._since = 0, now
+        self._rows += _size(element)
+        yield element
+
+
+class _Count(beam.DoFn):
+    def __init__(self, stage: str):
+        self._counter = Metrics.counter(_NAMESPACE, stage)
+
+    def process(self, element: Any) -> Iterator[Any]:
+        self._counter.inc(_size(element))
+        yield element
+
+
+def _size(element: Any) -> int:
+    return element.num_rows if isinstance(element, pa.Table) else 1
+
+
+def _rate(per_second: float) -> str:
+    """
+    >>> _rate(1_234_567), _rate(98_765), _rate(42)
+    ('1.2 million', '99 thousand', '42')
+    """
+    for unit, name in ((1e6, " million"), (1e3, " thousand")):
+        if per_second >= unit:
+            return f"{per_second / unit:.2g}{name}"
+    return f"{per_second:.2g}"

@@ -1,0 +1,214 @@
+"""The records of a job: files to Arrow tables with the columns user and partition."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.compute as pc
+from apache_beam.io import fileio
+from apache_beam.io.filesystem import FileMetadata
+
+from pipelines.delimited_text import DelimitedText
+from pipelines.errors import InputError
+from pipelines.files import FileRange, local_path, match_files
+from pipelines.parquet_files import ParquetFiles
+
+FILES_CHECKED_AT_LAUNCH = 16
+
+_PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
+_TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
+_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
+
+
+class ReadRecords(beam.PTransform):
+    """The records of files that match a glob: pa.Table elements with columns user and partition.
+
+    The first files are opened when the transform is made, so that a misspelt column fails at once.
+    Files are read through Beam's filesystems, in ranges that are shared between the workers.
+
+    Args:
+      pattern: a path or glob of a filesystem that Beam knows.
+      user_column: the column of users: a name, or a position from 1 in text without a header.
+      partition_columns: the column of partitions likewise; several make a composite partition.
+      file_format: by default what `format_of` says of the first file.
+      drop_nulls: leave out records with a null in one of these columns, rather than fail.
+
+    Raises:
+      InputError: no file matches, or one of the first files does not have these columns.
+      ValueError: a column is given twice, or not by position where there is no header.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        user_column: str,
+        partition_columns: Sequence[str],
+        file_format: DelimitedText | ParquetFiles | None = None,
+        drop_nulls: bool = False,
+    ):
+        super().__init__()
+        self._pattern = local_path(pattern)
+        self._columns = (user_column, *partition_columns)
+        self._drop_nulls = drop_nulls
+        if len(set(self._columns)) < len(self._columns):
+            raise ValueError(
+                f"user_column and partition_column must be different columns, got "
+                f"{', '.join(self._columns)}"
+            )
+        files = match_files(self._pattern)
+        self._format = file_format or format_of(files[0].path)
+        if isinstance(self._format, DelimitedText) and not self._format.header:
+            _check_positions(self._columns)
+        schemas = {
+            file.path: self._format.schema(file.path, self._columns)
+            for file in files[:FILES_CHECKED_AT_LAUNCH]
+        }
+        self._first, self._schema = next(iter(schemas.items()))
+        for path, schema in schemas.items():
+            self._check_schema(path, schema)
+
+    def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[pa.Table]:
+        return (
+            pipeline
+            | "Match" >> fileio.MatchFiles(self._pattern)
+            | "Split" >> beam.FlatMap(self._split)
+            | "Share" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(self._read).with_output_types(pa.Table)
+        )
+
+    def _split(self, file: FileMetadata) -> Iterator[FileRange]:
+        return self._format.split(file.path, file.size_in_bytes)
+
+    def _read(self, part: FileRange) -> Iterator[pa.Table]:
+        for table in self._format.read(part, self._columns):
+            self._check_schema(part.path, table.schema)
+            if table.num_rows:
+                yield self._records(part.path, table)
+
+    def _check_schema(self, path: str, schema: pa.Schema) -> None:
+        for column, here, first in zip(self._columns, schema, self._schema, strict=True):
+            if here.type != first.type:
+                raise InputError(
+                    f"{path}: column {column!r} is read as {here.type}, but as {first.type} in "
+                    f"{self._first}: give both the same type"
+                )
+
+    def _records(self, path: str, table: pa.Table) -> pa.Table:
+        if any(column.null_count for column in table.columns):
+            if not self._drop_nulls:
+                raise InputError(
+                    f"{path} has records without a user or without a partition: fill these in, or "
+                    f"leave them out with --drop_nulls"
+                )
+            table = pc.drop_null(table)
+        user, *parts = table.columns
+        if len(parts) > 1:
+            arrays = [part.combine_chunks() for part in parts]
+            parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1:])]
+        return pa.table({"user": user, "partition": parts[0]})
+
+
+def add_input_flags(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """The flags from which `records_from_flags` makes a reader."""
+    group = parser.add_argument_group("records")
+    group.add_argument(
+        "--input",
+        metavar="GLOB",
+        required=required,
+        help="files of records, of any Beam filesystem",
+    )
+    group.add_argument(
+        "--user_column",
+        metavar="COLUMN",
+        required=required,
+        help="whose record it is: the column's name, or its position from 1 with --no_header",
+    )
+    group.add_argument(
+        "--partition_column",
+        metavar="COLUMN",
+        action="append",
+        required=required,
+        help="what is counted (a password, a page, a product), likewise; give it several times for "
+        "partitions of several columns",
+    )
+    group.add_argument(
+        "--input_format",
+        choices=("auto", "csv", "parquet"),
+        default="auto",
+        help="csv is any delimited text; auto goes by the first file's name (default)",
+    )
+    group.add_argument(
+        "--drop_nulls",
+        action="store_true",
+        help="leave out records without a user or a partition; without this flag they are refused",
+    )
+    text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
+    text.add_argument(
+        "--delimiter",
+        metavar="CHAR",
+        help="between fields: one character, or 'tab' (default: comma, tab for .tsv)",
+    )
+    text.add_argument(
+        "--no_header", action="store_true", help="the first line is a record; columns by position"
+    )
+    text.add_argument(
+        "--no_quotes", action="store_true", help='the character " has no meaning of its own'
+    )
+    text.add_argument(
+        "--multiline", action="store_true", help="quoted fields may contain line breaks (slower)"
+    )
+    text.add_argument("--encoding", metavar="CODEC", help="of the text (default: utf-8)")
+
+
+def records_from_flags(flags: argparse.Namespace) -> ReadRecords:
+    """The reader that the flags describe.
+
+    Raises:
+      InputError, ValueError: see ReadRecords and DelimitedText.
+    """
+    file_format = {"csv": DelimitedText(), "parquet": ParquetFiles()}.get(flags.input_format)
+    if file_format is None:
+        file_format = format_of(match_files(local_path(flags.input))[0].path)
+    text_flags = [name for name in _TEXT_FLAGS if getattr(flags, name)]
+    if isinstance(file_format, DelimitedText):
+        delimiter = flags.delimiter or file_format.delimiter
+        file_format = DelimitedText(
+            delimiter=_NAMED_DELIMITERS.get(delimiter, delimiter),
+            header=not flags.no_header,
+            quotes=not flags.no_quotes,
+            multiline=flags.multiline,
+            encoding=flags.encoding or file_format.encoding,
+        )
+    elif text_flags:
+        raise ValueError(
+            f"--{text_flags[0]} is for delimited text, but these files are Parquet: leave it out, "
+            f"or give --input_format=csv"
+        )
+    return ReadRecords(
+        flags.input, flags.user_column, flags.partition_column, file_format, flags.drop_nulls
+    )
+
+
+def format_of(path: str) -> DelimitedText | ParquetFiles:
+    """Parquet for .parquet, .parq and .pq, tab-separated text for .tsv, and CSV otherwise.
+
+    >>> format_of("users.tsv.gz").delimiter
+    '\\t'
+    """
+    name = path.lower()
+    if name.endswith(_PARQUET_SUFFIXES):
+        return ParquetFiles()
+    if ".tsv" in (name[-4:], name.rsplit(".", 1)[0][-4:]):
+        return DelimitedText(delimiter="\t")
+    return DelimitedText()
+
+
+def _check_positions(columns: Sequence[str]) -> None:
+    for column in columns:
+        if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+            raise ValueError(
+                f"columns must be positions counted from 1 when there is no header, got {column!r}"
+            )

@@ -1,0 +1,252 @@
+"""The main job: user records in, a differentially private frequency list out.
+
+Each user is bounded to a number of partitions, distinct users are counted per partition, and how
+often each count occurs is released by the exponential mechanism for integer partitions: pure
+epsilon-DP, for adding or removing all records of one user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from collections.abc import Sequence
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dp_transforms.contributions import BoundContributions
+from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.frequency_release import ReleaseFrequencyList, release_frequency_list
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from pipelines.command_line import Job, JobParser, run
+from pipelines.errors import InputError
+from pipelines.files import local_path, reason
+from pipelines.output import (
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    PublishRelease,
+    ReleaseDirectory,
+    frequency_lines,
+)
+from pipelines.privacy_statement import frequency_list_statement
+from pipelines.progress import Watch, print_private_counters, say
+from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+
+_MAX_EPSILON = 100
+
+_EPILOG = f"""\
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: so many
+partitions have so many users each) and privacy.json, which says what was promised.
+
+examples:
+  python -m pipelines.release_frequency_list --input='logs/*.csv' --user_column=account
+      --partition_column=page --epsilon=1 --max_partitions_per_user=10 --output=release
+  python -m pipelines.release_frequency_list --frequency_list=counts.csv --epsilon=1
+      --output=release
+"""
+
+
+def make_parser() -> JobParser:
+    """The flags of this job."""
+    parser = JobParser(
+        "pipelines.release_frequency_list",
+        "Release how many users partitions have, without saying which partitions, under\n"
+        "epsilon-differential privacy for adding or removing all records of one user.",
+        _EPILOG,
+    )
+    add_input_flags(parser)
+    counted = parser.add_argument_group("or counts that exist already, instead of records")
+    counted.add_argument(
+        "--frequency_list",
+        metavar="FILE.csv",
+        help="header frequency,multiplicity; descending. Released on this machine, without Beam",
+    )
+    privacy = parser.add_argument_group("privacy and output")
+    cost = privacy.add_mutually_exclusive_group(required=True)
+    cost.add_argument(
+        "--epsilon", type=_epsilon, help="what the release costs; smaller is more private"
+    )
+    cost.add_argument(
+        "--eta",
+        type=_eta,
+        metavar="X,Y,Z",
+        help="the cost in base 2: a change of 1 in L1 weighs (X / 2**Y)**Z, instead of --epsilon",
+    )
+    privacy.add_argument(
+        "--max_partitions_per_user",
+        type=_positive_integer,
+        metavar="KAPPA",
+        help="keep at most so many partitions of each user, at random; with --frequency_list, how "
+        "many entries one user may have contributed to (default there: 1)",
+    )
+    privacy.add_argument(
+        "--output",
+        metavar="DIR",
+        required=True,
+        help="directory for the release, on any filesystem",
+    )
+    privacy.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier release in the directory"
+    )
+    parser.add_common_flags()
+    return parser
+
+
+def build(
+    pipeline: beam.Pipeline,
+    reader: ReadRecords,
+    mechanism: IntegerPartitionMechanism,
+    directory: ReleaseDirectory,
+    secret: JobSecret | None = None,
+    progress: bool = False,
+    private_counters: bool = False,
+) -> None:
+    """Adds the whole job to a pipeline.
+
+    Args:
+      pipeline: where to.
+      reader: gives the records.
+      mechanism: releases the list; its sensitivity is the number of partitions kept per user.
+      directory: receives the release.
+      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
+      progress: tell of stages on stderr.
+      private_counters: count elements exactly, in Beam counters.
+    """
+    secret = secret or JobSecret.from_os()
+    kappa = mechanism.sensitivity
+
+    def watch(stage: str) -> Watch:
+        return Watch(stage, progress, private_counters)
+
+    statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("records read")
+    bounded = records | "Bound" >> BoundContributions(kappa, secret=secret)
+    # BoundContributions keeps each (user, partition) pair once, also behind a Watch.
+    pairs = bounded | "Bounded" >> watch("bounded contributions")
+    counts = pairs | "Count" >> CountDistinctUsers(already_distinct=True, secret=secret)
+    watched = counts | "Partitions" >> watch("partitions counted")
+    released = watched | "Release" >> ReleaseFrequencyList(
+        mechanism=mechanism, max_partitions_per_user=kappa, secret=secret
+    )
+    (
+        released
+        | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
+        | "Publish" >> PublishRelease(directory, FREQUENCIES_HEADER, statement)
+    )
+
+
+def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    """Checks everything that can be checked before data are read, and returns the job."""
+    if (flags.input is None) == (flags.frequency_list is None):
+        raise ValueError("give either --input or --frequency_list")
+    directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
+    if flags.frequency_list is not None:
+        return _prepare_counted(flags, directory)
+    for name in ("user_column", "partition_column", "max_partitions_per_user"):
+        if getattr(flags, name) is None:
+            raise ValueError(f"--input also needs --{name}")
+    mechanism = _mechanism(flags, flags.max_partitions_per_user)
+    reader = records_from_flags(flags)
+    directory.check()
+    pipeline = beam.Pipeline(options=options)
+    build(
+        pipeline,
+        reader,
+        mechanism,
+        directory,
+        progress=flags.progress,
+        private_counters=flags.show_private_counters,
+    )
+
+    def job() -> None:
+        result = pipeline.run()
+        result.wait_until_finish()
+        if flags.show_private_counters:
+            print_private_counters(result)
+        print(directory.file(FREQUENCIES_FILE))
+
+    return job
+
+
+def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> Job:
+    for name in ("user_column", "partition_column"):
+        if getattr(flags, name) is not None:
+            raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
+    mechanism = _mechanism(flags, flags.max_partitions_per_user or 1)
+    directory.check()
+    frequency_list = _read_frequency_list(
+        local_path(flags.frequency_list), flags.show_private_errors
+    )
+
+    def job() -> None:
+        if flags.progress:
+            say("releasing the frequency list ...")
+        released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
+        statement = frequency_list_statement(mechanism, bounded_by_job=False)
+        directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
+        if flags.show_private_counters:
+            say(f"PRIVATE, do not publish: users: {frequency_list.total:,}")
+        print(directory.file(FREQUENCIES_FILE))
+
+    return job
+
+
+def _mechanism(flags: argparse.Namespace, kappa: int) -> IntegerPartitionMechanism:
+    if flags.eta is not None:
+        return IntegerPartitionMechanism(eta=flags.eta, sensitivity=kappa)
+    return IntegerPartitionMechanism(epsilon=flags.epsilon, sensitivity=kappa)
+
+
+def _read_frequency_list(path: str, show_private_errors: bool) -> FrequencyList:
+    try:
+        return FrequencyList.from_csv(path)
+    except OSError as error:
+        raise InputError(f"{path} can not be read: {reason(error)}") from None
+    except ValueError:
+        # The list's own message shows entries, and these are private.
+        if show_private_errors:
+            raise
+        raise InputError(
+            f"{path} is not a frequency list: the first line must be frequency,multiplicity and "
+            f"the others pairs of positive integers, frequencies descending; --show_private_errors "
+            f"says more"
+        ) from None
+
+
+def _epsilon(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value <= _MAX_EPSILON:
+        raise argparse.ArgumentTypeError(
+            f"must be a number above 0 and at most {_MAX_EPSILON}, got {text!r}"
+        )
+    return value
+
+
+def _eta(text: str) -> Eta:
+    try:
+        x, y, z = (int(part) for part in text.split(","))
+        return Eta(x, y, z)
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"must be three positive integers X,Y,Z with X < 2**Y, for example 1,1,1, got {text!r}"
+        ) from None
+
+
+def _positive_integer(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
+    return int(text)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(prepare, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

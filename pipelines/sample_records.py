@@ -1,0 +1,80 @@
+"""Makes records to try the jobs on: synthetic users with passwords as frequent as RockYou's.
+
+The users are a random sample, without replacement, of the accounts of the RockYou list that comes
+with the package. Users and passwords are made-up identifiers; two users share a password identifier
+exactly if the sampled accounts shared a password.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.csv
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.sample_data import rockyou
+
+
+def sample_items(
+    frequency_list: FrequencyList, users: int, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """The items of a random sample of users: item i is the one of rank i (from 0) in the list.
+
+    Raises:
+      ValueError: there are fewer users in the list, or less than one is asked for.
+
+    >>> items = sample_items(FrequencyList([3, 1], [1, 2]), 5, np.random.default_rng(0))
+    >>> sorted(items.tolist())
+    [0, 0, 0, 1, 2]
+    """
+    if not 1 <= users <= frequency_list.total:
+        raise ValueError(f"users must be between 1 and {frequency_list.total}, got {users}")
+    frequencies, multiplicities = frequency_list.frequencies, frequency_list.multiplicities
+    first_item = np.cumsum(multiplicities) - multiplicities
+    first_user = np.cumsum(frequencies * multiplicities) - frequencies * multiplicities
+    user = rng.choice(frequency_list.total, users, replace=False)
+    run = np.searchsorted(first_user, user, side="right") - 1
+    return first_item[run] + (user - first_user[run]) // frequencies[run]
+
+
+def sample_table(users: int, seed: int) -> pa.Table:
+    """Records of `users` users in a random order, with the columns user and password_id."""
+    rng = np.random.default_rng(seed)
+    items = sample_items(rockyou(), users, rng)
+    user_ids = pa.array(range(users)).cast(pa.string())
+    password_ids = pa.array(items).cast(pa.string())
+    return pa.table(
+        {
+            "user": pa.compute.binary_join_element_wise("user", user_ids, ""),
+            "password_id": pa.compute.binary_join_element_wise("password", password_ids, ""),
+        }
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m pipelines.sample_records",
+        description="Write a CSV file of synthetic users with passwords as frequent as RockYou's.",
+    )
+    parser.add_argument(
+        "--users", type=int, default=1_000_000, help="how many (default: a million)"
+    )
+    parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
+    parser.add_argument("--output", required=True, metavar="FILE.csv")
+    flags = parser.parse_args(argv)
+    try:
+        table = sample_table(flags.users, flags.seed)
+        os.makedirs(os.path.dirname(flags.output) or ".", exist_ok=True)
+        pa.csv.write_csv(table, flags.output, pa.csv.WriteOptions(quoting_style="none"))
+    except (ValueError, OSError) as error:
+        parser.exit(1, f"error: {error}\n")
+    print(f"{flags.users:,} records of synthetic users are in {flags.output}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The package, and the file to give to Beam as --setup_file."""
+
+import runpy
+
+from setuptools import find_packages, setup
+
+setup(
+    name="dp-frequency-lists",
+    version=runpy.run_path("dp_transforms/version.py")["VERSION"],
+    description="Differentially private frequency lists and partition selection on Apache Beam",
+    long_description=open("README.md", encoding="utf-8").read(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=find_packages(include=["dp_transforms", "dp_transforms.*", "pipelines"]),
+    package_data={"dp_transforms.sample_data": ["*.csv", "README.md"]},
+    install_requires=[
+        "apache-beam>=2.77,<2.78",
+        "dp-accounting>=0.6,<0.7",
+        "gmpy2>=2.2",
+        "numpy>=1.24",
+        # Beam 2.77 itself allows no later pyarrow.
+        "pyarrow>=16,<26",
+    ],
+    extras_require={
+        "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
+        "report": ["matplotlib"],
+        "test": ["hypothesis", "mypy", "pytest", "ruff", "scipy"],
+    },
+    classifiers=[
+        "Intended Audience :: Developers",
+        "License :: OSI Approved :: Apache Software License",
+        "Programming Language :: Python :: 3",
+        "Topic :: Security",
+    ],
+)
