@@ -1,7 +1,4 @@
-"""Tables cut into buckets by hash, and their form on the way: Arrow IPC bytes.
-
-A bucket travels as bytes because pickling a slice of a table would serialise the whole table.
-"""
+"""Tables cut into buckets by hash, and put together again."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.columnar.hashing import Hashes
+from dp_transforms.columnar.packing import pack, unpack
 
 Reduce = Callable[[pa.Table], pa.Table]
 """An idempotent, mergeable function, such as ``distinct_pairs``."""
@@ -22,19 +20,6 @@ _SAMPLE_ROWS = 1024
 _WORTH = 0.75
 _CROWD = 4
 _PART_BITS = 16
-
-
-def pack(table: pa.Table) -> bytes:
-    """The table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return sink.getvalue().to_pybytes()
-
-
-def unpack(data: bytes) -> pa.Table:
-    """The table that was packed."""
-    return pa.ipc.open_stream(data).read_all()
 
 
 def buckets_of(hashes: Hashes, num_buckets: int) -> np.ndarray:

@@ -1,0 +1,85 @@
+"""Tables as compact bytes, for travelling between workers.
+
+The bytes are an Arrow IPC stream, compressed with zstd. Strings and binary go as the lengths of their
+values beside all their bytes, rather than as offsets, which hardly compress: records take about a
+quarter of the space of Arrow's own columns. A runner holds, copies or sends every byte of a shuffle.
+
+Bytes, rather than tables: pickling a slice of a table would serialise the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from dp_transforms.columnar.columns import single
+
+_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+_SCHEMA = b"schema"
+
+
+def pack(table: pa.Table) -> bytes:
+    """The table as bytes.
+
+    Args:
+      table: plain columns (see ``columns``).
+    """
+    # One row, in which every buffer of every column is a value.
+    buffers = [
+        buffer for column in table.columns for buffer in _buffers(single(column))
+    ]
+    fields = [pa.field(str(i), buffer.type) for i, buffer in enumerate(buffers)]
+    schema = pa.schema(fields, {_SCHEMA: table.schema.serialize().to_pybytes()})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+        writer.write_batch(pa.record_batch(buffers, schema=schema))
+    return sink.getvalue().to_pybytes()
+
+
+def unpack(data: bytes) -> pa.Table:
+    """The table that was packed."""
+    batch = pa.ipc.open_stream(data).read_next_batch()
+    schema = pa.ipc.read_schema(pa.py_buffer(batch.schema.metadata[_SCHEMA]))
+    buffers = iter(batch.columns)
+    return pa.table([_column(kind, buffers) for kind in schema.types], schema=schema)
+
+
+def _buffers(array: pa.Array) -> Iterator[pa.Array]:
+    if pa.types.is_struct(array.type):
+        for field in array.flatten():
+            yield from _buffers(field)
+    elif pa.types.is_integer(array.type):
+        yield _one_list(array)
+    else:
+        _, offset_buffer, data = array.buffers()
+        offsets = np.zeros(1, np.int32)
+        if len(array):
+            offsets = np.frombuffer(offset_buffer, np.int32)
+            offsets = offsets[array.offset : array.offset + len(array) + 1]
+        lengths = np.diff(offsets)
+        longest = int(lengths.max(initial=0))
+        yield _one_list(pa.array(lengths.astype(np.min_scalar_type(longest))))
+        start, size = int(offsets[0]), int(offsets[-1] - offsets[0])
+        data = pa.py_buffer(b"") if data is None else data.slice(start, size)
+        ends = pa.py_buffer(np.array([0, size], np.int32))
+        yield pa.Array.from_buffers(pa.binary(), 1, [None, ends, data])
+
+
+def _one_list(values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+
+
+def _column(kind: pa.DataType, buffers: Iterator[pa.Array]) -> pa.Array:
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays(
+            [_column(field.type, buffers) for field in kind], fields=list(kind)
+        )
+    values = next(buffers).values
+    if pa.types.is_integer(kind):
+        return values
+    offsets = np.zeros(len(values) + 1, np.int32)
+    np.cumsum(values, out=offsets[1:])
+    data = next(buffers).buffers()[2]
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), data])
