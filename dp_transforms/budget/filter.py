@@ -1,0 +1,151 @@
+"""A privacy filter: may one more mechanism run, when each is chosen after seeing earlier outputs?
+
+Composition theorems fix the privacy parameters in advance. A shared budget does not: whether a job
+asks at all, and for how much, may depend on what earlier jobs released. A filter is a rule for
+refusing requests that keeps the whole within the budget all the same.
+
+Two rules, of which one must admit:
+
+  * basic: the epsilons add up to at most epsilon (Rogers, Roth, Ullman and Vadhan 2016);
+  * zCDP: the rhos add up to at most ``rho_limit``, the largest rho for which rho-zCDP gives
+    (epsilon, composition_delta)-DP (Whitehouse, Ramdas, Rogers and Wu 2023, "Fully-Adaptive
+    Composition in Differential Privacy"; Feldman and Zrnic 2021).
+
+In both the mechanisms' own deltas add up to at most delta - composition_delta.
+
+Theorem. The admitted mechanisms together are (epsilon, delta)-DP.
+
+Proof. Set aside failures, whose probabilities add up to at most delta - composition_delta (see
+``accounting``). Let L be the total privacy loss, for two neighbours with laws P and Q of everything
+released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta. Where the
+epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere the rhos add
+up to at most rho_limit at every step. Stop every run before the request that would exceed
+rho_limit: the stopped process is a zCDP filter's, so its expectation is at most composition_delta,
+and it agrees with the real one on all runs in which nothing was stopped. QED.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.budget.budget import PrivacyBudget
+from dp_transforms.decimals import Real, decimal_text, exact_fraction, round_down
+
+_PRECISION = 128
+_DIGITS = 12
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one mechanism costs.
+
+    Attributes:
+      budget: it is (epsilon, delta)-DP.
+      bounded_range: apart from failures of probability delta, it is epsilon-bounded-range (see
+        ``events.BoundedRangeDpEvent``).
+    """
+
+    budget: PrivacyBudget
+    bounded_range: bool = False
+
+    @property
+    def rho(self) -> Fraction:
+        """Apart from failures of probability delta, it is rho-zCDP."""
+        return self.budget.epsilon**2 / (8 if self.bounded_range else 2)
+
+
+@dataclass(frozen=True)
+class PrivacyFilter:
+    """The rules above, for one budget.
+
+    Args:
+      budget: epsilon and delta for everything together.
+      composition_delta: the part of delta that the zCDP rule may use; 0 leaves only the basic rule.
+
+    Raises:
+      ValueError: composition_delta is not between 0 and delta.
+
+    >>> shared = PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-6)
+    >>> one_list = Cost(PrivacyBudget(0.1), bounded_range=True)
+    >>> shared.admits([one_list] * 18, one_list), shared.admits([one_list] * 19, one_list)
+    (True, False)
+    """
+
+    budget: PrivacyBudget
+    composition_delta: Fraction
+
+    def __init__(self, budget: PrivacyBudget, composition_delta: Real = 0):
+        share = exact_fraction("composition_delta", composition_delta)
+        if not 0 <= share <= budget.delta:
+            raise ValueError(
+                f"composition_delta must be between 0 and delta={decimal_text(budget.delta)}, "
+                f"got {composition_delta}"
+            )
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "composition_delta", share)
+
+    @cached_property
+    def rho_limit(self) -> Fraction:
+        """The rho of zCDP that gives (epsilon, composition_delta)-DP, rounded down."""
+        if not self.composition_delta or not self.budget.epsilon:
+            return Fraction(0)
+        return zcdp_of(self.budget.epsilon, self.composition_delta)
+
+    def admits(self, spent: Iterable[Cost], cost: Cost) -> bool:
+        """Whether a mechanism of this cost may run after those that were admitted."""
+        costs = [*spent, cost]
+        if sum(c.budget.delta for c in costs) > self.budget.delta - self.composition_delta:
+            return False
+        if sum(c.budget.epsilon for c in costs) <= self.budget.epsilon:
+            return True
+        return sum(c.rho for c in costs) <= self.rho_limit
+
+    def remaining(self, spent: Iterable[Cost], bounded_range: bool = False) -> PrivacyBudget:
+        """The most that one more mechanism may cost; its epsilon rounded down to 12 places."""
+        costs = list(spent)
+        epsilon = self.budget.epsilon - sum(c.budget.epsilon for c in costs)
+        rho = self.rho_limit - sum(c.rho for c in costs)
+        if rho > 0:
+            epsilon = max(epsilon, _sqrt_down(rho * (8 if bounded_range else 2)))
+        delta = self.budget.delta - self.composition_delta - sum(c.budget.delta for c in costs)
+        return PrivacyBudget(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
+
+
+def zcdp_of(epsilon: Real, delta: Real) -> Fraction:
+    """A rho such that rho-zCDP implies (epsilon, delta)-DP, within a millionth of the best known.
+
+    For every order a > 1, rho-zCDP implies (epsilon, delta)-DP with
+
+        ln delta = (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a
+
+    (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
+    12 for Renyi divergence a rho). Solved for rho; any order gives a valid rho, so the search for
+    the best one may be in floats. What is returned is computed with directed rounding.
+
+    >>> rho = zcdp_of(1, 1e-6)
+    """
+    exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
+    rough_epsilon, log_delta = float(exact_epsilon), math.log(exact_delta)
+    orders = 1 + np.geomspace(1e-3, 1e9, 100_000)
+    rough = (
+        rough_epsilon + (log_delta + np.log(orders)) / (orders - 1) - np.log1p(-1 / orders)
+    ) / orders
+    with gmpy2.context(precision=_PRECISION):
+        a = gmpy2.mpfr(float(orders[np.argmax(rough)]))
+        log_delta = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(exact_delta)))
+        per_order = (log_delta + gmpy2.log(a)) / (a - 1) - gmpy2.log1p(-1 / a)
+        rho = Fraction(*((gmpy2.mpq(exact_epsilon) + per_order) / a).as_integer_ratio())
+    # No intermediate result exceeds 2**30, so the rounding errors are far below 2**-80.
+    return max(Fraction(0), round_down(rho - Fraction(1, 2**80), _DIGITS))
+
+
+def _sqrt_down(value: Fraction) -> Fraction:
+    scale = 10**_DIGITS
+    return Fraction(math.isqrt(math.floor(value * scale**2)), scale)

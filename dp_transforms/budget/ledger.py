@@ -1,0 +1,321 @@
+"""A privacy budget on disk that several jobs share, spend once, and never forget.
+
+The protocol of a job:
+
+  1. ``reserve``: under the file's lock, check that the cost fits, write the reservation, and wait
+  until
+     it is on the disk. Only then may anything be computed for release.
+  2. Release. 3. ``commit``: note that the release was made. Or ``abandon``: the caller vouches that
+  nothing that
+     depends on the data got out, and the reservation is free again.
+
+A reservation counts as spent from step 1 on, whether it is committed or not. So a job that crashes
+anywhere leaves its budget spent, a release is on record before it exists, and two jobs can not
+spend the same budget. What is spent is added up in exact fractions.
+
+Neighbours, as everywhere: add or remove all records of one user. The guarantee for everything that
+was ever released under a ledger is (epsilon, delta)-DP for its budget, even if jobs are started, or
+their epsilons chosen, depending on earlier outputs (see ``filter``).
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from types import TracebackType
+from typing import Any
+
+from dp_transforms.budget.budget import PrivacyBudget
+from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.budget.journal import CorruptedJournalError, Entry, Journal
+from dp_transforms.decimals import Real, decimal_text
+
+_FORMAT = "dp-frequency-lists privacy ledger 1"
+_MAX_PURPOSE = 200
+
+
+class BudgetExceededError(ValueError):
+    """The reservation does not fit in what is left of the budget. Nothing was reserved."""
+
+
+class State(enum.Enum):
+    """What became of a reservation. All but ABANDONED count as spent."""
+
+    RESERVED = "reserved"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One reservation.
+
+    Attributes:
+      number: its line in the file; the first one is 2, after the budget.
+      purpose: what it is for, as given.
+      cost: what it costs.
+      state: what became of it.
+    """
+
+    number: int
+    purpose: str
+    cost: Cost
+    state: State
+
+    def to_json(self) -> dict[str, Any]:
+        """For a statement such as privacy.json; holds nothing that depends on the data."""
+        return {"line": self.number, "state": self.state.value, **_reservation(self)}
+
+
+class Ledger:
+    """A budget file. Make one with ``create`` or ``open``.
+
+    >>> import tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "budget.jsonl")
+    >>> ledger = Ledger.create(path, epsilon=1, delta=1e-6)
+    >>> with ledger.reserve(0.25, purpose="passwords, all users"):
+    ...     pass  # compute and publish
+    >>> print(ledger.spent())
+    epsilon 0.25, delta 0
+    >>> Ledger.open(path).reserve(0.8, purpose="again")
+    Traceback (most recent call last):
+      ...
+    dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
+    """
+
+    def __init__(self, journal: Journal, privacy_filter: PrivacyFilter):
+        self._journal = journal
+        self._filter = privacy_filter
+
+    @classmethod
+    def create(
+        cls,
+        path: str | os.PathLike[str],
+        epsilon: Real,
+        delta: Real = 0,
+        composition_delta: Real = 0,
+    ) -> Ledger:
+        """Starts a ledger. The file appears whole or not at all.
+
+        Args:
+          path: of a file that does not exist. On a file system that locks (see ``journal``).
+          epsilon: the whole budget's.
+          delta: the whole budget's.
+          composition_delta: the part of delta to spend on composition. Many small reservations then
+            cost less than the sum of their epsilons, but only delta - composition_delta is left for
+            mechanisms that need a delta of their own.
+
+        Raises:
+          FileExistsError: there is something at the path; a ledger is never replaced.
+          ValueError: a parameter is out of its range.
+          OSError: the file can not be written.
+        """
+        privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
+        header = {
+            "format": _FORMAT,
+            "epsilon": decimal_text(privacy_filter.budget.epsilon),
+            "delta": decimal_text(privacy_filter.budget.delta),
+            "composition_delta": decimal_text(privacy_filter.composition_delta),
+        }
+        return cls(Journal.create(path, header), privacy_filter)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Ledger:
+        """A ledger that exists.
+
+        Raises:
+          FileNotFoundError: there is none.
+          CorruptedJournalError: the file is damaged; the message names the line.
+        """
+        journal = Journal(path)
+        entries = journal.read()
+        privacy_filter = _filter_of(journal.path, entries[0])
+        _lines_of(journal.path, entries, privacy_filter)
+        return cls(journal, privacy_filter)
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """The whole budget."""
+        return self._filter.budget
+
+    @property
+    def composition_delta(self) -> Fraction:
+        """The part of delta that is set aside for composition."""
+        return self._filter.composition_delta
+
+    def lines(self) -> tuple[LedgerLine, ...]:
+        """All reservations, the first one first.
+
+        Raises:
+          CorruptedJournalError: the file is damaged.
+        """
+        return self._lines(self._journal.read())
+
+    def spent(self) -> PrivacyBudget:
+        """The epsilons and deltas of all reservations that were not abandoned, added up."""
+        return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
+
+    def remaining(self, bounded_range: bool = False) -> PrivacyBudget:
+        """The largest epsilon, and the largest delta, that one more reservation may have.
+
+        Args:
+          bounded_range: as for ``reserve``.
+        """
+        return self._filter.remaining(_spent(self.lines()), bounded_range)
+
+    def reserve(
+        self, epsilon: Real, delta: Real = 0, *, purpose: str, bounded_range: bool = False
+    ) -> Reservation:
+        """Spends a part of the budget, before anything is computed for release.
+
+        When this returns, the reservation is on the disk.
+
+        Args:
+          epsilon: the mechanism's.
+          delta: the mechanism's.
+          purpose: what it is for, in a line of printable text that holds nothing private.
+          bounded_range: whether the mechanism is epsilon-bounded-range, as frequency lists are (see
+            ``events.BoundedRangeDpEvent``). Counts where the ledger has a composition_delta.
+
+        Returns:
+          A context manager: leaving its block commits, unless an exception is the reason. Then the
+          reservation stays as it is, which is spent, unless the block has abandoned it.
+
+        Raises:
+          BudgetExceededError: it does not fit. Nothing is reserved.
+          CorruptedJournalError: the file is damaged.
+          OSError: the reservation could not be written, for a full disk say. Release nothing.
+          ValueError: a parameter is out of its range.
+        """
+        cost = Cost(PrivacyBudget(epsilon, delta), bounded_range)
+        if not purpose or not purpose.isprintable() or len(purpose) > _MAX_PURPOSE:
+            raise ValueError(
+                f"purpose must be 1 to {_MAX_PURPOSE} printable characters, got {purpose!r}"
+            )
+        with self._journal.appending() as appender:
+            spent = _spent(self._lines(appender.entries))
+            if not self._filter.admits(spent, cost):
+                raise BudgetExceededError(
+                    f"{cost.budget} asked for, but of the budget in {self._journal.path} "
+                    f"({self.budget}) only {self._filter.remaining(spent, bounded_range)} is left"
+                )
+            number = len(appender.entries) + 1
+            line = LedgerLine(number, purpose, cost, State.RESERVED)
+            appender.append(_reservation(line))
+        return Reservation(self, number)
+
+    def commit(self, number: int) -> None:
+        """Notes that the release of reservation ``number`` was made.
+
+        Raises:
+          ValueError: it is not an open reservation.
+          OSError: the note could not be written. The reservation stays, and stays spent.
+        """
+        self._close(number, State.COMMITTED)
+
+    def abandon(self, number: int) -> None:
+        """Gives the budget of reservation ``number`` back.
+
+        Call this only if nothing that depends on the data has left the job under it: no output, log
+        line, error message or decision that anyone can see. A job that failed because of what is in
+        the data has told something about the data.
+
+        Raises:
+          ValueError: it is not an open reservation.
+          OSError: the note could not be written. The reservation stays, and stays spent.
+        """
+        self._close(number, State.ABANDONED)
+
+    def _close(self, number: int, state: State) -> None:
+        with self._journal.appending() as appender:
+            found = [line for line in self._lines(appender.entries) if line.number == number]
+            if not found or found[0].state is not State.RESERVED:
+                what = f"already {found[0].state.value}" if found else "not a reservation"
+                raise ValueError(f"line {number} of {self._journal.path} is {what}")
+            appender.append({state.value: number})
+
+    def _lines(self, entries: list[Entry]) -> tuple[LedgerLine, ...]:
+        if _filter_of(self._journal.path, entries[0]) != self._filter:
+            raise CorruptedJournalError(
+                f"{self._journal.path}, line 1: another budget than when it was opened"
+            )
+        return _lines_of(self._journal.path, entries, self._filter)
+
+
+class Reservation:
+    """A part of a ledger's budget that is spent, for a release that may be under way."""
+
+    def __init__(self, ledger: Ledger, number: int):
+        self._ledger = ledger
+        self._open = True
+        self.number = number
+
+    def commit(self) -> None:
+        """See ``Ledger.commit``."""
+        self._ledger.commit(self.number)
+        self._open = False
+
+    def abandon(self) -> None:
+        """See ``Ledger.abandon``."""
+        self._ledger.abandon(self.number)
+        self._open = False
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._open and kind is None:
+            self.commit()
+
+
+def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
+    return [line.cost for line in lines if line.state is not State.ABANDONED]
+
+
+def _reservation(line: LedgerLine) -> Entry:
+    return {
+        "purpose": line.purpose,
+        "epsilon": decimal_text(line.cost.budget.epsilon),
+        "delta": decimal_text(line.cost.budget.delta),
+        "bounded_range": line.cost.bounded_range,
+    }
+
+
+def _filter_of(path: str, header: Entry) -> PrivacyFilter:
+    if header.get("format") != _FORMAT:
+        raise CorruptedJournalError(f"{path}, line 1: not a privacy ledger of a known format")
+    return PrivacyFilter(
+        PrivacyBudget(header["epsilon"], header["delta"]), header["composition_delta"]
+    )
+
+
+def _lines_of(
+    path: str, entries: list[Entry], privacy_filter: PrivacyFilter
+) -> tuple[LedgerLine, ...]:
+    """The reservations, if the entries are what ``Ledger`` could have written."""
+    lines: dict[int, LedgerLine] = {}
+    for number, entry in enumerate(entries[1:], start=2):
+        match entry:
+            case {"purpose": purpose, "epsilon": epsilon, "delta": delta, "bounded_range": ranged}:
+                cost = Cost(PrivacyBudget(epsilon, delta), ranged)
+                lines[number] = LedgerLine(number, purpose, cost, State.RESERVED)
+                continue
+            case {"committed": closed} | {"abandoned": closed} if closed in lines:
+                line = lines[closed]
+                if line.state is State.RESERVED:
+                    state = State(next(iter(entry)))
+                    lines[closed] = LedgerLine(closed, line.purpose, line.cost, state)
+                    continue
+        raise CorruptedJournalError(f"{path}, line {number}: not an entry that belongs here")
+    ordered = tuple(lines.values())
+    if not privacy_filter.admits(_spent(ordered), Cost(PrivacyBudget(0))):
+        raise CorruptedJournalError(f"{path}: its reservations exceed its budget")
+    return ordered

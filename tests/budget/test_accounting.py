@@ -1,0 +1,237 @@
+"""Composition against exact sums, numerical maxima, and the exact laws of real mechanisms."""
+
+import itertools
+import math
+from collections import Counter
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+
+from dp_transforms.budget import (
+    ApproximateDpEvent,
+    BoundedRangeDpEvent,
+    PrivacyBudget,
+    compose,
+    gaussian_threshold_event,
+    largest_epsilon,
+)
+from dp_transforms.budget.accounting import bounded_range_divergence, pure_divergence
+
+
+def times(count, event):
+    return [dp_event.SelfComposedDpEvent(event, count)]
+
+
+def partitions(total, largest):
+    """All integer partitions of ``total`` with parts up to ``largest``."""
+    if total == 0:
+        yield ()
+    for first in range(min(total, largest), 0, -1):
+        for rest in partitions(total - first, first):
+            yield (first, *rest)
+
+
+def partition_laws(lists, epsilon, max_total):
+    """The integer-partition mechanism's probabilities of all partitions up to max_total, per
+    list."""
+    outcomes = [p for n in range(max_total + 1) for p in partitions(n, n)]
+    laws = []
+    for f in lists:
+        distances = [
+            sum(abs(a - b) for a, b in itertools.zip_longest(f, x, fillvalue=0)) for x in outcomes
+        ]
+        weights = np.exp(-epsilon / 2 * np.array(distances))
+        laws.append(weights / weights.sum())
+    return laws
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
+def test_the_partition_mechanism_has_bounded_range(epsilon):
+    """Exact log ratios of neighbours lie in an interval of length epsilon, and fill it."""
+    neighbours = [(2, 1), (3, 1), (2, 2), (2, 1, 1), (2,), (1, 1)]
+    laws = partition_laws(neighbours, epsilon, max_total=24)
+    for law in laws[1:]:
+        losses = np.log(laws[0] / law)
+        assert losses.max() - losses.min() <= epsilon + 1e-9
+        assert abs(losses).max() <= epsilon
+        assert losses.max() - losses.min() == pytest.approx(epsilon, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.5, 20), (1.0, 4), (0.1, 60)])
+def test_what_compose_says_holds_for_the_exact_law(epsilon, count):
+    """delta(epsilon) of a k-fold release from its exact privacy-loss distribution.
+
+    Losses are rounded down to a grid, so what is found is a lower bound: it may not exceed what
+    compose claims, and comes close to it.
+    """
+    delta = 1e-4
+    bound = compose(times(count, BoundedRangeDpEvent(epsilon)), delta)
+    grid = epsilon / 400
+    for f, g in [((2, 1), (3, 1)), ((3, 1), (2, 1)), ((), (1,)), ((1,), ()), ((9,), (9, 1))]:
+        p, q = partition_laws([f, g], epsilon, max_total=30)
+        steps = np.floor(np.log(p / q) / grid).astype(int)
+        lowest = steps.min()
+        single = np.bincount(steps - lowest, weights=p)
+        size = count * len(single)
+        total = np.fft.irfft(np.fft.rfft(single, 2 * size) ** count, 2 * size)[:size]
+        losses = (np.arange(size) + count * lowest) * grid
+        excess = np.maximum(0, -np.expm1(bound.epsilon - losses))
+        assert float(total @ excess) <= delta
+
+
+def test_basic_composition_is_what_is_left_without_delta():
+    total = compose([BoundedRangeDpEvent(0.25), ApproximateDpEvent(0.5)], delta=0)
+    assert total.epsilon == pytest.approx(0.75, abs=1e-12)
+    assert total.by_method["basic"] == 0.75
+    assert total.by_method["zcdp"] == total.by_method["rdp"] == math.inf
+
+
+@pytest.mark.parametrize("epsilon", [0.01, 0.1])
+def test_many_lists_cost_a_quarter_of_the_rho(epsilon):
+    delta, count = 1e-6, 400
+    zcdp = compose(times(count, BoundedRangeDpEvent(epsilon)), delta).by_method["zcdp"]
+    library = RdpAccountant(orders=1 + np.geomspace(1e-2, 1e5, 2000))
+    library.compose(dp_event.ZCDpEvent(rho=count * epsilon**2 / 8))
+    assert zcdp == pytest.approx(library.get_epsilon(delta), rel=1e-3)
+    # Bun and Steinke's closed form, rho + 2 sqrt(rho ln(1/delta)), is above.
+    rho = count * epsilon**2 / 8
+    assert zcdp < rho + 2 * math.sqrt(rho * math.log(1 / delta)) < 1.5 * zcdp
+    pure = compose(times(count, ApproximateDpEvent(epsilon)), delta).by_method["zcdp"]
+    assert pure > 1.9 * zcdp
+
+
+@pytest.mark.parametrize("epsilon", [1e-8, 1e-4, 0.1, 1.0, 8.0])
+def test_bounded_range_divergence_is_the_maximum_over_two_point_laws(epsilon):
+    orders = np.array([1.02, 1.5, 2, 7, 64, 1000.0])
+    # Log ratios t and t - epsilon; their probabilities follow from E_Q[ratio] = 1.
+    t = np.linspace(0, epsilon, 20_001)[1:-1]
+    upper = (-np.expm1(t - epsilon)) / (np.exp(t) - np.exp(t - epsilon))
+    for order, claimed in zip(orders, bounded_range_divergence(epsilon, orders), strict=True):
+        log_moment = np.logaddexp(
+            np.log(upper) + order * t, np.log1p(-upper) + order * (t - epsilon)
+        )
+        largest = log_moment.max() / (order - 1)
+        assert claimed >= largest * (1 - 1e-6) - 1e-12
+        assert claimed <= largest * (1 + 1e-4) + 1e-11
+        assert claimed <= min(order * epsilon**2 / 8, epsilon)
+
+
+@pytest.mark.parametrize("epsilon", [1e-6, 0.1, 3.0, 50.0])
+def test_pure_divergence_is_that_of_randomised_response(epsilon):
+    orders = np.array([1.02, 2, 30, 1000.0])
+    p, q = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+    for order, claimed in zip(orders, pure_divergence(epsilon, orders), strict=True):
+        terms = [order * math.log(a) + (1 - order) * math.log(b) for a, b in ((p, q), (q, p))]
+        expected = np.logaddexp(*terms) / (order - 1)
+        assert claimed == pytest.approx(expected, rel=1e-6, abs=1e-11)
+        assert claimed <= epsilon
+
+
+@pytest.mark.parametrize(("epsilon", "count"), [(0.1, 30), (0.5, 10), (1.0, 3)])
+def test_pld_is_exact_for_pure_mechanisms(epsilon, count):
+    """k-fold randomised response, the worst of all k-fold epsilon-DP mechanisms, by binomials."""
+    for delta in (1e-3, 1e-6, 1e-10):
+        total = compose(times(count, ApproximateDpEvent(epsilon)), delta)
+        claimed = total.by_method["pld"]
+
+        def delta_at(target):
+            p, q = 1 / (1 + math.exp(-epsilon)), 1 / (1 + math.exp(epsilon))
+            return sum(
+                math.comb(count, i)
+                * max(0, p**i * q ** (count - i) - math.exp(target) * p ** (count - i) * q**i)
+                for i in range(count + 1)
+            )
+
+        assert delta_at(claimed) <= delta
+        assert delta_at(claimed - 2e-4 * count * epsilon) > delta
+
+
+def test_own_deltas_are_failures_that_come_on_top():
+    events = times(10, ApproximateDpEvent(0.1, 1e-7))
+    total = compose(events, delta=2e-6)
+    for method, epsilon in total.by_method.items():
+        left = -math.expm1(math.log1p(-2e-6) - 10 * math.log1p(-1e-7))
+        without = compose(times(10, ApproximateDpEvent(0.1)), delta=left).by_method[method]
+        assert epsilon == pytest.approx(without, rel=1e-6), method
+    with pytest.raises(ValueError, match=r"delta=9e-07 can not be reached.*1e-06"):
+        compose(events, delta=9e-7)
+
+
+def test_the_tightest_method_depends_on_the_task():
+    assert compose(times(2, BoundedRangeDpEvent(0.1)), 1e-9).method in ("basic", "pld", "rdp")
+    assert compose(times(100, BoundedRangeDpEvent(0.1)), 1e-6).method == "rdp"
+    assert compose(times(100, ApproximateDpEvent(0.1)), 1e-6).method == "pld"
+    assert compose([gaussian_threshold_event(4, 1e-7)], 1e-6).method == "pld"
+    assert compose([dp_event.ZCDpEvent(0.01)], 1e-6).method in ("zcdp", "rdp")
+
+
+def test_one_gaussian_by_its_closed_form():
+    sigma, delta = 4.0, 1e-6
+    epsilon = compose([dp_event.GaussianDpEvent(sigma)], delta).epsilon
+
+    def phi(x):
+        return math.erfc(-x / math.sqrt(2)) / 2
+
+    # Balle and Wang (2018), equation 6.
+    exact = phi(1 / (2 * sigma) - epsilon * sigma) - math.exp(epsilon) * phi(
+        -1 / (2 * sigma) - epsilon * sigma
+    )
+    assert delta * 0.999 < exact <= delta * (1 + 1e-9)
+
+
+def test_nested_events_count_like_written_out_ones():
+    one, other = BoundedRangeDpEvent(0.2), dp_event.LaplaceDpEvent(5.0)
+    nested = dp_event.SelfComposedDpEvent(dp_event.ComposedDpEvent([one, other]), 3)
+    flat = [one, other] * 3 + [dp_event.NoOpDpEvent()]
+    nested_total, flat_total = compose([nested], 1e-5), compose(flat, 1e-5)
+    assert Counter(nested_total.by_method) == pytest.approx(Counter(flat_total.by_method))
+    # A discrete Laplace mechanism is epsilon-DP for decay * sensitivity.
+    assert compose([dp_event.DiscreteLaplaceDpEvent(0.1, 3)]).by_method["basic"] == pytest.approx(
+        0.3
+    )
+
+
+def test_nothing_costs_nothing():
+    assert compose([], 1e-6).epsilon == 0
+    assert compose([BoundedRangeDpEvent(0.0)], 0).epsilon == 0
+
+
+def test_fourier_errors_do_not_pass_for_privacy():
+    # 1000 compositions at delta = 0: the library's distributions alone say 0.24 instead of 1.05.
+    events = times(1000, BoundedRangeDpEvent(0.00105))
+    assert compose(events, 0).epsilon == pytest.approx(1.05)
+    assert compose(events, 1e-12).by_method["pld"] == math.inf
+
+
+@pytest.mark.parametrize("count", [1, 3, 23, 1000])
+def test_largest_epsilon_uses_up_the_budget(count):
+    budget = PrivacyBudget(1, 1e-6)
+    epsilon = largest_epsilon(count, budget)
+    assert epsilon <= 1
+    assert compose(times(count, BoundedRangeDpEvent(epsilon)), 1e-6).epsilon <= 1
+    more = compose(times(count, BoundedRangeDpEvent(epsilon * 1.001)), 1e-6)
+    assert more.epsilon > 1 or count == 1
+    assert epsilon >= (1 - 1e-6) / count
+    assert largest_epsilon(count, PrivacyBudget(1)) == pytest.approx(1 / count, rel=1e-6)
+
+
+def test_events_survive_the_library_s_own_serialisation():
+    for event in (BoundedRangeDpEvent(0.5), ApproximateDpEvent(0.5, 1e-6)):
+        assert dp_event.DpEvent.from_named_tuple(event.to_named_tuple()) == event
+        # Other accountants must refuse what they do not know.
+        assert not RdpAccountant().supports(event)
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="events must be of a kind"):
+        compose([dp_event.UnsupportedDpEvent()], 1e-6)
+    with pytest.raises(ValueError, match="delta must be at least 0 and below 1, got 1"):
+        compose([], 1)
+    with pytest.raises(ValueError, match="epsilon must be a finite number"):
+        BoundedRangeDpEvent(float("inf"))
+    with pytest.raises(ValueError, match="delta must be at least 0"):
+        ApproximateDpEvent(1.0, -1e-9)
+    with pytest.raises(ValueError, match="count must be positive, got 0"):
+        largest_epsilon(0, PrivacyBudget(1))

@@ -1,0 +1,73 @@
+"""The privacy filter: admission at equality, and the zCDP limit against dp-accounting."""
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from dp_accounting import dp_event
+from dp_accounting.rdp import RdpAccountant
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget.filter import Cost, PrivacyFilter, zcdp_of
+
+TINY = Fraction(1, 10**40)
+
+
+def pure(epsilon, delta=0):
+    return Cost(PrivacyBudget(epsilon, delta))
+
+
+def test_basic_rule_at_equality():
+    rule = PrivacyFilter(PrivacyBudget(1, 1e-6))
+    spent = [pure(0.1)] * 9
+    assert rule.admits(spent, pure(0.1))
+    assert not rule.admits(spent, pure(Fraction(1, 10) + TINY))
+    assert rule.admits(spent, pure(0, 1e-6))
+    assert not rule.admits(spent, pure(0, Fraction(1, 10**6) + TINY))
+    assert rule.remaining(spent) == PrivacyBudget(0.1, 1e-6)
+
+
+def test_zcdp_rule_at_equality():
+    rule = PrivacyFilter(PrivacyBudget(1, 3e-6), composition_delta=2e-6)
+    limit = rule.rho_limit
+    # A hundred lists that together spend the limit but for one unit, far above basic composition.
+    small = Cost(PrivacyBudget(0.04), bounded_range=True)
+    spent = [small] * int(limit / small.rho)
+    assert sum(cost.budget.epsilon for cost in spent) > 3
+    left = limit - sum(cost.rho for cost in spent)
+    most = rule.remaining(spent, bounded_range=True).epsilon
+    assert most**2 / 8 <= left < (most + Fraction(1, 10**12)) ** 2 / 8
+    assert rule.admits(spent, Cost(PrivacyBudget(most), bounded_range=True))
+    assert not rule.admits(spent, Cost(PrivacyBudget(most), bounded_range=False))
+    assert not rule.admits([*spent, small], Cost(PrivacyBudget(0)))
+    # Deltas of mechanisms draw on the rest of delta only.
+    assert rule.admits(spent, pure(0, 1e-6))
+    assert not rule.admits(spent, pure(0, Fraction(1, 10**6) + TINY))
+
+
+def test_one_large_request_goes_by_the_basic_rule():
+    rule = PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-6)
+    assert pure(1).rho > rule.rho_limit
+    assert rule.admits([], pure(1))
+    assert not rule.admits([pure(1)], pure(TINY))
+    assert rule.remaining([pure(1)]) == PrivacyBudget(0)
+
+
+@pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1, 10])
+@pytest.mark.parametrize("delta", [1e-12, 1e-6, 1e-2])
+def test_the_rho_limit_is_valid_and_nearly_the_best(epsilon, delta):
+    rho = float(zcdp_of(epsilon, delta))
+
+    def library_epsilon(rho):
+        orders = 1 + np.geomspace(1e-2, 1e8, 20_000)
+        return RdpAccountant(orders).compose(dp_event.ZCDpEvent(rho)).get_epsilon(delta)
+
+    # The library's epsilon is from a grid of orders, so it is a little high.
+    assert library_epsilon(rho) <= epsilon * (1 + 1e-5)
+    assert library_epsilon(rho * 1.001) > epsilon
+
+
+def test_composition_delta_is_a_part_of_delta():
+    with pytest.raises(ValueError, match=r"composition_delta must be between 0 and delta=0.000001"):
+        PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-5)
+    assert PrivacyFilter(PrivacyBudget(1)).rho_limit == 0
