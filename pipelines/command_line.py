@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import io
 import logging
+import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +21,9 @@ from apache_beam.options.pipeline_options import (
     StandardOptions,
     WorkerOptions,
 )
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from pipelines.errors import InputError, input_error_message
 
@@ -189,6 +193,23 @@ def run(
             )
             return _failed(message, FAILURE)
     return SUCCESS
+
+
+def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
+    """The runner that the options ask for, quiet about errors unless the flags say otherwise.
+
+    Raises:
+      ValueError: there is no such runner.
+    """
+    name = options.view_as(StandardOptions).runner
+    direct = options.view_as(DirectOptions)
+    multi_processing = direct.direct_running_mode == "multi_processing"
+    if name != DEFAULT_RUNNER or not multi_processing or flags.show_private_errors:
+        return create_runner(name)
+    # In its own multi-processing mode the runner starts workers that log to stderr.
+    direct.direct_running_mode = "in_memory"
+    command = f"{shlex.quote(sys.executable)} -m pipelines.local_worker"
+    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
 
 
 @contextlib.contextmanager

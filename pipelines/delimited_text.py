@@ -137,9 +137,9 @@ class DelimitedText:
                         f"{path} has carriage returns inside a line: end lines with \\n or \\r\\n"
                     )
                 names = pa.csv.read_csv(
-                    pa.BufferReader(line),
+                    pa.BufferReader(line + b"\n"),
                     read_options=pa.csv.ReadOptions(
-                        encoding=self.encoding, use_threads=False, block_size=len(line) + 1
+                        encoding=self.encoding, use_threads=False, block_size=len(line) + 2
                     ),
                     parse_options=self._parse_options(),
                 ).column_names
@@ -211,7 +211,8 @@ class DelimitedText:
             if table.num_rows != _records_if_lines(block):
                 raise InputError(
                     f"{path}: a quoted field has a line break in it, or a quote is not closed: "
-                    f"give --multiline for line breaks, --no_quotes if quotes are ordinary characters"
+                    f"give --multiline for line breaks, or --no_quotes if quotes are ordinary "
+                    f"characters"
                 )
             table = table.slice(0, table.num_rows - 1)
         return table

@@ -22,15 +22,17 @@ class Watch(beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage: what happens to the elements, for example "reading records".
+      stage: what is going on, for example "reading records".
+      rows: what the rows of the elements are, for example "records".
       progress: print a line on stderr when the stage starts and then every few seconds, with a rate
-        of two digits: the exact number of records is private.
-      counters: count the elements exactly as a Beam counter, which the runner's UI shows as well.
+        of two digits: the exact number of rows is private.
+      counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
     """
 
-    def __init__(self, stage: str, progress: bool, counters: bool):
+    def __init__(self, stage: str, rows: str, progress: bool, counters: bool):
         super().__init__()
         self._stage = stage
+        self._rows = rows
         self._progress = progress
         self._counters = counters
 
@@ -39,20 +41,26 @@ class Watch(beam.PTransform):
         if self._progress:
             elements |= "Progress" >> beam.ParDo(_Tell(self._stage)).with_output_types(kind)
         if self._counters:
-            elements |= "Count" >> beam.ParDo(_Count(self._stage)).with_output_types(kind)
+            elements |= "Count" >> beam.ParDo(_Count(self._rows)).with_output_types(kind)
         return elements
 
 
 def say(line: str) -> None:
-    """One line of progress."""
-    print(line, file=sys.stderr, flush=True)
+    """One line on stderr, with the time of day."""
+    # Not sys.stderr, which is closed to Beam's log in the worker processes of a local run.
+    print(time.strftime("%H:%M:%S"), line, file=sys.__stderr__, flush=True)
 
 
 def print_private_counters(result: PipelineResult) -> None:
-    """Prints the counters of all stages on stderr, labelled as private."""
+    """Prints the counters of `Watch` on stderr, labelled as private."""
     found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
     for counter in found:
-        say(f"PRIVATE, do not publish: {counter.key.metric.name}: {counter.result:,}")
+        say_private(counter.key.metric.name, counter.result)
+
+
+def say_private(rows: str, count: int) -> None:
+    """One exact count on stderr, labelled as private."""
+    say(f"PRIVATE, do not publish: {count:,} {rows}")
 
 
 class _Tell(beam.DoFn):
@@ -66,7 +74,7 @@ class _Tell(beam.DoFn):
     def process(self, element: Any) -> Iterator[Any]:
         now = time.monotonic()
         if not self._since:
-            say(f"{self._stage} ...")
+            say(self._stage)
             self._since = now
         elif now - self._since > _SECONDS_BETWEEN_LINES:
             say(f"{self._stage}: {_rate(self._rows / (now - self._since))} a second")
@@ -76,8 +84,8 @@ class _Tell(beam.DoFn):
 
 
 class _Count(beam.DoFn):
-    def __init__(self, stage: str):
-        self._counter = Metrics.counter(_NAMESPACE, stage)
+    def __init__(self, rows: str):
+        self._counter = Metrics.counter(_NAMESPACE, rows)
 
     def process(self, element: Any) -> Iterator[Any]:
         self._counter.inc(_size(element))

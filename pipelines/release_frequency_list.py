@@ -21,7 +21,7 @@ from dp_transforms.frequency_release import ReleaseFrequencyList, release_freque
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from pipelines.command_line import Job, JobParser, run
+from pipelines.command_line import Job, JobParser, make_runner, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
 from pipelines.output import (
@@ -32,7 +32,7 @@ from pipelines.output import (
     frequency_lines,
 )
 from pipelines.privacy_statement import frequency_list_statement
-from pipelines.progress import Watch, print_private_counters, say
+from pipelines.progress import Watch, print_private_counters, say, say_private
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 
 _MAX_EPSILON = 100
@@ -57,7 +57,7 @@ def make_parser() -> JobParser:
         "epsilon-differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
-    add_input_flags(parser)
+    add_input_flags(parser, required=False)
     counted = parser.add_argument_group("or counts that exist already, instead of records")
     counted.add_argument(
         "--frequency_list",
@@ -118,16 +118,16 @@ def build(
     secret = secret or JobSecret.from_os()
     kappa = mechanism.sensitivity
 
-    def watch(stage: str) -> Watch:
-        return Watch(stage, progress, private_counters)
+    def watch(stage: str, rows: str) -> Watch:
+        return Watch(stage, rows, progress, private_counters)
 
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("records read")
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
     bounded = records | "Bound" >> BoundContributions(kappa, secret=secret)
     # BoundContributions keeps each (user, partition) pair once, also behind a Watch.
-    pairs = bounded | "Bounded" >> watch("bounded contributions")
+    pairs = bounded | "WatchBounded" >> watch("bounding contributions", "contributions kept")
     counts = pairs | "Count" >> CountDistinctUsers(already_distinct=True, secret=secret)
-    watched = counts | "Partitions" >> watch("partitions counted")
+    watched = counts | "WatchCounts" >> watch("counting users per partition", "partitions")
     released = watched | "Release" >> ReleaseFrequencyList(
         mechanism=mechanism, max_partitions_per_user=kappa, secret=secret
     )
@@ -151,7 +151,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     mechanism = _mechanism(flags, flags.max_partitions_per_user)
     reader = records_from_flags(flags)
     directory.check()
-    pipeline = beam.Pipeline(options=options)
+    pipeline = beam.Pipeline(make_runner(flags, options), options=options)
     build(
         pipeline,
         reader,
@@ -183,12 +183,12 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
 
     def job() -> None:
         if flags.progress:
-            say("releasing the frequency list ...")
+            say("releasing the frequency list")
         released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
         statement = frequency_list_statement(mechanism, bounded_by_job=False)
         directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
         if flags.show_private_counters:
-            say(f"PRIVATE, do not publish: users: {frequency_list.total:,}")
+            say_private("contributions", frequency_list.total)
         print(directory.file(FREQUENCIES_FILE))
 
     return job

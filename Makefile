@@ -1,0 +1,46 @@
+# make run   a first release, from a million made-up users, in out/release
+# make test  the tests;  make test-long  also those that take minutes
+# make lint  formatting, style and types
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+SAMPLE := out/sample/records.csv
+RELEASE := out/release
+
+.PHONY: run test test-long lint clean
+
+run: .venv/installed
+	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
+	$(BIN)/python -m pipelines.release_frequency_list --config=runner_configs/direct/in_process.yaml \
+	  --input=$(SAMPLE) --user_column=user --partition_column=password_id \
+	  --epsilon=1 --max_partitions_per_user=1 --output=$(RELEASE) --overwrite --progress
+	@echo
+	@echo "$(RELEASE)/released_frequencies.csv begins with:"
+	@head -n 6 $(RELEASE)/released_frequencies.csv
+	@echo "$(RELEASE)/privacy.json says what was promised."
+
+test: .venv/installed-test
+	$(BIN)/python -m pytest -q -m "not slow and not flink"
+
+test-long: .venv/installed-test
+	$(BIN)/python -m pytest -q -m "not flink"
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy dp_transforms pipelines
+
+clean:
+	rm -rf .venv out build dist *.egg-info
+
+.venv/bin/python:
+	$(PYTHON) -m venv .venv
+
+.venv/installed: setup.py pyproject.toml | .venv/bin/python
+	$(BIN)/python -m pip install --quiet --editable .
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@

@@ -1,0 +1,181 @@
+import logging
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+
+from pipelines.command_line import JobParser, make_runner, run
+from pipelines.errors import InputError
+
+SECRET = "zanzibar"
+
+
+@pytest.fixture
+def parser():
+    parser = JobParser("pipelines.example", "An example.", "")
+    parser.add_argument("--epsilon", type=float)
+    parser.add_common_flags()
+    return parser
+
+
+@pytest.fixture
+def config(tmp_path):
+    def write(text):
+        path = tmp_path / "options.yaml"
+        path.write_text(text)
+        return f"--config={path}"
+
+    return write
+
+
+def refusal(parser, capsys, *argv):
+    with pytest.raises(SystemExit) as stop:
+        parser.parse_job(argv)
+    err = capsys.readouterr().err
+    assert stop.value.code == 2 and err.startswith("error: ") and err.count("\n") == 1
+    return err
+
+
+def test_flags_of_the_job_and_of_beam(parser):
+    flags, options = parser.parse_job(["--epsilon", "2", "--experiments=a", "--experiments", "b"])
+    assert flags.epsilon == 2.0
+    assert options.view_as(DebugOptions).experiments == ["a", "b"]
+    assert options.view_as(StandardOptions).runner == "FnApiRunner"
+
+
+def test_a_clusters_runner_may_know_other_flags(parser):
+    _, options = parser.parse_job(["--runner=FlinkRunner", "--flag_of_the_server=4"])
+    assert options.get_all_options(retain_unknown_options=True)["flag_of_the_server"] == "4"
+
+
+def test_a_misspelt_flag_is_refused_on_a_cluster_as_well(parser, capsys):
+    err = refusal(parser, capsys, "--runner=FlinkRunner", "--epsillon=1")
+    assert "did you mean --epsilon?" in err
+
+
+def test_options_from_files_and_the_command_line_wins(parser, config):
+    path = config(
+        "# a comment\nepsilon: 3\nrunner: PortableRunner\nexperiments: [a, b]\nprogress: true\n"
+        "show_private_errors: false\n"
+    )
+    flags, options = parser.parse_job([path, "--runner=DirectRunner"])
+    assert (flags.epsilon, flags.progress, flags.show_private_errors) == (3.0, True, False)
+    assert options.view_as(DebugOptions).experiments == ["a", "b"]
+    assert options.view_as(StandardOptions).runner == "DirectRunner"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("- epsilon", "must be a mapping"),
+        ("", "must be a mapping"),
+        ("epsilon: {a: 1}", "epsilon must be a value or a list"),
+        ("a: b: c", "is not YAML"),
+        ("epsilom: 1", "did you mean --epsilon?"),
+    ],
+)
+def test_bad_option_files(parser, config, capsys, text, says):
+    assert says in refusal(parser, capsys, config(text))
+
+
+def test_every_option_file_of_the_repository_parses(parser, repository):
+    files = sorted((repository / "runner_configs").glob("*/*.yaml"))
+    assert files
+    for path in files:
+        parser.parse_job([f"--config={path}"])
+
+
+def test_workers_do_not_log_unless_asked_to(parser):
+    def level(*argv):
+        return parser.parse_job(argv)[1].view_as(WorkerOptions).default_sdk_harness_log_level
+
+    assert level() == "CRITICAL"
+    assert level("--default_sdk_harness_log_level=INFO") == "INFO"
+    assert level("--show_private_errors") is None
+
+
+def failing_job(error):
+    def prepare(flags, options):
+        def job():
+            raise error
+
+        return job
+
+    return prepare
+
+
+def test_exit_codes(parser, capsys):
+    def prepare_with(error):
+        def prepare(flags, options):
+            raise error
+
+        return prepare
+
+    cases = [
+        (prepare_with(ValueError("epsilon must be positive")), 2, "epsilon must be positive"),
+        (prepare_with(InputError("a.csv is empty")), 1, "a.csv is empty"),
+        (failing_job(InputError("a.csv is empty [while running 'Read']")), 1, "a.csv is empty"),
+        (failing_job(KeyboardInterrupt()), 130, "interrupted: no release was written"),
+    ]
+    for prepare, code, message in cases:
+        assert run(prepare, parser, []) == code
+        assert capsys.readouterr().err == f"error: {message}\n"
+    assert run(lambda flags, options: lambda: None, parser, []) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
+    job = failing_job(KeyError(SECRET))
+    assert run(job, parser, []) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1 and "KeyError" in err and SECRET not in err
+    assert run(job, parser, ["--show_private_errors"]) == 1
+    assert SECRET in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        [],
+        pytest.param(
+            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_errors_of_workers(parser, capfd, flags):
+    def prepare_with(error):
+        # Defined here, it travels to the worker by value: this file is no module there.
+        def fail(element):
+            raise error
+
+        def prepare(flags, options):
+            pipeline = beam.Pipeline(make_runner(flags, options), options=options)
+            pipeline | beam.Create([1]) | beam.Reshuffle() | beam.Map(fail)
+            return lambda: pipeline.run().wait_until_finish()
+
+        return prepare
+
+    assert run(prepare_with(InputError("a.csv is empty")), parser, flags) == 1
+    assert capfd.readouterr().err == "error: a.csv is empty\n"
+    assert run(prepare_with(KeyError(SECRET)), parser, flags) == 1
+    err = capfd.readouterr().err
+    assert SECRET not in err and err.count("\n") == 1
+
+
+def test_beams_log_comes_back(parser):
+    log = logging.getLogger("apache_beam")
+    before = log.level
+    run(failing_job(KeyError(SECRET)), parser, [])
+    assert log.level == before
+
+
+def test_help_is_readable(parser, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parser.parse_job(["--help"])
+    assert stop.value.code == 0
+    assert "python -m pipelines.example" in capsys.readouterr().out

@@ -1,0 +1,376 @@
+import gzip
+import json
+import platform
+import random
+from collections import Counter
+from importlib import metadata
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.frequency_release import release_frequency_list
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.version import VERSION
+from pipelines.delimited_text import DelimitedText
+from pipelines.errors import InputError
+from pipelines.output import ReleaseDirectory
+from pipelines.reading import ReadRecords
+from pipelines.release_frequency_list import build, main
+
+KAPPA = 3
+SECRET = JobSecret.insecure_for_testing(7)
+WEAK_SPOT = "zanzibar"
+
+
+def make_records():
+    rng = random.Random(5)
+    pages = [f"page{i}" for i in range(40)] + ["", 'naïve, "quoted"', "😀"]
+    weights = [1 / (i + 1) for i in range(len(pages))]
+    records = []
+    for user in range(300):
+        own = rng.choices(pages, weights, k=rng.randint(1, KAPPA))
+        # Some records twice: users are counted, not records.
+        records += [(f"user{user}", page) for page in own + own[: rng.randint(0, 1)]]
+    rng.shuffle(records)
+    return records
+
+
+RECORDS = make_records()
+COUNTS = FrequencyList.from_counts(Counter(page for _, page in set(RECORDS)).values())
+
+
+def as_csv(records, delimiter=",", header=True):
+    def field(text):
+        return '"' + text.replace('"', '""') + '"'
+
+    lines = [["user", "x", "page"]] if header else []
+    lines += [[user, "0", page] for user, page in records]
+    return "".join(delimiter.join(map(field, line)) + "\n" for line in lines)
+
+
+def write_csv(directory):
+    (directory / "a.csv").write_text(as_csv(RECORDS))
+    return f"{directory}/a.csv", ("user", "page"), None
+
+
+def write_gzipped_shards(directory):
+    for i in range(3):
+        (directory / f"{i}.csv.gz").write_bytes(gzip.compress(as_csv(RECORDS[i::3]).encode()))
+    return f"{directory}/*.csv.gz", ("user", "page"), None
+
+
+def write_headerless_text(directory):
+    (directory / "a.txt").write_text(as_csv(RECORDS, "|", header=False), encoding="utf-16-le")
+    text = (directory / "a.txt").read_text(encoding="utf-16-le")
+    (directory / "a.txt").write_text(text)
+    return f"{directory}/a.txt", ("1", "3"), DelimitedText(delimiter="|", header=False)
+
+
+def write_parquet(directory):
+    for i in range(2):
+        users, pages = zip(*RECORDS[i::2], strict=True)
+        table = pa.table({"page": pages, "user": users})
+        pq.write_table(table, directory / f"{i}.parquet", row_group_size=50)
+    return f"{directory}/?.parquet", ("user", "page"), None
+
+
+def write_parquet_of_other_types(directory):
+    users, pages = zip(*RECORDS, strict=True)
+    table = pa.table(
+        {
+            "page": pa.array(pages).dictionary_encode(),
+            "user": pa.array([int(user[4:]) for user in users], pa.int32()),
+        }
+    )
+    pq.write_table(table, directory / "a.pq")
+    return f"{directory}/a.pq", ("user", "page"), None
+
+
+WRITERS = [
+    write_csv,
+    write_gzipped_shards,
+    write_headerless_text,
+    write_parquet,
+    write_parquet_of_other_types,
+]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA),
+        IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=KAPPA),
+    ],
+)
+def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
+    pattern, (user, page), text_format = write(tmp_path)
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        build(
+            pipeline,
+            ReadRecords(pattern, user, [page], text_format),
+            mechanism,
+            ReleaseDirectory(str(tmp_path / "out"), "list.csv"),
+            secret=SECRET,
+        )
+    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
+    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+
+
+# At epsilon = 100 and kappa = 1 a release differs from its input with probability below 1e-15.
+ALMOST_EXACT = ["--epsilon=100", "--max_partitions_per_user=1"]
+
+
+def command(tmp_path, *flags, records="user,page\nann,home\n", privacy=("--epsilon=1",)):
+    path = tmp_path / "records.csv"
+    path.write_bytes(records if isinstance(records, bytes) else records.encode())
+    given = {flag.partition("=")[0] for flag in (*flags, *privacy)}
+    usual = {
+        "--input": str(path),
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--max_partitions_per_user": "1",
+        "--output": str(tmp_path / "out"),
+    }
+    counted = "--frequency_list" in given
+    for name in ["--input", "--user_column", "--partition_column"] if counted else []:
+        del usual[name]
+    rest = [f"{name}={value}" for name, value in usual.items() if name not in given]
+    return main([*rest, *privacy, *flags])
+
+
+def released(tmp_path):
+    return FrequencyList.from_csv(tmp_path / "out" / "released_frequencies.csv")
+
+
+def test_every_user_counts_once_per_kept_partition(tmp_path, capsys):
+    lines = [f"user{i},page{j}" for i in range(50) for j in range(i % 7 + 1)] * 2
+    records = "\n".join(["user,page", *lines, ""])
+    assert command(tmp_path, records=records, privacy=ALMOST_EXACT) == 0
+    assert released(tmp_path).total == 50
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path}/out/released_frequencies.csv\n"
+    assert err == ""
+
+
+def test_partitions_of_several_columns(tmp_path):
+    records = "user,country,device\na,no,tv\nb,no,tv\nc,no,pc\nd,it,tv\n"
+    flags = ["--partition_column=country", "--partition_column=device"]
+    assert command(tmp_path, *flags, records=records, privacy=ALMOST_EXACT) == 0
+    assert released(tmp_path) == FrequencyList([2, 1], [1, 2])
+
+
+def test_no_records_release_like_any_others(tmp_path):
+    assert command(tmp_path, records="user,page\n", privacy=ALMOST_EXACT) == 0
+    assert released(tmp_path) == FrequencyList()
+
+
+def test_records_with_nulls_are_left_out_on_demand(tmp_path, capsys):
+    records = "user,page\nann,home\n,home\nbob,\ncy,home\n"
+    assert command(tmp_path, records=records, privacy=ALMOST_EXACT) == 1
+    assert "--drop_nulls" in capsys.readouterr().err
+    assert command(tmp_path, "--drop_nulls", records=records, privacy=ALMOST_EXACT) == 0
+    assert released(tmp_path) == FrequencyList([2], [1])
+
+
+def test_counts_that_exist_already(tmp_path, capsys):
+    FrequencyList([90, 8], [2, 7]).to_csv(tmp_path / "counts.csv")
+    path = f"--frequency_list={tmp_path}/counts.csv"
+    assert command(tmp_path, path, privacy=ALMOST_EXACT) == 0
+    assert released(tmp_path) == FrequencyList([90, 8], [2, 7])
+    assert capsys.readouterr().err == ""
+
+
+VERSIONS = {
+    "dp-frequency-lists": VERSION,
+    "python": platform.python_version(),
+    "apache-beam": metadata.version("apache-beam"),
+    "gmpy2": metadata.version("gmpy2"),
+    "numpy": metadata.version("numpy"),
+    "pyarrow": metadata.version("pyarrow"),
+}
+
+
+def test_the_statement_says_this_and_no_more(tmp_path):
+    assert command(tmp_path, "--max_partitions_per_user=4", privacy=["--epsilon=0.5"]) == 0
+    assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
+        "mechanism": "exponential mechanism for integer partitions",
+        "epsilon": 0.5,
+        "delta": 0,
+        "neighbours": "add or remove all records of one user",
+        "max_partitions_per_user": 4,
+        "max_partitions_per_user_is": "enforced",
+        "sensitivity": 4,
+        "sensitivity_norm": "L1 distance of sorted lists",
+        "versions": VERSIONS,
+    }
+
+
+def test_the_statement_in_base_2(tmp_path):
+    FrequencyList([5], [1]).to_csv(tmp_path / "counts.csv")
+    path = f"--frequency_list={tmp_path}/counts.csv"
+    assert command(tmp_path, path, "--max_partitions_per_user=3", privacy=["--eta=1,1,1"]) == 0
+    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    # 2 * 3 * ln 2 is 4.158883083359671855650..., and the statement may not be below it.
+    assert statement["epsilon"] == 4.158883083359672
+    assert statement["base_2"] == {"x": 1, "y": 1, "z": 1}
+    assert statement["max_partitions_per_user_is"] == "declared"
+
+
+def test_an_earlier_release_stays_unless_told_otherwise(tmp_path, capsys):
+    assert command(tmp_path, privacy=ALMOST_EXACT) == 0
+    before = (tmp_path / "out" / "privacy.json").read_bytes()
+    assert command(tmp_path) == 1
+    assert "exists: give another --output, or --overwrite" in capsys.readouterr().err
+    assert (tmp_path / "out" / "privacy.json").read_bytes() == before
+    assert command(tmp_path, "--overwrite") == 0
+    assert (tmp_path / "out" / "privacy.json").read_bytes() != before
+
+
+def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path, capfd):
+    records = "user,page\n" + "".join(f"user{i},page{i % 21}\n" for i in range(4321))
+    assert command(tmp_path, "--progress", records=records) == 0
+    err = capfd.readouterr().err
+    assert "reading records" in err
+    assert "4321" not in err.replace(",", "")
+    flags = ["--show_private_counters", "--overwrite"]
+    assert command(tmp_path, *flags, records=records) == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert sorted(line.partition(" ")[2] for line in lines) == [
+        "PRIVATE, do not publish: 21 partitions",
+        "PRIVATE, do not publish: 4,321 contributions kept",
+        "PRIVATE, do not publish: 4,321 records",
+    ]
+
+
+FAULTS = {
+    "no column": (["--user_column=uid"], None, "no column 'uid'"),
+    "same column": (["--user_column=page"], None, "must be different columns"),
+    "position of a named column": (["--no_header"], None, "positions counted from 1"),
+    "delimiter": (["--delimiter=;"], None, "1 column with the delimiter ';'"),
+    "no file": (["--input=none-*.csv"], None, "no file matches none-*.csv"),
+    "a directory": (["--input={tmp}"], None, "is a directory: give its files"),
+    "a filesystem": (["--input=nosuch://x"], None, "no filesystem for such a path"),
+    "parquet flag": (["--input_format=parquet"], None, "is not a Parquet file"),
+    "text flag": (["--input_format=parquet", "--no_header"], None, "--no_header is for delimited"),
+    "ragged": ([], f"user,page\nann,home\n{WEAK_SPOT}\n", "2 fields"),
+    "empty file": ([], "", "nothing on its first line"),
+    "null": ([], f"user,page\n{WEAK_SPOT},\n", "--drop_nulls"),
+    "encoding": ([], f"user,page\n{WEAK_SPOT},".encode() + b"\xff\n", "--encoding"),
+    "epsilon 0": (["--epsilon=0"], None, "--epsilon: must be a number above 0"),
+    "epsilon -1": (["--epsilon=-1"], None, "--epsilon: must be a number above 0"),
+    "epsilon nan": (["--epsilon=nan"], None, "--epsilon: must be a number above 0"),
+    "epsilon inf": (["--epsilon=inf"], None, "--epsilon: must be a number above 0"),
+    "epsilon 1e6": (["--epsilon=1e6"], None, "at most 100"),
+    "epsilon 1e-12": (["--epsilon=1e-12"], None, "raise epsilon"),
+    "epsilon x": (["--epsilon=one"], None, "--epsilon: must be a number above 0"),
+    "eta": (["--eta=4,2,1"], None, "X < 2**Y"),
+    "eta and epsilon": (["--eta=1,1,1", "--epsilon=1"], None, "not allowed with"),
+    "kappa 0": (["--max_partitions_per_user=0"], None, "must be a positive integer"),
+    "kappa 1.5": (["--max_partitions_per_user=1.5"], None, "must be a positive integer"),
+    "output": (["--output={tmp}/records.csv"], None, "can not be written: "),
+    "output glob": (["--output=out*"], None, "output must be a directory"),
+    "misspelt": (["--epsilom=1"], None, "there is no flag --epsilom: did you mean --epsilon?"),
+    "unknown": (["--frobnicate=1"], None, "there is no flag --frobnicate: see --help"),
+    "stray": (["out/"], None, "there is no place for 'out/'"),
+    "runner": (["--runner=NoRunner"], None, "NoRunner"),
+    "beam's value": (["--direct_num_workers=x"], None, "invalid int value"),
+    "template": (["--template_location=gs://b/t"], None, "--template_location is refused"),
+    "threads": (["--direct_running_mode=multi_threading"], None, "it corrupts data"),
+    "config": (["--config=none.yaml"], None, "--config=none.yaml can not be read"),
+    "both inputs": (["--frequency_list=a.csv", "--input=b.csv"], None, "either --input or --freq"),
+    "columns of counts": (
+        ["--frequency_list=a.csv", "--user_column=user"],
+        None,
+        "--user_column is for --input",
+    ),
+    "no counts": (["--frequency_list=none.csv"], None, "none.csv can not be read: no such file"),
+}
+FAILURES = {
+    "no column",
+    "delimiter",
+    "no file",
+    "a directory",
+    "a filesystem",
+    "parquet flag",
+    "ragged",
+    "empty file",
+    "null",
+    "encoding",
+    "output",
+    "no counts",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
+    flags, records, says = FAULTS[name]
+    flags = [flag.replace("{tmp}", str(tmp_path)) for flag in flags]
+    own = any(flag.startswith(("--epsilon", "--eta")) for flag in flags)
+    try:
+        code = command(
+            tmp_path,
+            *flags,
+            records=f"user,page\n{WEAK_SPOT},home\n" if records is None else records,
+            privacy=() if own else ("--epsilon=1",),
+        )
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert says in err
+    assert err.startswith("error: ") and err.count("\n") == 1
+    assert WEAK_SPOT not in err
+    assert out == ""
+    assert code == (1 if name in FAILURES else 2)
+    assert [path.name for path in tmp_path.iterdir()] == ["records.csv"]
+
+
+@pytest.mark.parametrize(
+    "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
+)
+def test_flags_that_are_needed(tmp_path, capsys, missing):
+    flags = [
+        "--input=records.csv",
+        "--user_column=user",
+        "--partition_column=page",
+        "--epsilon=1",
+        "--max_partitions_per_user=1",
+        f"--output={tmp_path}/out",
+    ]
+    try:
+        code = main([flag for flag in flags if not flag.startswith(missing)])
+    except SystemExit as stop:
+        code = stop.code
+    err = capsys.readouterr().err
+    assert code == 2 and missing in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "a,b\n77,1\n",
+        "frequency,multiplicity\n77,x\n",
+        "frequency,multiplicity\n77,1\n78,1\n",
+        "frequency,multiplicity\n77,-78\n",
+        "frequency,multiplicity\n77,99999999999999999999\n",
+    ],
+)
+def test_bad_counts_are_not_shown(tmp_path, capsys, content):
+    (tmp_path / "counts.csv").write_text(content)
+    assert command(tmp_path, f"--frequency_list={tmp_path}/counts.csv") == 1
+    err = capsys.readouterr().err
+    assert "counts.csv is not a frequency list" in err and err.count("\n") == 1
+    assert "77" not in err and "78" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_differ_in_type(tmp_path):
+    pq.write_table(pa.table({"user": ["ann"], "page": ["home"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"user": [1], "page": ["home"]}), tmp_path / "b.parquet")
+    with pytest.raises(InputError, match=r"b\.parquet: column 'user' is read as int64, but as str"):
+        ReadRecords(f"{tmp_path}/*.parquet", "user", ["page"])
