@@ -6,5 +6,6 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteL
 from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discrete_gaussian
 from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
+from dp_transforms.mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape

@@ -19,6 +19,8 @@ from typing import Any
 
 import gmpy2
 
+from dp_transforms.mechanisms.decay import rounding_pair
+
 Rational = int | float | Fraction | Decimal
 """A number that is known exactly: a float stands for the binary fraction that it is."""
 
@@ -125,22 +127,14 @@ class Eta:
     def log_enclosure(self, precision: int) -> tuple[Any, Any]:
         """(lo, hi) with lo < eta * ln 2 < hi, as gmpy2.mpfr numbers of ``precision`` bits.
 
-        eta * ln 2 = -ln(base) is irrational, and the two ends are at most 3 units in the last place
-        apart.
+        eta * ln 2 = -ln(base) is irrational; the two ends are a few units in the last place apart.
         """
         # 1 - x / 2**y has at most y bits, so it is held exactly, and log1p loses nothing near 1.
-        with gmpy2.context(precision=self.y + 2, trap_inexact=True):
-            complement = gmpy2.mpfr((1 << self.y) - self.x) / (gmpy2.mpz(1) << self.y)
-        ends = []
-        for rounding, opposite in (
-            (gmpy2.RoundDown, gmpy2.RoundUp),
-            (gmpy2.RoundUp, gmpy2.RoundDown),
-        ):
-            with gmpy2.context(precision=precision, round=opposite):
-                log = gmpy2.log1p(-complement)
-            with gmpy2.context(precision=precision, round=rounding):
-                ends.append(-log * self.z)
-        return ends[0], ends[1]
+        exact, _ = rounding_pair(self.y + 2)
+        minus_complement = exact.div_2exp(self.x - (1 << self.y), self.y)
+        down, up = rounding_pair(precision)
+        lo, hi = up.log1p(minus_complement), down.log1p(minus_complement)
+        return down.mul(down.minus(lo), self.z), up.mul(up.minus(hi), self.z)
 
 
 def _positive_integer(name: str, value: Any) -> int:
@@ -172,18 +166,14 @@ def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
     """The smallest integer at or above 2**bits * e**(-epsilon), certainly."""
     precision = bits + 64
     while True:
-        ends = []
-        for rounding, opposite in (
-            (gmpy2.RoundDown, gmpy2.RoundUp),
-            (gmpy2.RoundUp, gmpy2.RoundDown),
-        ):
-            with gmpy2.context(precision=precision, round=opposite):
-                exponent = gmpy2.mpfr(gmpy2.mpq(epsilon))
-            with gmpy2.context(precision=precision, round=rounding):
-                ends.append(int(gmpy2.ceil(gmpy2.mul_2exp(gmpy2.exp(-exponent), bits))))
+        down, up = rounding_pair(precision)
+        lo, hi = (
+            gmpy2.mpz(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
+            for context in (down, up)
+        )
         # e**(-epsilon) is irrational, so the two agree as soon as the precision is high enough.
-        if ends[0] == ends[1]:
-            return ends[0]
+        if lo == hi:
+            return int(lo)
         precision *= 2
 
 

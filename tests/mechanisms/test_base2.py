@@ -1,0 +1,126 @@
+"""Eta: validation, exact bases, and enclosures that are on the right side."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import gmpy2
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import Eta
+
+etas = st.integers(1, 80).flatmap(
+    lambda y: st.builds(Eta, st.integers(1, 2**y - 1), st.just(y), st.integers(1, 20))
+)
+
+
+@given(etas)
+def test_base_is_the_exact_power(eta):
+    assert eta.base == gmpy2.mpq(Fraction(eta.x, 2**eta.y) ** eta.z)
+    assert 0 < eta.base < 1
+    # Its denominator is 2**bits exactly: x is odd.
+    assert eta.x % 2 == 1 and eta.base.denominator == 2**eta.bits
+
+
+@given(etas, st.integers(2, 300))
+def test_log_enclosure_holds_and_is_tight(eta, precision):
+    lo, hi = eta.log_enclosure(precision)
+    assert lo.precision == hi.precision == precision
+    with gmpy2.context(precision=precision + 200):
+        exact = -gmpy2.log(gmpy2.mpfr(eta.x) / 2**eta.y) * eta.z
+        assert lo < exact < hi
+        assert hi - lo <= 4 * exact / gmpy2.mpfr(2) ** (precision - 2)
+
+
+def test_log_enclosure_loses_nothing_where_the_base_is_near_one():
+    lo, hi = Eta(2**500 - 1, 500, 1).log_enclosure(60)
+    assert 0 < lo < hi < gmpy2.mpq(lo) * (1 + gmpy2.mpq(1, 2**57))
+    assert lo * 2**500 == pytest.approx(1)
+
+
+@given(etas)
+def test_epsilon_is_the_next_float_above(eta):
+    lo, _ = eta.log_enclosure(200)
+    assert gmpy2.mpfr(eta.epsilon) > lo
+    assert gmpy2.next_below(gmpy2.mpfr(eta.epsilon)) <= lo
+
+
+@given(
+    st.one_of(
+        st.floats(1e-6, 50),
+        st.fractions(Fraction(1, 10**6), 50, max_denominator=10**9),
+    )
+)
+def test_from_epsilon_default_is_close_and_never_above(epsilon):
+    eta = Eta.from_epsilon(epsilon)
+    lo, hi = eta.log_enclosure(200)
+    assert hi <= gmpy2.mpq(epsilon)
+    assert lo >= gmpy2.mpq(epsilon) * gmpy2.mpq(999, 1000)
+
+
+@given(st.floats(0.01, 8), st.integers(9, 14))
+def test_from_epsilon_is_the_largest_within_the_bits(epsilon, bits):
+    eta = Eta.from_epsilon(epsilon, max_bits=bits)
+    assert eta.bits <= bits
+    # The next larger eta of as many bits has the next smaller base, and is above epsilon (or 0).
+    smaller = eta.base - gmpy2.mpq(1, 2**bits)
+    assert smaller == 0 or -gmpy2.log(smaller) > epsilon
+
+
+def test_from_epsilon_against_all_parameters_of_few_bits():
+    candidates = [
+        Eta(x, y, z) for y in range(1, 7) for z in range(1, 7 // y + 1) for x in range(1, 2**y)
+    ]
+    for epsilon in [0.02, 0.3, 0.5, 1, 2, 3, 4, 10]:
+        allowed = [c for c in candidates if c.bits <= 6 and c.log_enclosure(99)[1] <= epsilon]
+        best = min(allowed, key=lambda c: c.base)
+        assert Eta.from_epsilon(epsilon, max_bits=6).base == best.base
+
+
+def test_from_epsilon_takes_numbers_for_what_they_are():
+    assert (
+        Eta.from_epsilon(Decimal("0.5"))
+        == Eta.from_epsilon(0.5)
+        == Eta.from_epsilon(Fraction(1, 2))
+    )
+    # At ln 2 rounded up, eta = 1 is within; at ln 2 rounded down, it is not.
+    below, above = Eta(1, 1, 1).log_enclosure(53)
+    assert Eta.from_epsilon(float(above), max_bits=20).base == gmpy2.mpq(1, 2)
+    assert Eta.from_epsilon(float(below), max_bits=20).base > gmpy2.mpq(1, 2)
+
+
+def test_even_x_is_reduced():
+    assert Eta(2, 2, 1) == Eta(1, 1, 1)
+    assert Eta(48, 7, 3) == Eta(3, 3, 3)
+    assert hash(Eta(2, 2, 1)) == hash(Eta(1, 1, 1))
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1.0, True, None, "1"])
+@pytest.mark.parametrize("name", ["x", "y", "z"])
+def test_bad_integers_are_named(name, bad):
+    arguments = {"x": 1, "y": 2, "z": 1} | {name: bad}
+    with pytest.raises(ValueError, match=f"{name} must be a positive integer"):
+        Eta(**arguments)
+
+
+@pytest.mark.parametrize(("x", "y"), [(2, 1), (3, 1), (8, 3)])
+def test_x_must_be_below_its_power(x, y):
+    with pytest.raises(ValueError, match=r"x must be below 2\*\*y"):
+        Eta(x, y, 1)
+
+
+@pytest.mark.parametrize("bad", [0, -1.0, float("nan"), float("inf"), None, "1", True])
+def test_bad_epsilons(bad):
+    with pytest.raises(ValueError, match="epsilon must be a positive finite number"):
+        Eta.from_epsilon(bad)
+
+
+def test_too_few_bits_says_how_many_are_needed():
+    with pytest.raises(ValueError, match=r"max_bits=10 .* at least 20"):
+        Eta.from_epsilon(1e-6, max_bits=10)
+    with pytest.raises(ValueError, match="at least 20"):
+        Eta.from_epsilon(1e-6, max_bits=19)
+    assert Eta.from_epsilon(1e-6, max_bits=20).epsilon < 1e-6
+    with pytest.raises(ValueError, match="max_bits must be a positive integer"):
+        Eta.from_epsilon(1, max_bits=0)
