@@ -20,6 +20,7 @@ their epsilons chosen, depending on earlier outputs (see ``filter``).
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import os
 from collections.abc import Iterable
@@ -303,19 +304,26 @@ def _lines_of(
     """The reservations, if the entries are what ``Ledger`` could have written."""
     lines: dict[int, LedgerLine] = {}
     for number, entry in enumerate(entries[1:], start=2):
-        match entry:
-            case {"purpose": purpose, "epsilon": epsilon, "delta": delta, "bounded_range": ranged}:
-                cost = Cost(PrivacyBudget(epsilon, delta), ranged)
-                lines[number] = LedgerLine(number, purpose, cost, State.RESERVED)
-                continue
-            case {"committed": closed} | {"abandoned": closed} if closed in lines:
-                line = lines[closed]
-                if line.state is State.RESERVED:
-                    state = State(next(iter(entry)))
-                    lines[closed] = LedgerLine(closed, line.purpose, line.cost, state)
-                    continue
-        raise CorruptedJournalError(f"{path}, line {number}: not an entry that belongs here")
+        try:
+            line = _line_of(number, entry, lines)
+        except (KeyError, TypeError, ValueError):
+            raise CorruptedJournalError(
+                f"{path}, line {number}: not an entry that belongs here"
+            ) from None
+        lines[line.number] = line
     ordered = tuple(lines.values())
     if not privacy_filter.admits(_spent(ordered), Cost(PrivacyBudget(0))):
         raise CorruptedJournalError(f"{path}: its reservations exceed its budget")
     return ordered
+
+
+def _line_of(number: int, entry: Entry, lines: dict[int, LedgerLine]) -> LedgerLine:
+    """The reservation that an entry makes or changes."""
+    if "purpose" in entry:
+        cost = Cost(PrivacyBudget(entry["epsilon"], entry["delta"]), entry["bounded_range"])
+        return LedgerLine(number, entry["purpose"], cost, State.RESERVED)
+    ((state, closed),) = entry.items()
+    after = State(state)
+    if lines[closed].state is not State.RESERVED or after is State.RESERVED:
+        raise ValueError("a reservation is closed once")
+    return dataclasses.replace(lines[closed], state=after)
