@@ -33,15 +33,16 @@ class BoundContributions(beam.PTransform):
       num_buckets: how many parts users are split into, see ``shuffle.num_buckets_for``.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a classic
-        template; at run time, there are nulls.
+      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
+        classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
     ...     bounded = records | BoundContributions(max_partitions_per_user=1)
-    ...     _ = bounded | beam.Keys() | beam.combiners.ToList() | beam.Map(lambda u: print(sorted(u)))
-    ['ann', 'bob']
+    ...     _ = bounded | beam.Keys() | beam.combiners.Count.PerElement() | beam.Map(print)
+    ('ann', 1)
+    ('bob', 1)
     """
 
     def __init__(

@@ -9,6 +9,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import is_plain_dictionary, plain_table
 from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.contributions import BoundContributions, positive
 from dp_transforms.job_secret import JobSecret, refuse_templates
@@ -25,22 +26,24 @@ from dp_transforms.shuffle import OnThreads, ReduceByHash
 
 
 class CountDistinctUsers(beam.PTransform):
-    """Counts the distinct users of each partition: (partition, count), of the same kind as the records.
+    """Counts the distinct users of each partition: (partition, count), of the same kind as the
+    records.
 
     The counts are exact and private.
 
     Args:
-      cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for a
-        partition, whatever the number of its users.
-      already_distinct: whether each (user, partition) pair is there once. By default that is known of
-        the output of ``BoundContributions`` and is not assumed of anything else. If it is wrongly
-        declared, duplicates are counted.
-      secret: keys the hashes that spread the load; a fresh one by default. Counts do not depend on it.
+      cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for
+        a partition, whatever the number of its users.
+      already_distinct: whether each (user, partition) pair is there once. By default that is known
+        of the output of ``BoundContributions`` and is not assumed of anything else. If it is
+        wrongly declared, duplicates are counted.
+      secret: keys the hashes that spread the load; a fresh one by default. Counts do not depend on
+        it.
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a classic
-        template; at run time, there are nulls.
+      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
+        classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -66,20 +69,22 @@ class CountDistinctUsers(beam.PTransform):
         refuse_templates(records.pipeline.options)
         refuse_windows(records)
         secret = self._secret or JobSecret.from_os()
-        bounded = comes_from(records, BoundContributions)
-        if bounded and Kind.of(records) is Kind.TABLES:
-            pairs = records  # plain already, and its dictionaries save grouping again
+        distinct = self._already_distinct
+        if distinct is None:
+            distinct = comes_from(records, BoundContributions)
+        if distinct and Kind.of(records) is Kind.TABLES:
+            pairs = records
         else:
             pairs = records | "ToTables" >> ToTables()
-        distinct = bounded if self._already_distinct is None else self._already_distinct
         if not distinct:
             pairs |= "Distinct" >> self._distinct(secret)
-        count = functools.partial(count_pairs, cap=self._cap)
         add = functools.partial(sum_counts, cap=self._cap)
         return (
             pairs
             | "Count"
-            >> beam.ParDo(OnThreads(lambda table: [count(table)])).with_output_types(pa.Table)
+            >> beam.ParDo(OnThreads(functools.partial(_count, cap=self._cap))).with_output_types(
+                pa.Table
+            )
             | "Batch" >> ToTables((PARTITION, COUNT))
             | "ByPartition"
             >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
@@ -113,3 +118,10 @@ def comes_from(pcoll: beam.PCollection, transform: type[beam.PTransform]) -> boo
             return pcoll in step.outputs.values()
         step = step.parent
     return False
+
+
+def _count(pairs: pa.Table, cap: int | None) -> list[pa.Table]:
+    # Grouping by partition is done already where the column is a dictionary, as after bounding.
+    if not all(is_plain_dictionary(pairs[name]) for name in (USER, PARTITION)):
+        pairs = plain_table(pairs, (USER, PARTITION))
+    return [count_pairs(pairs, cap)]

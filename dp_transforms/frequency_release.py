@@ -5,7 +5,7 @@ from __future__ import annotations
 import collections
 import hashlib
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import apache_beam as beam
 
@@ -14,10 +14,8 @@ from dp_transforms.columnar.columns import plain_table
 from dp_transforms.contributions import positive
 from dp_transforms.job_secret import JobSecret, refuse_templates
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.records import COUNT, Kind, refuse_windows
-
-if TYPE_CHECKING:
-    from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 
 
 def release_frequency_list(
@@ -25,9 +23,9 @@ def release_frequency_list(
 ) -> FrequencyList:
     """Releases one list under a job's secret; the function of the transform of this name.
 
-    The mechanism's tape is derived from the secret, the mechanism and the list itself. The same release
-    repeated is the same, and releases of other lists or by other mechanisms under the same secret are
-    independent of it, as composition assumes: neither can noise on changed data cancel.
+    The mechanism's tape is derived from the secret, the mechanism and the list itself. The same
+    release repeated is the same, and releases of other lists or by other mechanisms under the same
+    secret are independent of it, as composition assumes: neither can noise on changed data cancel.
 
     Args:
       frequency_list: the private input.
@@ -45,13 +43,13 @@ class ReleaseFrequencyList(beam.PTransform):
     """Releases how often partitions occur, without saying which: counts in, one FrequencyList out.
 
     Neighbours: add or remove all records of one user, whose partitions are at most
-    ``max_partitions_per_user``. That moves the sorted list of counts by at most so much in L1, which is
-    the mechanism's sensitivity, and the release is epsilon-differentially private, with delta = 0
-    (Blocki, Datta and Bonneau, NDSS 2016). The bound is the caller's to keep, for example with
-    ``BoundContributions``; it is not checked here.
+    ``max_partitions_per_user``. That moves the sorted list of counts by at most so much in L1,
+    which is the mechanism's sensitivity, and the release is epsilon-differentially private, with
+    delta = 0 (Blocki, Datta and Bonneau, NDSS 2016). The bound is the caller's to keep, for example
+    with ``BoundContributions``; it is not checked here.
 
-    Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No counts
-    are an empty list, which is released like any other.
+    Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No
+    counts are an empty list, which is released like any other.
 
     Args:
       epsilon: the privacy loss of this release; positive.
@@ -61,9 +59,9 @@ class ReleaseFrequencyList(beam.PTransform):
       secret: the job's secret; a fresh one when the transform is applied, by default.
 
     Raises:
-      ValueError: an argument is out of range, neither or both of epsilon and mechanism are given, the
-        input is unbounded or windowed, the job is a classic template; at run time, a count is not a
-        positive integer.
+      ValueError: an argument is out of range, neither or both of epsilon and mechanism are given,
+        the input is unbounded or windowed, the job is a classic template; at run time, a count is
+        not a positive integer.
     """
 
     def __init__(
@@ -79,13 +77,11 @@ class ReleaseFrequencyList(beam.PTransform):
         if (epsilon is None) == (mechanism is None):
             raise ValueError("give either epsilon or mechanism")
         if mechanism is None:
-            from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-
             mechanism = IntegerPartitionMechanism(epsilon=epsilon, sensitivity=self._kappa)
         elif mechanism.sensitivity < self._kappa:
             raise ValueError(
-                f"the mechanism's sensitivity must be at least max_partitions_per_user = {self._kappa}, "
-                f"got {mechanism.sensitivity}"
+                "the mechanism's sensitivity must be at least max_partitions_per_user = "
+                f"{self._kappa}, got {mechanism.sensitivity}"
             )
         self._mechanism = mechanism
         self._secret = secret
@@ -112,10 +108,16 @@ class ReleaseFrequencyList(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         return {
             "mechanism": type(self._mechanism).__name__,
-            "epsilon": float(self._mechanism.epsilon),
+            "epsilon": _epsilon(self._mechanism),
             "delta": 0.0,
             "max_partitions_per_user": self._kappa,
         }
+
+
+def _epsilon(mechanism: IntegerPartitionMechanism) -> float | None:
+    if mechanism.eta is None:
+        return mechanism.epsilon
+    return 2 * mechanism.sensitivity * mechanism.eta.epsilon
 
 
 class MergeHistograms(beam.CombineFn):

@@ -17,12 +17,12 @@ SECRET_BYTES = 32
 class JobSecret:
     """32 secret bytes from which every random decision of a job follows.
 
-    Each use has a purpose of its own, and different purposes are independent. A retried bundle repeats
-    its decisions, and two consumers of the same purpose agree. A secret travels to the workers inside
-    the job's description, so that description is as confidential as the data.
+    Each use has a purpose of its own, and different purposes are independent. A retried bundle
+    repeats its decisions, and two consumers of the same purpose agree. A secret travels to the
+    workers inside the job's description, so that description is as confidential as the data.
 
-    One secret, one input: do not keep a secret for other data. A fresh one is drawn for each job when
-    none is given.
+    One secret, one input: do not keep a secret for other data. A fresh one is drawn for each job
+    when none is given.
 
     Args:
       secret: 32 bytes. Use ``from_os`` rather than making them yourself.
@@ -80,7 +80,7 @@ def refuse_templates(options: PipelineOptions) -> None:
     """
     if options.view_as(GoogleCloudOptions).template_location:
         raise ValueError(
-            "--template_location makes a classic template, whose runs would all share one secret, so "
-            "that their noise on changed data would cancel. Launch each job, or use a flex template: "
-            "it builds the job, and draws a secret, for every launch"
+            "--template_location makes a classic template, whose runs would all share one "
+            "secret, so that their noise on changed data could cancel. Launch each job, or use a "
+            "flex template: it builds the job, and draws a secret, for every launch"
         )

@@ -2,11 +2,12 @@
 
 * tuples ``(user, partition)``;
 * rows: ``beam.Row`` or a NamedTuple with the fields ``user`` and ``partition``;
-* Arrow tables: ``pa.Table`` with the columns ``user`` and ``partition``, many records to an element.
+* Arrow tables: ``pa.Table`` with the columns ``user`` and ``partition``, many records to an
+  element.
 
 Which kind a PCollection has is told by its element type when the pipeline is built; one without a
-declared type counts as tuples. Users and partitions are strings, bytes or integers, of one type in a
-PCollection. A partition may be composite: a tuple, or in a table a struct column.
+declared type counts as tuples. Users and partitions are strings, bytes or integers, of one type in
+a PCollection. A partition may be composite: a tuple, or in a table a struct column.
 """
 
 from __future__ import annotations
@@ -81,13 +82,13 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
     """Refuses input whose groups would come in several parts.
 
     Raises:
-      ValueError: the input is unbounded, or has windows or triggers: each window would be bounded and
-        released by itself, and a user in several windows would be protected less than stated.
+      ValueError: the input is unbounded, or has windows or triggers: each window would be bounded
+        and released by itself, and a user in several windows would be protected less than stated.
     """
     if not pcoll.is_bounded or not pcoll.windowing.is_default():
         raise ValueError(
-            "a user's contributions are bounded over the whole input, so it must be bounded and in the "
-            "global window: apply beam.WindowInto(beam.window.GlobalWindows()) first"
+            "a user's contributions are bounded over the whole input, so it must be bounded and "
+            "in the global window: apply beam.WindowInto(beam.window.GlobalWindows()) first"
         )
 
 
@@ -97,8 +98,8 @@ class ToRecords(beam.PTransform):
     Args:
       user: the user's column or field; for tuples, its position.
       partition: the partition's, likewise; several make a composite partition.
-      drop_nulls: leave out records with a null user or partition. Otherwise these are an error, when
-        the records are used.
+      drop_nulls: leave out records with a null user or partition. Otherwise these are an error,
+        when the records are used.
 
     Raises:
       ValueError: a tuple's position is given by name, or a name by position.
@@ -182,7 +183,8 @@ def record_type(kind: Kind, names: Sequence[str] = (USER, PARTITION), like: Any 
     Args:
       kind: the kind.
       names: what a record's two parts are called.
-      like: an element type of the same kind, from which the parts' types are taken where it has them.
+      like: an element type of the same kind, from which the parts' types are taken where it has
+        them.
     """
     if kind is Kind.TABLES:
         return pa.Table
@@ -299,8 +301,8 @@ class _BatchRows(_Batch[Any]):
         else:
             if any(kind not in (tuple, list) for kind in set(map(type, held))):
                 raise TypeError(
-                    f"records must be tuples ({first}, {second}), rows or Arrow tables. For rows and "
-                    "tables declare the element type, for example .with_output_types(pa.Table)"
+                    f"records must be tuples ({first}, {second}), rows or Arrow tables. For rows "
+                    "and tables declare the element type: .with_output_types(pa.Table)"
                 )
             if set(map(len, held)) != {2}:
                 raise ValueError(f"records must be pairs ({first}, {second})")

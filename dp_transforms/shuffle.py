@@ -1,8 +1,8 @@
 """Reducing tables by hash: the one shuffle that every transform is made of.
 
-Tables are cut into buckets by a hash of their rows and travel as (bucket, Arrow IPC bytes). All rows
-that must meet are in one bucket, where they are compared by their true values: the hash routes, it
-decides nothing.
+Tables are cut into buckets by a hash of their rows and travel as (bucket, Arrow IPC bytes). All
+rows that must meet are in one bucket, where they are compared by their true values: the hash
+routes, it decides nothing.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ def num_buckets_for(rows: int) -> int:
     """A number of buckets for about this many rows: a bucket's columns should fit a cache.
 
     >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
-    (16, 80, 4096)
+    (16, 133, 4096)
     """
-    return min(max(rows // 250_000, 16), 4096)
+    return min(max(rows // 150_000, 16), 4096)
 
 
 def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:

@@ -1,9 +1,9 @@
 """The distinct pairs of a table, and at most so many of them per user.
 
-Bounding keeps the kappa partitions with the smallest PRF(key, user, partition) among a user's distinct
-partitions. Under an ideal PRF that is a uniform sample without replacement. It can be taken in parts,
-since the kappa smallest of a union are the kappa smallest among those of its parts, and it is the same
-whenever and wherever it is taken again.
+Bounding keeps the kappa partitions with the smallest PRF(key, user, partition) among a user's
+distinct partitions. Under an ideal PRF that is a uniform sample without replacement. It can be
+taken in parts, since the kappa smallest of a union are the kappa smallest among those of its parts,
+and it is the same whenever and wherever it is taken again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
 from dp_transforms.columnar.hashing import hash_rows, prf
 
@@ -24,22 +24,22 @@ def distinct_pairs(
 ) -> pa.Table:
     """The distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
-    Idempotent, and mergeable: applied to the concatenation of its results for some tables, it gives its
-    result for the concatenation of the tables.
+    Idempotent, and mergeable: applied to the concatenation of its results for some tables, it gives
+    its result for the concatenation of the tables.
 
     Args:
       table: plain columns ``user`` and ``partition`` (see ``columns``), fewer than 2**31 rows.
       at_most: kappa, the most pairs to keep per user; None for all.
       key: secret, at least 32 bytes; decides which ones are kept. Not needed without ``at_most``.
-      per: the column whose values have the limit. With ``"partition"``, at most so many users are kept
-        for each partition.
+      per: the column whose values have the limit. With ``"partition"``, at most so many users are
+        kept for each partition.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
       distinct values, of which some may be in no pair.
     """
     of = PARTITION if per == USER else USER
-    owners, members = group(table[per].combine_chunks()), group(table[of].combine_chunks())
+    owners, members = group(single(table[per])), group(single(table[of]))
     pairs = owners.codes.astype(np.int64) << 32
     pairs |= members.codes
     pairs = _distinct_sorted(pairs)

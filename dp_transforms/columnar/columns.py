@@ -1,8 +1,8 @@
 """The one form that records have inside: tables of a user and a partition column, in plain types.
 
-Users and partitions are strings, binary, or integers; a partition may also be a struct of such columns
-(a composite such as country and device). Whatever came in, kernels see ``string``, ``binary``,
-``int64`` or a struct of these, in one contiguous chunk and without nulls.
+Users and partitions are strings, binary, or integers; a partition may also be a struct of such
+columns (a composite such as country and device). Whatever came in, kernels see ``string``,
+``binary``, ``int64`` or a struct of these, in one contiguous chunk and without nulls.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     >>> plain(pa.chunked_array([["a"], ["b", "a"]]).dictionary_encode(), "user").to_pylist()
     ['a', 'b', 'a']
     """
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = single(column) if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ChunkedArray):  # so many bytes that one chunk can not hold them
         raise ValueError(f"column {name!r} has more than 2 GiB in one table: use smaller tables")
     if array.null_count:
@@ -94,6 +94,8 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
       TypeError: two tables have different types in the same column.
     """
     tables = [decoded(table) for table in tables]
+    if len(tables) == 1:
+        return tables[0]
     schema = tables[0].schema
     for table in tables[1:]:
         if table.schema != schema:
@@ -121,8 +123,23 @@ def decoded_column(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def single(column: pa.ChunkedArray) -> pa.Array:
-    """The column as one array."""
+    """The column as one array, copied only if it is several."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+def is_plain_dictionary(column: pa.ChunkedArray) -> bool:
+    """Whether the column is int32 codes of plain values, in one chunk and without nulls."""
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or column.num_chunks != 1 or column.null_count:
+        return False
+    is_plain = kind.index_type == pa.int32() and _is_plain(kind.value_type)
+    return is_plain and not column.chunk(0).dictionary.null_count
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_struct(kind):
+        return all(_is_plain(field.type) for field in kind)
+    return kind in (pa.string(), pa.binary(), pa.int64())
 
 
 def without_nulls(table: pa.Table) -> pa.Table:

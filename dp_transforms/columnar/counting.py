@@ -22,8 +22,8 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
       cap: a count stops at this.
 
     Returns:
-      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or a few
-      rows whose counts add if the table's dictionary repeats it.
+      Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or a
+      few rows whose counts add if the table's dictionary repeats it.
     """
     column = single(table[PARTITION])
     if pa.types.is_dictionary(column.type):

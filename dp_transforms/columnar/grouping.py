@@ -9,6 +9,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.columnar.hashing import hash_rows
+
+_SAMPLE_ROWS = 1 << 12
+# Equal hashes of different values only cost time here, so this need not be secret.
+_KEY = bytes(range(16))
+
 
 @dataclass(frozen=True)
 class Groups:
@@ -34,6 +40,8 @@ def group(array: pa.Array) -> Groups:
     >>> groups.codes.tolist(), groups.values.to_pylist()
     ([0, 1, 0], ['b', 'a'])
     """
+    if _all_distinct(array):
+        return Groups(np.arange(len(array), dtype=np.int32), array)
     if not pa.types.is_struct(array.type):
         encoded = array.dictionary_encode()
         return Groups(encoded.indices.to_numpy(zero_copy_only=False), encoded.dictionary)
@@ -44,6 +52,19 @@ def group(array: pa.Array) -> Groups:
         pairs = codes * len(groups.values) + groups.codes
         _, first, codes = np.unique(pairs, return_index=True, return_inverse=True)
     return Groups(codes.astype(np.int32), array.take(pa.array(first)))
+
+
+def _all_distinct(array: pa.Array) -> bool:
+    """Whether no two rows have equal hashes, and so equal values; False where it is not likely.
+
+    Sorting hashes is several times faster than a hash table of many values, such as users with one
+    record each.
+    """
+    if len(array) > _SAMPLE_ROWS and not _all_distinct(array.slice(0, _SAMPLE_ROWS)):
+        return False
+    hashes = hash_rows(array, _KEY)
+    hashes.sort()
+    return not (hashes[1:] == hashes[:-1]).any()
 
 
 def order(values: pa.Array) -> npt.NDArray[np.int64]:

@@ -1,8 +1,9 @@
 """Tables as compact bytes, for travelling between workers.
 
-The bytes are an Arrow IPC stream, compressed with zstd. Strings and binary go as the lengths of their
-values beside all their bytes, rather than as offsets, which hardly compress: records take about a
-quarter of the space of Arrow's own columns. A runner holds, copies or sends every byte of a shuffle.
+The bytes are an Arrow IPC stream, compressed with zstd. Strings and binary go as the lengths of
+their values beside all their bytes, rather than as offsets, which hardly compress: records take
+about a quarter of the space of Arrow's own columns. A runner holds, copies or sends every byte of a
+shuffle.
 
 Bytes, rather than tables: pickling a slice of a table would serialise the whole table.
 """
@@ -27,9 +28,7 @@ def pack(table: pa.Table) -> bytes:
       table: plain columns (see ``columns``).
     """
     # One row, in which every buffer of every column is a value.
-    buffers = [
-        buffer for column in table.columns for buffer in _buffers(single(column))
-    ]
+    buffers = [buffer for column in table.columns for buffer in _buffers(single(column))]
     fields = [pa.field(str(i), buffer.type) for i, buffer in enumerate(buffers)]
     schema = pa.schema(fields, {_SCHEMA: table.schema.serialize().to_pybytes()})
     sink = pa.BufferOutputStream()

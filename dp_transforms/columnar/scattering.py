@@ -32,8 +32,8 @@ def scatter(
 ) -> Iterator[tuple[int, bytes]]:
     """Cuts a table into packed pieces, one for each bucket that it has rows for.
 
-    A piece is reduced before it leaves where that pays: if it is far larger than the others (a hot user
-    or partition), or if a sample piece shrinks well (many duplicates).
+    A piece is reduced before it leaves where that pays: if it is far larger than the others (a hot
+    user or partition), or if a sample piece shrinks well (many duplicates).
 
     Args:
       table: plain columns; fewer than 2**31 rows.
@@ -61,8 +61,8 @@ def gather(
 ) -> Iterator[pa.Table]:
     """Reduces all pieces of a bucket while holding only a limited part of them.
 
-    A bucket that stays larger than the limit after reducing is gone through several times, each time for
-    a part of the hashes.
+    A bucket that stays larger than the limit after reducing is gone through several times, each
+    time for a part of the hashes.
 
     Args:
       pieces: packed tables; can be iterated over more than once.
@@ -96,7 +96,7 @@ def gather(
 
 
 def _part(table: pa.Table, route: Route, residue: int, bits: int) -> pa.Table:
-    """The rows whose hash ends in these bits. Buckets use the upper half of a hash, this the lower."""
+    """The rows whose hash ends in these bits; buckets go by the upper half of a hash."""
     if not bits:
         return table
     mask = np.uint64((1 << bits) - 1)
