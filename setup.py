@@ -23,10 +23,11 @@ setup(
         "pyarrow>=16,<26",
     ],
     extras_require={
-        "gcp": ["apache-beam[gcp]>=2.77,<2.78"],
+        # Beam builds a source distribution from this file for remote workers, with these two.
+        "gcp": ["apache-beam[gcp]>=2.77,<2.78", "build", "setuptools>=68"],
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
         "report": ["matplotlib"],
-        "test": ["hypothesis", "mypy", "pytest", "ruff", "scipy"],
+        "test": ["build", "hypothesis", "mypy", "pytest", "ruff", "scipy", "setuptools>=68"],
     },
     classifiers=[
         "Intended Audience :: Developers",

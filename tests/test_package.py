@@ -1,0 +1,96 @@
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tarfile
+
+import pytest
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.sample_data import rockyou
+from dp_transforms.version import VERSION
+
+REPOSITORY = pathlib.Path(__file__).parents[1]
+
+
+def test_the_packaged_list_is_the_one_of_the_papers():
+    passwords = rockyou()
+    # N and the number of different passwords, as in the data set of Blocki, Datta, Bonneau (2016).
+    assert (passwords.total, passwords.distinct) == (32603388, 14344391)
+    assert (passwords.frequencies[0], len(passwords)) == (290729, 2040)
+
+
+def test_the_readmes_commands_are_targets():
+    readme = (REPOSITORY / "README.md").read_text()
+    makefile = (REPOSITORY / "Makefile").read_text()
+    commands = set(re.findall(r"^ {4}make (\S+)", readme, re.MULTILINE))
+    assert {"run", "test"} <= commands
+    assert commands <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
+
+
+@pytest.fixture(scope="module")
+def source_distribution(tmp_path_factory):
+    """Built by the command that Beam uses for --setup_file, from a copy without anything built."""
+    checkout = tmp_path_factory.mktemp("checkout")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, checkout)
+    for name in ("dp_transforms", "pipelines"):
+        ignore = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(REPOSITORY / name, checkout / name, ignore=ignore)
+    subprocess.run(
+        [sys.executable, "setup.py", "-q", "sdist", "--dist-dir", "dist"], cwd=checkout, check=True
+    )
+    (found,) = (checkout / "dist").glob("*.tar.gz")
+    return found
+
+
+@pytest.mark.slow
+def test_the_source_distribution_holds_the_packages_and_their_data(source_distribution):
+    with tarfile.open(source_distribution) as archive:
+        names = {name.partition("/")[2] for name in archive.getnames()}
+    for package in ("dp_transforms", "pipelines"):
+        modules = {
+            str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / package).rglob("*.py")
+        }
+        assert modules <= names
+    data = {f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "README.md")}
+    assert data | {"LICENSE", "README.md", "setup.py"} <= names
+
+
+@pytest.mark.slow
+def test_the_source_distribution_installs_and_works_elsewhere(source_distribution, tmp_path):
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    pip = [python, "-m", "pip", "install", "--quiet", "--no-deps"]
+    subprocess.run([*pip, source_distribution], check=True)
+    # The dependencies are those of this interpreter: installing them again would test the network.
+    # Its own editable copy of the package is not on this path, since .pth files are not followed.
+    (site_packages,) = (tmp_path / "venv").glob("lib/python*/site-packages")
+    (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    run = [python, "-m", "pipelines.sample_records", "--users=500", "--output=sample.csv"]
+    subprocess.run(run, cwd=tmp_path, check=True)
+    job = [
+        "--input=sample.csv",
+        "--user_column=user",
+        "--partition_column=password_id",
+        "--epsilon=1",
+        "--max_partitions_per_user=1",
+        "--output=release",
+    ]
+    run = [python, "-m", "pipelines.release_frequency_list", *job]
+    subprocess.run(run, cwd=tmp_path, check=True)
+    FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")
+    code = "import dp_transforms, pipelines; print(dp_transforms.__file__, pipelines.__file__)"
+    where = subprocess.run(
+        [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    ).stdout
+    assert where.count(str(site_packages)) == 2
+    freeze = subprocess.run(
+        [python, "-m", "pip", "show", "dp-frequency-lists"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"Version: {VERSION}" in freeze
