@@ -1,6 +1,7 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
 from dp_transforms.mechanisms.base2 import Eta as Eta
+from dp_transforms.mechanisms.clamped_laplace import ClampedLaplace as ClampedLaplace
 from dp_transforms.mechanisms.discrete_noise import DiscreteGaussian as DiscreteGaussian
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
@@ -8,4 +9,5 @@ from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discret
 from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
+from dp_transforms.mechanisms.partition_table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape

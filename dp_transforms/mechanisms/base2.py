@@ -48,7 +48,7 @@ class Eta:
     Raises:
       ValueError: an argument is not a positive integer, or x >= 2**y (eta would not be positive).
 
-    Source: Ilvento (2019), section 3.
+    Source: Ilvento (2019), base-2 differential privacy and its parameter.
 
     >>> Eta(1, 1, 1).base, Eta(3, 2, 2).base
     (mpq(1,2), mpq(9,16))

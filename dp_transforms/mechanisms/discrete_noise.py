@@ -206,7 +206,7 @@ class DiscreteLaplace(_GeometricNoise):
     Raises:
       ValueError: scale is out of range.
 
-    Source: Ghosh, Roughgarden, Sundararajan (2009); Canonne, Kamath, Steinke (2020), Definition 26.
+    Source: Ghosh, Roughgarden, Sundararajan (2009), the geometric mechanism.
 
     >>> DiscreteLaplace(2).sample(RandomTape(bytes(32)), "example", 8)
     array([ 0,  1,  2,  3, -1,  0, -1,  1])

@@ -1,0 +1,63 @@
+"""All small integer partitions, and the laws of mechanisms over them by the definition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+
+def partitions(ranks: int, largest: int) -> Iterator[tuple[int, ...]]:
+    """All descending tuples of ``ranks`` integers between 0 and ``largest``."""
+    if ranks == 0:
+        yield ()
+        return
+    for first in range(largest + 1):
+        for rest in partitions(ranks - 1, first):
+            yield (first, *rest)
+
+
+def partitions_of_at_most(total: int) -> Iterator[tuple[int, ...]]:
+    """All descending tuples of positive integers whose sum is at most ``total``."""
+
+    def extend(left: int, largest: int) -> Iterator[tuple[int, ...]]:
+        yield ()
+        for first in range(1, min(left, largest) + 1):
+            for rest in extend(left - first, first):
+                yield (first, *rest)
+
+    yield from extend(total, total)
+
+
+def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
+    """The L1 distance of two descending tuples, the shorter one followed by zeros."""
+    ranks = max(len(values), len(others))
+    return sum(
+        abs(a - b) for a, b in zip(_padded(values, ranks), _padded(others, ranks), strict=True)
+    )
+
+
+def law(
+    base: Fraction,
+    target: Sequence[int],
+    candidates: Iterator[tuple[int, ...]],
+    within: Callable[[tuple[int, ...]], bool] = lambda values: True,
+) -> dict[FrequencyList, Fraction]:
+    """Probability proportional to base**||y - target||_1 among the candidates that are within."""
+    weights = {
+        as_list(values): base ** l1_distance(values, target)
+        for values in candidates
+        if within(values)
+    }
+    total = sum(weights.values())
+    return {released: weight / total for released, weight in weights.items()}
+
+
+def as_list(values: Sequence[int]) -> FrequencyList:
+    """The frequency list of a tuple, without its zeros."""
+    return FrequencyList.from_counts([value for value in values if value])
+
+
+def _padded(values: Sequence[int], ranks: int) -> list[int]:
+    return [*values, *[0] * (ranks - len(values))]
