@@ -270,29 +270,29 @@ class _Batch(beam.DoFn, Generic[T]):
 
 
 class _BatchTables(_Batch[pa.Table]):
-    def process(self, element: pa.Table) -> Iterable[pa.Table] | None:
+    def process(self, element: pa.Table) -> Iterable[pa.Table]:
         if not isinstance(element, pa.Table):
             raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
         table = columns.plain_table(element, self._names)
         if not table.num_rows:
-            return None
+            return ()
         self._held.append(table)
         self._rows += table.num_rows
         self._bytes += table.nbytes
         if self._rows >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
             return self._flush()
-        return None
+        return ()
 
     def _table(self, held: list[pa.Table]) -> pa.Table:
         return columns.concat(held)
 
 
 class _BatchRows(_Batch[Any]):
-    def process(self, element: Any) -> Iterable[pa.Table] | None:
+    def process(self, element: Any) -> Iterable[pa.Table]:
         self._held.append(element)
         if len(self._held) >= _BATCH_OBJECTS:
             return self._flush()
-        return None
+        return ()
 
     def _table(self, held: list[Any]) -> pa.Table:
         first, second = self._names

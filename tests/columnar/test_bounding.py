@@ -1,0 +1,110 @@
+import collections
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.columnar import bounding
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.job_secret import JobSecret
+from tests import reference
+from tests.columnar.tables import KEY, pairs_of, table_of
+
+RECORDS = st.lists(
+    st.tuples(st.sampled_from(["", "ann", "bob", "Zoë"]), st.integers(0, 12)), min_size=1
+)
+
+
+@given(RECORDS)
+def test_distinct_pairs(records):
+    pairs = pairs_of(distinct_pairs(table_of(records)))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == set(records)
+
+
+@given(RECORDS, st.integers(1, 5))
+def test_bounding_agrees_with_the_reference(records, kappa):
+    pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == reference.bound(records, kappa, KEY)
+
+
+@given(RECORDS, RECORDS, st.integers(1, 5))
+def test_bounding_can_be_done_in_parts(some, others, kappa):
+    def bounded(table):
+        return distinct_pairs(decoded(table), kappa, KEY)
+
+    parts = [bounded(table_of(some)), bounded(table_of(others))]
+    whole = bounded(table_of(some + others))
+    assert set(pairs_of(bounded(concat(parts)))) == set(pairs_of(whole))
+    assert sorted(pairs_of(bounded(whole))) == sorted(pairs_of(whole))
+
+
+@given(RECORDS, st.integers(1, 3))
+def test_limiting_users_per_partition(records, at_most):
+    pairs = pairs_of(distinct_pairs(table_of(records), at_most, KEY, per="partition"))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) <= set(records)
+    counts = collections.Counter(partition for _, partition in pairs)
+    assert counts == {p: min(n, at_most) for p, n in reference.count(records).items()}
+
+
+@pytest.mark.parametrize("constant", ["hash_rows", "prf"])
+def test_ties_are_broken_by_true_values(monkeypatch, constant):
+    hashes = {
+        "hash_rows": lambda array, key: np.zeros(len(array), np.uint64),
+        "prf": lambda key, left, right: np.zeros(len(left), np.uint64),
+    }
+    monkeypatch.setattr(bounding, constant, hashes[constant])
+    records = [(user, partition) for user in "ba" for partition in (5, 3, 9, 1, 7)]
+    for rows in (records, records[::-1]):
+        assert set(pairs_of(distinct_pairs(table_of(rows), 2, KEY))) == {
+            (user, partition) for user in "ab" for partition in (1, 3)
+        }
+
+
+def test_composite_partitions():
+    fields = [pa.array(["no", "it", "no", "no"]), pa.array([1, 1, 2, 1])]
+    partition = pa.StructArray.from_arrays(fields, names=["country", "device"])
+    table = pa.table({"user": pa.array(["a", "a", "b", "a"]), "partition": partition})
+    assert sorted(pairs_of(distinct_pairs(table)), key=str) == [
+        ("a", {"country": "it", "device": 1}),
+        ("a", {"country": "no", "device": 1}),
+        ("b", {"country": "no", "device": 2}),
+    ]
+    bounded = pairs_of(distinct_pairs(table, 1, KEY))
+    records = [("a", ("no", 1)), ("a", ("it", 1)), ("b", ("no", 2))]
+    assert {(u, tuple(p.values())) for u, p in bounded} == reference.bound(records, 1, KEY)
+
+
+def test_the_sample_is_uniform_over_secrets():
+    # All 20 sets of 3 of 6 partitions, over 4,000 secrets: 19 degrees of freedom, so that the
+    # chi-square statistic is above 50.8 with a probability of 1e-4. The secrets are fixed.
+    table = table_of([("ann", p) for p in range(6)] + [("bob", p) for p in range(6)])
+    tallies = {"ann": collections.Counter(), "bob": collections.Counter()}
+    same = 0
+    for seed in range(4_000):
+        key = JobSecret.insecure_for_testing(seed).key("bound contributions")
+        kept = collections.defaultdict(list)
+        for user, partition in pairs_of(distinct_pairs(table, 3, key)):
+            kept[user].append(partition)
+        for user, partitions in kept.items():
+            tallies[user][tuple(sorted(partitions))] += 1
+        same += sorted(kept["ann"]) == sorted(kept["bob"])
+    for tally in tallies.values():
+        cells = [tally[c] for c in itertools.combinations(range(6), 3)]
+        assert sum(cells) == 4_000
+        assert sum((n - 200) ** 2 / 200 for n in cells) < 50.8
+    # Users are independent: the same set by chance, 200 of 4,000, within 4.5 standard deviations.
+    assert abs(same - 200) < 62
+
+
+@settings(max_examples=20)
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_one_user_of_many_partitions(kappa, partitions):
+    table = table_of([("ann", p) for p in range(partitions)] * 2)
+    assert distinct_pairs(table, kappa, KEY).num_rows == min(kappa, partitions)

@@ -1,0 +1,66 @@
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.columnar import grouping
+from dp_transforms.columnar.grouping import group, order
+
+VALUES = st.lists(st.sampled_from(["", "a", "b", "é", "aa"])) | st.lists(st.integers(-3, 3))
+
+
+def struct(*columns):
+    return pa.StructArray.from_arrays(
+        [pa.array(c) for c in columns], names=list("abc"[: len(columns)])
+    )
+
+
+def assert_groups(array):
+    groups = group(array)
+    values = groups.values.to_pylist()
+    assert groups.codes.dtype == np.int32
+    assert [values[code] for code in groups.codes] == array.to_pylist()
+    assert len(set(map(str, values))) == len(values)
+
+
+@given(VALUES)
+def test_codes_name_the_values(values):
+    assert_groups(
+        pa.array(values, pa.string() if "" in values else None)
+        if values
+        else pa.array([], pa.int64())
+    )
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.sampled_from("xy")), min_size=1)
+)
+def test_composites(rows):
+    assert_groups(struct(*zip(*rows, strict=True)))
+
+
+@pytest.mark.parametrize("repeated", [5_000, 0])
+def test_values_that_look_distinct_at_first(repeated):
+    # The first few thousand rows are checked first.
+    values = [f"user{i}" for i in range(6_000)]
+    values.append(values[repeated])
+    assert_groups(pa.array(values))
+
+
+def test_equal_hashes_change_nothing(monkeypatch):
+    monkeypatch.setattr(grouping, "hash_rows", lambda array, key: np.zeros(len(array), np.uint64))
+    assert_groups(pa.array(["a", "b", "a", "c"]))
+    assert_groups(struct(["a", "b", "a"], [1, 1, 1]))
+
+
+@given(st.sets(st.text(max_size=3), min_size=1))
+def test_order_is_that_of_the_values(values):
+    values = list(values)
+    ranks = order(pa.array(values))
+    # UTF-8 sorts as code points do.
+    assert [values[i] for i in np.argsort(ranks)] == sorted(values)
+
+
+def test_order_of_composites():
+    assert order(struct(["b", "a", "b"], [1, 2, -1])).tolist() == [2, 0, 1]

@@ -1,0 +1,127 @@
+import functools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.packing import pack, unpack
+from dp_transforms.columnar.scattering import buckets_of, gather, scatter
+from dp_transforms.shuffle import hash_columns
+from tests import reference
+from tests.columnar.tables import KEY, pairs_of, table_of
+
+BY_USER = functools.partial(hash_columns, names=("user",), key=KEY)
+BOUND = functools.partial(distinct_pairs, at_most=2, key=KEY)
+
+RECORDS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 9)), min_size=1)
+
+
+def gathered(pieces, max_bytes=1 << 30):
+    return list(gather(pieces, BY_USER, BOUND, max_bytes))
+
+
+@given(RECORDS, st.integers(1, 9))
+def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
+    rows = []
+    for bucket, piece in scatter(table_of(records), BY_USER, num_buckets, BOUND):
+        table = unpack(piece)
+        assert set(buckets_of(BY_USER(table), num_buckets)) == {bucket}
+        rows += pairs_of(table)
+    assert sorted(rows) == sorted(records)
+
+
+# The small limit makes gather go through a bucket several times, which takes its time.
+@settings(deadline=None, max_examples=50)
+@given(
+    st.lists(RECORDS, min_size=1, max_size=5), st.integers(1, 4), st.sampled_from([300, 1 << 30])
+)
+def test_bounding_through_buckets_agrees_with_the_reference(batches, num_buckets, max_bytes):
+    buckets = {}
+    for batch in batches:
+        for bucket, piece in scatter(table_of(batch), BY_USER, num_buckets, BOUND):
+            buckets.setdefault(bucket, []).append(piece)
+    tables = [t for pieces in buckets.values() for t in gathered(pieces, max_bytes)]
+    pairs = [pair for table in tables for pair in pairs_of(table)]
+    assert len(pairs) == len(set(pairs))
+    records = [record for batch in batches for record in batch]
+    assert set(pairs) == reference.bound(records, 2, KEY)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        pytest.param([("hot", i) for i in range(50_000)], id="a hot user"),
+        pytest.param([(i % 1_000, i % 2) for i in range(50_000)], id="duplicates"),
+    ],
+)
+def test_pieces_are_reduced_where_it_pays(records):
+    others = [(i, i) for i in range(2_000)] if isinstance(records[0][0], int) else []
+    pieces = scatter(table_of(records + others), BY_USER, 16, BOUND)
+    assert sum(unpack(piece).num_rows for _, piece in pieces) <= 2 * 1_000 + len(others)
+
+
+def test_pieces_without_duplicates_are_left_alone():
+    table = table_of([(i, i) for i in range(20_000)])
+    calls = []
+
+    def reduce(piece):
+        calls.append(piece.num_rows)
+        return BOUND(piece)
+
+    assert len(list(scatter(table, BY_USER, 8, reduce))) == 8
+    assert len(calls) == 1  # the sample
+
+
+def test_no_more_than_the_limit_is_held():
+    held = []
+
+    def reduce(table):
+        held.append(table.nbytes)
+        return BOUND(table)
+
+    pieces = [pack(table_of([(1000 * i + j, j) for j in range(1000)])) for i in range(30)]
+    limit = 100_000
+    tables = list(gather(pieces, BY_USER, reduce, limit))
+    assert sum(table.num_rows for table in tables) == 30_000
+    # What was held, and the piece that came last, of 16 bytes a row.
+    assert max(held) <= limit + 16_000
+    users = [set(table["user"].to_pylist()) for table in tables]
+    assert len(users) > 4
+    assert sum(map(len, users)) == len(set.union(*users))
+
+
+def test_one_hot_user_is_bounded_while_it_is_gathered():
+    largest = 0
+
+    def reduce(table):
+        nonlocal largest
+        largest = max(largest, table.num_rows)
+        return BOUND(table)
+
+    pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(50)]
+    (table,) = gather(pieces, BY_USER, reduce, 64_000)
+    records = [(7, i) for i in range(50_000)]
+    assert set(pairs_of(table)) == reference.bound(records, 2, KEY)
+    assert largest <= 5_000
+
+
+def test_an_empty_bucket_gives_nothing():
+    assert gathered([]) == []
+    assert gathered([pack(table_of([(1, 1)]).slice(0, 0))]) == []
+
+
+def test_buckets_are_in_range():
+    hashes = np.array([0, 2**32 - 1, 2**63, 2**64 - 1], np.uint64)
+    for num_buckets in (1, 3, 2**16):
+        buckets = buckets_of(hashes, num_buckets)
+        assert buckets[0] == 0
+        assert buckets[-1] == num_buckets - 1
+
+
+def test_records_of_different_types_do_not_mix():
+    pieces = [pack(pa.table({"user": [1], "partition": [p]})) for p in ("a", 1)]
+    with pytest.raises(TypeError, match="give all users one type"):
+        gathered(pieces)
