@@ -38,6 +38,7 @@ clean:
 	$(PYTHON) -m venv .venv
 
 .venv/installed: setup.py pyproject.toml | .venv/bin/python
+	@echo "installing the package and what it needs into .venv; the first time this takes a minute"
 	$(BIN)/python -m pip install --quiet --editable .
 	@touch $@
 

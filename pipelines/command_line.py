@@ -159,6 +159,19 @@ class JobParser(_OneLineParser):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
 
 
+def require(flags: argparse.Namespace, *names: str) -> None:
+    """Checks that flags were given.
+
+    The parser does not check this itself: a misspelt flag is a better thing to hear of first.
+
+    Raises:
+      ValueError: one was not given.
+    """
+    for name in names:
+        if getattr(flags, name) is None:
+            raise ValueError(f"--{name} is needed; --help explains it")
+
+
 def run(
     prepare: Callable[[argparse.Namespace, PipelineOptions], Job],
     parser: JobParser,

@@ -31,7 +31,7 @@ def match_files(pattern: str) -> list[FileMetadata]:
       InputError: there are none, the path is a directory, or no filesystem knows such a path.
     """
     if os.path.isdir(pattern):
-        raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*.csv'")
+        raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     try:
         found = FileSystems.match([pattern])[0].metadata_list
     except (BeamIOError, OSError, ValueError) as error:

@@ -49,8 +49,9 @@ def library_versions() -> dict[str, str]:
 
 
 def _cost(mechanism: IntegerPartitionMechanism) -> float:
-    if mechanism.eta is None:
+    if mechanism.epsilon is not None:
         return mechanism.epsilon
+    assert mechanism.eta is not None
     # An outcome's weight and the total of all weights change by 2**(eta * sensitivity) each.
     exact = 2 * mechanism.sensitivity * Fraction(mechanism.eta.epsilon)
     cost = float(exact)

@@ -111,26 +111,23 @@ class ReadRecords(beam.PTransform):
         return pa.table({"user": user, "partition": parts[0]})
 
 
-def add_input_flags(parser: argparse.ArgumentParser, required: bool = True) -> None:
+def add_input_flags(parser: argparse.ArgumentParser) -> None:
     """The flags from which `records_from_flags` makes a reader."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
         metavar="GLOB",
-        required=required,
         help="files of records, of any Beam filesystem",
     )
     group.add_argument(
         "--user_column",
         metavar="COLUMN",
-        required=required,
         help="whose record it is: the column's name, or its position from 1 with --no_header",
     )
     group.add_argument(
         "--partition_column",
         metavar="COLUMN",
         action="append",
-        required=required,
         help="what is counted (a password, a page, a product), likewise; give it several times for "
         "partitions of several columns",
     )
@@ -169,9 +166,11 @@ def records_from_flags(flags: argparse.Namespace) -> ReadRecords:
     Raises:
       InputError, ValueError: see ReadRecords and DelimitedText.
     """
-    file_format = {"csv": DelimitedText(), "parquet": ParquetFiles()}.get(flags.input_format)
-    if file_format is None:
+    file_format: DelimitedText | ParquetFiles
+    if flags.input_format == "auto":
         file_format = format_of(match_files(local_path(flags.input))[0].path)
+    else:
+        file_format = ParquetFiles() if flags.input_format == "parquet" else DelimitedText()
     text_flags = [name for name in _TEXT_FLAGS if getattr(flags, name)]
     if isinstance(file_format, DelimitedText):
         delimiter = flags.delimiter or file_format.delimiter

@@ -21,7 +21,7 @@ from dp_transforms.frequency_release import ReleaseFrequencyList, release_freque
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from pipelines.command_line import Job, JobParser, make_runner, run
+from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
 from pipelines.output import (
@@ -57,7 +57,7 @@ def make_parser() -> JobParser:
         "epsilon-differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
-    add_input_flags(parser, required=False)
+    add_input_flags(parser)
     counted = parser.add_argument_group("or counts that exist already, instead of records")
     counted.add_argument(
         "--frequency_list",
@@ -65,7 +65,7 @@ def make_parser() -> JobParser:
         help="header frequency,multiplicity; descending. Released on this machine, without Beam",
     )
     privacy = parser.add_argument_group("privacy and output")
-    cost = privacy.add_mutually_exclusive_group(required=True)
+    cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
         "--epsilon", type=_epsilon, help="what the release costs; smaller is more private"
     )
@@ -85,7 +85,6 @@ def make_parser() -> JobParser:
     privacy.add_argument(
         "--output",
         metavar="DIR",
-        required=True,
         help="directory for the release, on any filesystem",
     )
     privacy.add_argument(
@@ -141,13 +140,14 @@ def build(
 def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.frequency_list is None):
-        raise ValueError("give either --input or --frequency_list")
+        raise ValueError("give either --input or --frequency_list; --help explains them")
+    if flags.epsilon is None and flags.eta is None:
+        raise ValueError("give --epsilon, or --eta")
+    require(flags, "output")
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
     if flags.frequency_list is not None:
         return _prepare_counted(flags, directory)
-    for name in ("user_column", "partition_column", "max_partitions_per_user"):
-        if getattr(flags, name) is None:
-            raise ValueError(f"--input also needs --{name}")
+    require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = _mechanism(flags, flags.max_partitions_per_user)
     reader = records_from_flags(flags)
     directory.check()

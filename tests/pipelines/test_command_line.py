@@ -139,13 +139,7 @@ def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        [],
-        pytest.param(
-            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-            marks=pytest.mark.slow,
-        ),
-    ],
+    [[], ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]],
 )
 def test_errors_of_workers(parser, capfd, flags):
     def prepare_with(error):

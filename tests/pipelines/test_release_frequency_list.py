@@ -15,11 +15,12 @@ from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.version import VERSION
+from pipelines.command_line import make_runner
 from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
 from pipelines.output import ReleaseDirectory
 from pipelines.reading import ReadRecords
-from pipelines.release_frequency_list import build, main
+from pipelines.release_frequency_list import build, main, make_parser
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -110,6 +111,30 @@ WRITERS = [
 def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
     pattern, (user, page), text_format = write(tmp_path)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        build(
+            pipeline,
+            ReadRecords(pattern, user, [page], text_format),
+            mechanism,
+            ReleaseDirectory(str(tmp_path / "out"), "list.csv"),
+            secret=SECRET,
+        )
+    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
+    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--runner=DirectRunner"],
+        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+    ],
+)
+def test_other_local_runners_release_the_same(tmp_path, flags):
+    pattern, (user, page), text_format = write_gzipped_shards(tmp_path)
+    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
+    needed = ["--epsilon=1", f"--output={tmp_path}/out"]
+    parsed, options = make_parser().parse_job([*needed, *flags])
+    with beam.Pipeline(make_runner(parsed, options), options=options) as pipeline:
         build(
             pipeline,
             ReadRecords(pattern, user, [page], text_format),

@@ -1,0 +1,33 @@
+"""The README's worked example is run as it is written."""
+
+import pathlib
+import re
+import shlex
+import textwrap
+
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.release_frequency_list import main
+
+README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+
+
+def test_your_own_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    example = README[README.index("## Your own file") : README.index("### Input")]
+    visits = re.search(r"\$ cat visits.csv\n((?: {4}.*\n)+)", example).group(1)
+    (tmp_path / "visits.csv").write_text(textwrap.dedent(visits))
+    command, printed = re.search(
+        r"\$ .venv/bin/python -m pipelines.release_frequency_list ((?:.*\\\n)*.*)\n {4}(.*)\n",
+        example,
+    ).groups()
+    assert main(shlex.split(command.replace("\\\n", " "))) == 0
+    assert capsys.readouterr().out == f"{printed}\n"
+    FrequencyList.from_csv(tmp_path / printed)
+
+
+def test_as_a_library():
+    example = README[README.index("## As a library") : README.index("## How it is built")]
+    code = "".join(line[4:] for line in example.splitlines(True) if line.startswith("    "))
+    names = {}
+    exec(code, names)
+    assert isinstance(names["released"], FrequencyList)
