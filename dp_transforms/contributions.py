@@ -7,9 +7,10 @@ import operator
 
 import apache_beam as beam
 
+from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.job_secret import JobSecret, refuse_templates
-from dp_transforms.records import USER, FromTables, Kind, ToTables, refuse_windows
+from dp_transforms.records import USER, refuse_windows
 from dp_transforms.shuffle import ReduceByHash
 
 
@@ -67,7 +68,7 @@ class BoundContributions(beam.PTransform):
             records
             | "ToTables" >> ToTables()
             | "ByUser" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-            | "FromTables" >> FromTables(Kind.of(records), like=records.element_type)
+            | "FromTables" >> FromTables(records)
         )
 
     def display_data(self) -> dict[str, int]:

@@ -8,6 +8,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
+from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import is_plain_dictionary, plain_table
 from dp_transforms.columnar.counting import count_pairs, sum_counts
@@ -17,9 +18,7 @@ from dp_transforms.records import (
     COUNT,
     PARTITION,
     USER,
-    FromTables,
     Kind,
-    ToTables,
     refuse_windows,
 )
 from dp_transforms.shuffle import OnThreads, ReduceByHash
@@ -88,8 +87,7 @@ class CountDistinctUsers(beam.PTransform):
             | "Batch" >> ToTables((PARTITION, COUNT))
             | "ByPartition"
             >> ReduceByHash(add, (PARTITION,), secret.key("route partitions"), self._num_buckets)
-            | "FromTables"
-            >> FromTables(Kind.of(records), (PARTITION, COUNT), like=records.element_type)
+            | "FromTables" >> FromTables(records, (PARTITION, COUNT))
         )
 
     def _distinct(self, secret: JobSecret) -> beam.PTransform:

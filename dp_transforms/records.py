@@ -7,31 +7,25 @@
 
 Which kind a PCollection has is told by its element type when the pipeline is built; one without a
 declared type counts as tuples. Users and partitions are strings, bytes or integers, of one type in
-a PCollection. A partition may be composite: a tuple, or in a table a struct column.
+a PCollection. A partition may be composite: in tuples a tuple, in rows a row, in a table a struct.
 """
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import Coder, registry
-from apache_beam.transforms.window import GlobalWindow
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.typehints import TupleConstraint
-from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import COUNT as COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
-
-_BATCH_ROWS = 1 << 20
-_BATCH_BYTES = 1 << 25
-_BATCH_OBJECTS = 1 << 17
 
 
 class Kind(enum.Enum):
@@ -102,8 +96,8 @@ class ToRecords(beam.PTransform):
         when the records are used.
 
     Raises:
-      ValueError: a tuple's position is given by name, or a name by position.
-      KeyError, at run time: a table has no such column.
+      ValueError: positions are given for rows or tables, or names for tuples; there is no such
+        column or field, or a tuple is too short (for tables and tuples, at run time).
 
     >>> visits = pa.table({"account": [1, 2], "country": ["NO", "IT"], "device": ["tv", "tv"]})
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -137,214 +131,75 @@ class ToRecords(beam.PTransform):
                 )
         if kind is Kind.TABLES:
             return pcoll | beam.Map(self._of_table).with_output_types(pa.Table)
-        field = (lambda row, i: row[i]) if by_position else getattr
-        rows = pcoll | beam.Map(self._of_row, field)
-        if self._drop_nulls:
-            rows |= beam.Filter(_has_no_null)
-        if by_position:
-            return rows | beam.Map(lambda pair: pair).with_output_types(tuple[Any, Any])
-        return rows | beam.MapTuple(_record_row).with_output_types(record_type(kind))
+        if kind is Kind.TUPLES:
+            return pcoll | beam.FlatMap(self._of_tuple).with_output_types(tuple[Any, Any])
+        return pcoll | beam.FlatMap(self._of_row).with_output_types(self._row_type(pcoll))
 
     def _of_table(self, table: pa.Table) -> pa.Table:
-        parts = [table[name] for name in self._partition]
-        chosen = pa.table(
-            [table[self._user], *parts], names=[str(i) for i in range(len(parts) + 1)]
-        )
+        names = [self._user, *self._partition]
+        missing = [name for name in names if name not in table.column_names]
+        if missing:
+            raise ValueError(f"the table has no column {missing[0]!r}: it has {table.column_names}")
+        parts = [table[name] for name in names]
+        chosen = pa.table(parts, names=[str(i) for i in range(len(parts))])
         if self._drop_nulls:
             chosen = columns.without_nulls(chosen)
-        user, *parts = (column.combine_chunks() for column in chosen.columns)
+        user, *parts = map(columns.single, chosen.columns)
+        if len(parts) > 1:
+            fields = [columns.plain(part, PARTITION) for part in parts]
+            parts = [pa.StructArray.from_arrays(fields, names=self._partition)]
+        return pa.table({USER: user, PARTITION: parts[0]})
+
+    def _of_tuple(self, row: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+        if len(row) <= max(self._user, *self._partition):
+            raise ValueError(f"a record has no position {max(self._user, *self._partition)}")
+        user, *parts = (row[i] for i in (self._user, *self._partition))
+        if self._drop_nulls and None in (user, *parts):
+            return []
+        return [(user, parts[0] if len(parts) == 1 else tuple(parts))]
+
+    def _of_row(self, row: Any) -> list[beam.Row]:
+        user, *parts = (getattr(row, name) for name in (self._user, *self._partition))
+        if self._drop_nulls and None in (user, *parts):
+            return []
+        composite = len(parts) > 1
         partition = (
-            parts[0]
-            if len(parts) == 1
-            else pa.StructArray.from_arrays(
-                [columns.plain(part, PARTITION) for part in parts], names=map(str, self._partition)
-            )
+            beam.Row(**dict(zip(self._partition, parts, strict=True))) if composite else parts[0]
         )
-        return pa.table({USER: user, PARTITION: partition})
+        return [beam.Row(user=user, partition=partition)]
 
-    def _of_row(self, row: Any, field: Callable[[Any, Any], Any]) -> tuple[Any, Any]:
-        parts = tuple(field(row, name) for name in self._partition)
-        return field(row, self._user), parts[0] if len(parts) == 1 else parts
-
-
-def _has_no_null(pair: tuple[Any, Any]) -> bool:
-    user, partition = pair
-    fields = partition if isinstance(partition, tuple) else (partition,)
-    return user is not None and all(field is not None for field in fields)
-
-
-def _record_row(user: Any, partition: Any) -> beam.Row:
-    return beam.Row(user=user, partition=partition)
+    def _row_type(self, rows: beam.PCollection) -> RowTypeConstraint:
+        types = _field_types(rows.element_type)
+        for name in (self._user, *self._partition):
+            if name not in types:
+                raise ValueError(f"rows have no field {name!r}: they have {list(types)}")
+        fields = [(name, types[name]) for name in self._partition]
+        partition = RowTypeConstraint.from_fields(fields) if len(fields) > 1 else fields[0][1]
+        return RowTypeConstraint.from_fields([(USER, types[self._user]), (PARTITION, partition)])
 
 
-def record_type(kind: Kind, names: Sequence[str] = (USER, PARTITION), like: Any = None) -> Any:
+def record_type(kind: Kind, names: Sequence[str], like: Any) -> Any:
     """The element type of records of a kind.
 
     Args:
       kind: the kind.
-      names: what a record's two parts are called.
-      like: an element type of the same kind, from which the parts' types are taken where it has
-        them.
+      names: what a record's two parts are called: two of user, partition and count.
+      like: the element type of records of the same kind that these are made from.
     """
     if kind is Kind.TABLES:
         return pa.Table
-    types: dict[str, Any] = {}
-    if isinstance(like, TupleConstraint) and len(like.tuple_types) == 2:
-        types = dict(zip((USER, PARTITION), like.tuple_types, strict=True))
-    elif row_type := RowTypeConstraint.from_user_type(like) if isinstance(like, type) else like:
-        types = dict(getattr(row_type, "_fields", ()))
-    types[COUNT] = int
-    fields = [(name, types.get(name, Any)) for name in names]
+    types = {USER: Any, PARTITION: Any, **_field_types(like), COUNT: int}
+    first, second = (types[name] for name in names)
     if kind is Kind.ROWS:
-        return RowTypeConstraint.from_fields(fields)
-    return tuple[fields[0][1], fields[1][1]]  # type: ignore[misc]
+        return RowTypeConstraint.from_fields(list(zip(names, (first, second), strict=True)))
+    return tuple[first, second]  # type: ignore[valid-type]
 
 
-T = TypeVar("T")
-
-
-class ToTables(beam.PTransform):
-    """Records of any kind as plain tables (see ``columnar.columns``) of a good size.
-
-    Args:
-      names: what a record's two parts are called.
-    """
-
-    def __init__(self, names: Sequence[str] = (USER, PARTITION)):
-        super().__init__()
-        self._names = tuple(names)
-
-    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        batch = _BatchTables if Kind.of(pcoll) is Kind.TABLES else _BatchRows
-        return pcoll | "Batch" >> beam.ParDo(batch(self._names, Kind.of(pcoll))).with_output_types(
-            pa.Table
-        )
-
-
-class FromTables(beam.PTransform):
-    """Tables as records of a kind.
-
-    Args:
-      kind: the kind.
-      names: what a record's two parts are called.
-      like: see ``record_type``.
-    """
-
-    def __init__(self, kind: Kind, names: Sequence[str] = (USER, PARTITION), like: Any = None):
-        super().__init__()
-        self._kind = kind
-        self._names = tuple(names)
-        self._type = record_type(kind, names, like)
-
-    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        if self._kind is Kind.TABLES:
-            return pcoll
-        return pcoll | "Unbatch" >> beam.FlatMap(
-            _objects, self._kind, self._names
-        ).with_output_types(self._type)
-
-
-class _Batch(beam.DoFn, Generic[T]):
-    """Collects elements of a bundle until there are enough of them for one table."""
-
-    def __init__(self, names: tuple[str, ...], kind: Kind):
-        self._names = names
-        self._kind = kind
-
-    def start_bundle(self) -> None:
-        self._held: list[T] = []
-        self._rows = 0
-        self._bytes = 0
-
-    def finish_bundle(self) -> Iterator[WindowedValue]:
-        for table in self._flush():
-            yield WindowedValue(table, GlobalWindow().max_timestamp(), (GlobalWindow(),))
-
-    def _flush(self) -> list[pa.Table]:
-        held = self._held
-        self.start_bundle()
-        return [self._table(held)] if held else []
-
-    def _table(self, held: list[T]) -> pa.Table:
-        raise NotImplementedError
-
-
-class _BatchTables(_Batch[pa.Table]):
-    def process(self, element: pa.Table) -> Iterable[pa.Table]:
-        if not isinstance(element, pa.Table):
-            raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
-        table = columns.plain_table(element, self._names)
-        if not table.num_rows:
-            return ()
-        self._held.append(table)
-        self._rows += table.num_rows
-        self._bytes += table.nbytes
-        if self._rows >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
-            return self._flush()
-        return ()
-
-    def _table(self, held: list[pa.Table]) -> pa.Table:
-        return columns.concat(held)
-
-
-class _BatchRows(_Batch[Any]):
-    def process(self, element: Any) -> Iterable[pa.Table]:
-        self._held.append(element)
-        if len(self._held) >= _BATCH_OBJECTS:
-            return self._flush()
-        return ()
-
-    def _table(self, held: list[Any]) -> pa.Table:
-        first, second = self._names
-        if self._kind is Kind.ROWS:
-            parts = [[getattr(row, name) for row in held] for name in self._names]
-        else:
-            if any(kind not in (tuple, list) for kind in set(map(type, held))):
-                raise TypeError(
-                    f"records must be tuples ({first}, {second}), rows or Arrow tables. For rows "
-                    "and tables declare the element type: .with_output_types(pa.Table)"
-                )
-            if set(map(len, held)) != {2}:
-                raise ValueError(f"records must be pairs ({first}, {second})")
-            parts = [list(part) for part in zip(*held, strict=True)]
-        return pa.table(
-            {
-                name: columns.plain(_column(part, name), name)
-                for name, part in zip(self._names, parts, strict=True)
-            }
-        )
-
-
-def _column(values: list[Any], name: str) -> pa.Array:
-    """Python objects as a column; tuples as a struct."""
-    try:
-        if isinstance(values[0], (tuple, list)):
-            fields = zip(*values, strict=True)
-            arrays = [_column(list(field), name) for field in fields]
-            return pa.StructArray.from_arrays(arrays, names=[str(i) for i in range(len(arrays))])
-        return pa.array(values)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, TypeError, ValueError):
-        # The original message may show a value.
-        if any(value is None for value in values):
-            return pa.nulls(len(values))
-        raise TypeError(
-            f"the values of {name!r} must be of one type, strings, bytes or 64-bit integers (a "
-            "composite partition: tuples of these, equally long)"
-        ) from None
-
-
-def _objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterator[Any]:
-    first, second = (_python_values(columns.single(table[name])) for name in names)
-    pairs = zip(first, second, strict=True)
-    if kind is Kind.TUPLES:
-        return pairs
-    return (beam.Row(**dict(zip(names, pair, strict=True))) for pair in pairs)
-
-
-def _python_values(array: pa.Array) -> list[Any]:
-    if pa.types.is_dictionary(array.type):
-        values = _python_values(array.dictionary)
-        return [values[code] for code in array.indices.to_numpy()]
-    if pa.types.is_struct(array.type):
-        return list(zip(*map(_python_values, array.flatten()), strict=True))
-    return array.to_pylist()
+def _field_types(declared: Any) -> dict[str, Any]:
+    if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
+        # A NamedTuple within a tuple is a composite like any other, and comes back as a tuple.
+        types = (Any if hasattr(t, "_fields") else t for t in declared.tuple_types)
+        return dict(zip((USER, PARTITION), types, strict=True))
+    if isinstance(declared, type):
+        declared = RowTypeConstraint.from_user_type(declared)
+    return dict(declared._fields) if isinstance(declared, RowTypeConstraint) else {}
