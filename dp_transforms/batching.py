@@ -11,7 +11,7 @@ from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
-from dp_transforms.records import PARTITION, USER, Kind, record_type
+from dp_transforms.records import PARTITION, USER, Kind, checked_table, record_type
 
 _BATCH_ROWS = 1 << 20
 _BATCH_BYTES = 1 << 25
@@ -87,9 +87,7 @@ class _Batch(beam.DoFn, Generic[T]):
 
 class _BatchTables(_Batch[pa.Table]):
     def process(self, element: pa.Table) -> Iterable[pa.Table]:
-        if not isinstance(element, pa.Table):
-            raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
-        table = columns.plain_table(element, self._names)
+        table = columns.plain_table(checked_table(element), self._names)
         if not table.num_rows:
             return ()
         self._held.append(table)

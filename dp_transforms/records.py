@@ -51,7 +51,7 @@ class TableCoder(Coder):
 
     def encode(self, value: pa.Table) -> bytes:
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, value.schema) as writer:
+        with pa.ipc.new_stream(sink, checked_table(value).schema) as writer:
             writer.write_table(value)
         return sink.getvalue().to_pybytes()
 
@@ -60,13 +60,20 @@ class TableCoder(Coder):
 
     def estimate_size(self, value: pa.Table) -> int:
         # Beam samples sizes for its metrics, by encoding unless it is told otherwise.
-        return value.nbytes
+        return checked_table(value).nbytes
 
     def is_deterministic(self) -> bool:
         return False
 
     def to_type_hint(self) -> type:
         return pa.Table
+
+
+def checked_table(element: Any) -> pa.Table:
+    """The element, if it is a table as its type says."""
+    if not isinstance(element, pa.Table):
+        raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
+    return element
 
 
 registry.register_coder(pa.Table, TableCoder)

@@ -1,0 +1,51 @@
+"""Running a small pipeline and getting its output's elements."""
+
+import collections
+import uuid
+
+import apache_beam as beam
+import pyarrow as pa
+
+_collected = collections.defaultdict(list)
+
+
+def run(elements, *transforms, runner="FnApiRunner", element_type=None):
+    """The elements that come out of the transforms, one after the other, on an in-process runner.
+
+    Args:
+      elements: what goes in; or a function of a pipeline that gives a PCollection.
+      transforms: what to apply.
+      runner: runs in this process.
+      element_type: the declared type of the elements.
+    """
+    key = uuid.uuid4().hex
+    with beam.Pipeline(runner=runner) as pipeline:
+        if callable(elements):
+            pcoll = elements(pipeline)
+        else:
+            pcoll = pipeline | beam.Create(elements)
+        if element_type is not None:
+            pcoll |= "Declare" >> beam.Map(same).with_output_types(element_type)
+        for i, transform in enumerate(transforms):
+            pcoll |= f"{i}" >> transform
+        _ = pcoll | "Collect" >> beam.Map(_collect, key)
+    return _collected.pop(key, [])
+
+
+def same(element):
+    return element
+
+
+def _collect(element, key):
+    # Pickled by its name, so that this process's list is the one that grows.
+    _collected[key].append(element)
+
+
+def table_of(records, names=("user", "partition")):
+    """Records as a table."""
+    return pa.table([list(part) for part in zip(*records, strict=True)], names=names)
+
+
+def rows_of(tables):
+    """The rows of tables as tuples."""
+    return [tuple(row.values()) for table in tables for row in table.to_pylist()]
