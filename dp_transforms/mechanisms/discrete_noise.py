@@ -235,6 +235,10 @@ class TwoSidedGeometric(_GeometricNoise):
 
     eta: Eta
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+
     @cached_property
     def _decay(self) -> Decay:  # type: ignore[override]
         return Decay(base=self.eta)

@@ -8,6 +8,7 @@ ever rounded, and the law is the mechanism's, not an approximation of it.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -121,9 +122,9 @@ class ExponentialMechanism:
         Args:
           sensitivity: by how much any outcome's utility may change between neighbours.
         """
-        steps = Fraction(sensitivity).__ceil__()
-        if steps < 0:
-            raise ValueError(f"sensitivity must not be negative, got {sensitivity}")
+        if not 0 <= sensitivity < math.inf:
+            raise ValueError(f"sensitivity must be finite and not negative, got {sensitivity}")
+        steps = math.ceil(sensitivity)
         return Eta(self.eta.x, self.eta.y, 2 * steps * self.eta.z).epsilon if steps else 0.0
 
     def excess_utility(
@@ -144,6 +145,8 @@ class ExponentialMechanism:
         if not 0 < failure_probability <= 1:
             raise ValueError(f"failure_probability must be in (0, 1], got {failure_probability}")
         count = self.max_outcomes if outcomes is None else outcomes
+        if count < 1:
+            raise ValueError(f"outcomes must be at least 1, got {outcomes}")
         _, up = rounding_pair(64)
         odds = gmpy2.mpq(count) / gmpy2.mpq(failure_probability)
         excess = up.div(up.log(odds), self.eta.log_enclosure(64)[0])
@@ -198,12 +201,19 @@ class ExponentialMechanism:
 
     def _levels(self, utilities: Any, tape: RandomTape | None, channel: str) -> IntArray:
         """Rounded and clamped utilities minus utility_min."""
+        if not hasattr(utilities, "__len__"):
+            raise ValueError("utilities must be a sequence of numbers")
         if not len(utilities):
             raise ValueError("there must be at least one outcome")
         if len(utilities) > self.max_outcomes:
             raise ValueError(f"there are more than max_outcomes={self.max_outcomes} outcomes")
         rounded = round_at_random(
-            utilities, self.utility_min, self.utility_max, tape, f"{channel}: rounding"
+            utilities,
+            self.utility_min,
+            self.utility_max,
+            tape,
+            f"{channel}: rounding",
+            name="utilities",
         )
         return rounded - self.utility_min
 

@@ -86,8 +86,8 @@ class PartitionTable:
       lower: L_1, L_2, ..., likewise; zero beyond its length, and by default.
 
     Raises:
-      ValueError: a bound is not a non-negative integer, no list is within the bounds, or the table
-        would not fit in memory.
+      ValueError: an argument has the wrong type, a bound is not a non-negative integer, no list is
+        within the bounds, or the table would not fit in memory.
 
     >>> table = PartitionTable(FrequencyList([2, 1], [1, 1]), Eta(1, 1, 1), upper=[3, 3])
     >>> table.probability(FrequencyList([2, 1], [1, 1]))
@@ -103,6 +103,10 @@ class PartitionTable:
         upper: FrequencyList | Sequence[int],
         lower: FrequencyList | Sequence[int] = (),
     ):
+        if not isinstance(frequency_list, FrequencyList):
+            raise ValueError("frequency_list must be a FrequencyList")
+        if not isinstance(eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {eta!r}")
         self._eta = eta
         highest, lowest = _closure(_per_rank("upper", upper), _per_rank("lower", lower))
         ranks = len(highest)

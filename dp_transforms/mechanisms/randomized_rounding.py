@@ -24,7 +24,12 @@ LARGEST_BOUND = 2**62
 
 
 def round_at_random(
-    values: Any, lowest: int, highest: int, tape: RandomTape | None, channel: str
+    values: Any,
+    lowest: int,
+    highest: int,
+    tape: RandomTape | None,
+    channel: str,
+    name: str = "values",
 ) -> IntArray:
     """Values clamped to [lowest, highest], then rounded at random.
 
@@ -33,6 +38,7 @@ def round_at_random(
         the numbers that they are.
       lowest, highest: integers between -2**62 and 2**62.
       tape: the i-th value reads the number at (channel, i). With None, only integers are taken.
+      name: what error messages call the values.
 
     Returns:
       An int64 array of the same length.
@@ -46,21 +52,28 @@ def round_at_random(
     """
     array = values if isinstance(values, np.ndarray) else _array(values)
     if array.ndim != 1:
-        raise ValueError("values must be one-dimensional")
+        raise ValueError(f"{name} must be one-dimensional")
     if array.dtype.kind in "iu":
         if array.dtype == np.uint64:
             # What int64 does not hold is above every bound.
             array = np.minimum(array, np.uint64(2**63 - 1))
         return np.clip(array.astype(np.int64), lowest, highest)
-    if array.dtype.kind == "f" and max(-lowest, highest) <= 2**52:
-        return _rounded_floats(array, lowest, highest, tape, channel)
-    return np.array(
-        [
-            _rounded(_exact(value), lowest, highest, tape, channel, i)
-            for i, value in enumerate(array.tolist())
-        ],
-        dtype=np.int64,
-    )
+    try:
+        if array.dtype.kind == "f" and max(-lowest, highest) <= 2**52:
+            return _rounded_floats(array, lowest, highest, tape, channel)
+        return np.array(
+            [
+                _rounded(_exact(value), lowest, highest, tape, channel, i)
+                for i, value in enumerate(array.tolist())
+            ],
+            dtype=np.int64,
+        )
+    except _Refused as refused:
+        raise ValueError(f"{name} {refused}") from None
+
+
+class _Refused(Exception):
+    """What is wrong with a value, without saying what it is."""
 
 
 def _array(values: Any) -> npt.NDArray[Any]:
@@ -81,7 +94,7 @@ def _rounded_floats(
     # All of this is exact: the bounds are floats, and so is the fractional part of any float.
     floats = array.astype(np.float64)
     if not np.isfinite(floats).all():
-        raise ValueError("values must be finite, but at least one is NaN or infinite")
+        raise _Refused("must be finite, but at least one is NaN or infinite")
     floats = np.clip(floats, lowest, highest)
     whole = np.trunc(floats)
     fractions = np.abs(floats - whole)
@@ -116,7 +129,7 @@ def _is_below(probability: Fraction, tape: RandomTape | None, channel: str, inde
 
 def _require(tape: RandomTape | None) -> RandomTape:
     if tape is None:
-        raise ValueError("values must be integers here")
+        raise _Refused("must be integers here")
     return tape
 
 
@@ -132,6 +145,6 @@ def _exact(value: Any) -> Fraction:
         return Fraction(int(exact.numerator), int(exact.denominator))
     except TypeError:
         kind = type(value).__name__
-        raise ValueError(f"values must be real numbers, got one of type {kind}") from None
+        raise _Refused(f"must be real numbers, got one of type {kind}") from None
     except (ValueError, OverflowError):
-        raise ValueError("values must be finite, but at least one is NaN or infinite") from None
+        raise _Refused("must be finite, but at least one is NaN or infinite") from None

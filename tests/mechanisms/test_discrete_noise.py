@@ -227,6 +227,7 @@ def test_neighbours_of_a_count_are_within_epsilon():
         (lambda: DiscreteLaplace(0), "scale must be a positive"),
         (lambda: DiscreteLaplace(float("nan")), "scale must be a positive"),
         (lambda: DiscreteLaplace(2.0**49), r"scale must be at most 2\*\*48"),
+        (lambda: TwoSidedGeometric(0.5), "eta must be an Eta"),
         (lambda: DiscreteGaussian(-1), "sigma2 must be a positive"),
         (lambda: DiscreteGaussian(2**97), r"sigma2 must be at most 2\*\*96"),
         (lambda: DiscreteLaplace(1).from_words([1], None), "uint64"),

@@ -206,7 +206,7 @@ def test_epsilon():
     assert mechanism.epsilon() == Eta(1, 1, 2).epsilon
     assert mechanism.epsilon(2.5) == mechanism.epsilon(3) == Eta(1, 1, 6).epsilon
     assert mechanism.epsilon(0) == 0
-    with pytest.raises(ValueError, match="sensitivity must not be negative"):
+    with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
         mechanism.epsilon(-1)
 
 
@@ -256,7 +256,8 @@ def test_bad_parameters_are_named(change, match):
     [
         ([], "at least one outcome"),
         ([1] * 6, "more than max_outcomes=5"),
-        ([1, float("nan")], "finite"),
+        (7, "utilities must be a sequence"),
+        ([1, float("nan")], "utilities must be finite"),
         ([float("inf"), 1], "finite"),
         ([1, "2"], "real numbers, got one of type str"),
         ([[1, 2], [3, 4]], "real numbers, got one of type list"),

@@ -143,6 +143,13 @@ def test_bad_bounds(upper, lower, match):
         PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), upper, lower)
 
 
+def test_wrong_types():
+    with pytest.raises(ValueError, match="must be a FrequencyList"):
+        PartitionTable([1, 3], Eta(1, 1, 1), [2, 2])
+    with pytest.raises(ValueError, match=r"eta must be an Eta, got 0\.5"):
+        PartitionTable(FrequencyList(), 0.5, [2, 2])
+
+
 def test_bad_rank():
     with pytest.raises(ValueError, match="rank must be between 0 and 1"):
         PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), [2, 2]).marginal(2)
