@@ -8,6 +8,9 @@ BIN := .venv/bin
 SAMPLE := out/sample/records.csv
 RELEASE := out/release
 
+# A virtual environment that could not be made must not look made.
+.DELETE_ON_ERROR:
+
 .PHONY: run test test-long lint clean
 
 run: .venv/installed

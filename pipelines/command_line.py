@@ -195,9 +195,10 @@ def run(
             except ValueError as error:
                 return _failed(str(error), USAGE_ERROR)
             job()
-        except KeyboardInterrupt:
-            return _failed("interrupted: no release was written", INTERRUPTED)
-        except Exception as error:
+        except (Exception, KeyboardInterrupt) as error:
+            # In a step of the in-process runner, Beam makes a RuntimeError of it.
+            if "KeyboardInterrupt" in (type(error).__name__, str(error).partition(" ")[0]):
+                return _failed("interrupted: no release was written", INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (

@@ -120,6 +120,11 @@ def test_exit_codes(parser, capsys):
         (prepare_with(InputError("a.csv is empty")), 1, "a.csv is empty"),
         (failing_job(InputError("a.csv is empty [while running 'Read']")), 1, "a.csv is empty"),
         (failing_job(KeyboardInterrupt()), 130, "interrupted: no release was written"),
+        (
+            failing_job(RuntimeError("KeyboardInterrupt [while running 'Read']")),
+            130,
+            "interrupted: no release was written",
+        ),
     ]
     for prepare, code, message in cases:
         assert run(prepare, parser, []) == code
