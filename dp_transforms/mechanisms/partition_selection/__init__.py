@@ -1,0 +1,39 @@
+"""Differentially private partition selection: which partitions may be named, at what privacy cost.
+
+Pure mathematics and exact decisions, without Beam. Start with ``choose_strategy`` or ``explain``.
+"""
+
+from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES as STRATEGIES
+from dp_transforms.mechanisms.partition_selection.choice import choose_strategy as choose_strategy
+from dp_transforms.mechanisms.partition_selection.choice import make_strategy as make_strategy
+from dp_transforms.mechanisms.partition_selection.count_strategies import (
+    GaussianSelection as GaussianSelection,
+)
+from dp_transforms.mechanisms.partition_selection.count_strategies import (
+    LaplaceSelection as LaplaceSelection,
+)
+from dp_transforms.mechanisms.partition_selection.count_strategies import (
+    OptimalSelection as OptimalSelection,
+)
+from dp_transforms.mechanisms.partition_selection.count_strategies import (
+    TruncatedGeometricSelection as TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.partition_selection.explain import Explanation as Explanation
+from dp_transforms.mechanisms.partition_selection.explain import explain as explain
+from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy as CountStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import (
+    NoisyCountStrategy as NoisyCountStrategy,
+)
+from dp_transforms.mechanisms.partition_selection.strategy import (
+    SelectionStrategy as SelectionStrategy,
+)
+from dp_transforms.mechanisms.partition_selection.weighted_round import weights as weights
+from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
+    SipsSelection as SipsSelection,
+)
+from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
+    WeightedGaussianSelection as WeightedGaussianSelection,
+)
+from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
+    WeightedStrategy as WeightedStrategy,
+)

@@ -1,0 +1,138 @@
+"""What each of a user's partitions may spend, so that all together stay within (epsilon, delta).
+
+A mechanism that decides about partitions independently, each (epsilon', delta')-differentially
+private in its own count, composes over the partitions that one user can change. Two rules:
+
+* naive splitting: (epsilon / parts, delta / parts);
+* optimal composition (Kairouz, Oh, Viswanath 2015, "The composition theorem for differential
+  privacy", Theorem 3.3): every (epsilon', delta')-DP mechanism is post-processing of one pair of
+  laws, randomised response with a delta' of certain disclosure, so that the product of ``parts``
+  such pairs has the worst composed delta:
+
+    1 - (1 - delta')**parts (1 - H)
+
+    H = sum over l of C(parts, l) max(0, e**((parts-l) epsilon') - e**(epsilon + l epsilon'))
+        / (1 + e**epsilon')**parts
+
+  at every epsilon, not only at the multiples of epsilon' that the theorem lists. It never allows
+  less than naive splitting does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import gmpy2
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.partition_selection.normal import largest_dyadic
+
+Share = tuple[Fraction, Fraction]
+"""(epsilon', delta') of one partition."""
+
+_PRECISION = 192
+_NEGLIGIBLE_BITS = 96
+_GRID = 24
+_REFINEMENTS = 3
+
+
+def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
+    """(epsilon / parts, delta / parts)."""
+    return epsilon / parts, delta / parts
+
+
+def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
+    """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
+    down, up = rounding_pair(_PRECISION)
+    kept = down.pow(down.sub(1, gmpy2.mpq(share[1])), parts)
+    return up.sub(1, down.mul(kept, down.sub(1, response_delta(share[0], epsilon, parts))))
+
+
+@lru_cache(maxsize=4096)
+def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
+    """H above, rounded up: the delta of ``parts`` randomised responses that spend epsilon0 each."""
+    if epsilon0 * parts <= epsilon:
+        return gmpy2.mpfr(0)
+    down, up = rounding_pair(_PRECISION)
+    # The last l with (parts - l) epsilon0 > epsilon + l epsilon0.
+    last = math.ceil((parts - epsilon / epsilon0) / 2) - 1
+    rate = gmpy2.mpq(epsilon0)
+    total = gmpy2.mpfr(0)
+    ways = gmpy2.mpz(math.comb(parts, last))
+    for l in range(last, -1, -1):  # noqa: E741
+        large = up.exp((parts - l) * rate)
+        term = up.mul(ways, large)
+        total = up.add(total, up.mul(ways, up.sub(large, down.exp(gmpy2.mpq(epsilon) + l * rate))))
+        # Each term's first part is this share of the one before, and the shares fall with l.
+        ratio = up.mul(up.div(l, parts - l + 1), up.exp(rate))
+        if ratio < 1:
+            rest = up.div(up.mul(term, ratio), down.sub(1, ratio))
+            if rest < total * gmpy2.mpfr(2) ** -_NEGLIGIBLE_BITS:
+                total = up.add(total, rest)
+                break
+        ways = ways * l // (parts - l + 1)
+    return up.div(total, down.pow(down.add(1, down.exp(rate)), parts))
+
+
+def largest_delta_share(
+    epsilon0: Fraction, epsilon: Fraction, delta: Fraction, parts: int
+) -> Fraction | None:
+    """The largest delta' (within 2**-40 of the best) that stays within budget; None if none."""
+    spent = response_delta(epsilon0, epsilon, parts)
+    if spent >= gmpy2.mpq(delta):
+        return None
+    down, _ = rounding_pair(_PRECISION)
+    left = down.sub(1, spent)
+    floor = 1 - gmpy2.mpq(delta)
+
+    def fits(share: Fraction) -> bool:
+        if share >= 1:
+            return False
+        return bool(down.mul(down.pow(down.sub(1, gmpy2.mpq(share)), parts), left) >= floor)
+
+    return largest_dyadic(fits)
+
+
+@lru_cache(maxsize=256)
+def best_share(
+    epsilon: Fraction,
+    delta: Fraction,
+    parts: int,
+    cost: Callable[[Fraction, Fraction], float],
+) -> Share:
+    """The share within budget with the smallest ``cost(epsilon', delta')``.
+
+    Every share that is considered is certainly within budget, naive splitting among them; that the
+    best of them is found is a matter of search, over epsilon' from epsilon / parts to epsilon.
+    """
+    naive = naive_share(epsilon, delta, parts)
+    if parts == 1 or epsilon == 0 or delta == 0:
+        return naive
+    best, best_cost = naive, cost(*naive)
+    # epsilon' = epsilon / parts**power.
+    low, high = 0.0, 1.0
+    for _ in range(_REFINEMENTS):
+        step = (high - low) / _GRID
+        best_power = None
+        for i in range(_GRID + 1):
+            power = low + i * step
+            # At power 1 exactly, where no epsilon is lost and the delta of H vanishes.
+            epsilon0 = naive[0] if power >= 1 else _dyadic(epsilon, parts**power)
+            delta0 = largest_delta_share(epsilon0, epsilon, delta, parts)
+            if delta0 is not None and cost(epsilon0, delta0) < best_cost:
+                best, best_cost, best_power = (epsilon0, delta0), cost(epsilon0, delta0), power
+        if best_power is None:
+            break
+        low, high = max(0.0, best_power - step), min(1.0, best_power + step)
+    return best
+
+
+def _dyadic(epsilon: Fraction, divisor: float) -> Fraction:
+    """epsilon / divisor, to about 40 bits."""
+    value = float(epsilon) / divisor
+    unit = Fraction(2) ** (math.frexp(value)[1] - 40)
+    return round(Fraction(value) / unit) * unit

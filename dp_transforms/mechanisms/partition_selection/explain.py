@@ -1,0 +1,105 @@
+"""What each strategy would keep, from public parameters alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.mechanisms.base2 import Rational
+from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
+
+_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Keep-probabilities of several strategies at several numbers of users.
+
+    Attributes:
+      strategies: what is compared.
+      chosen: the name of the one that ``strategy="auto"`` takes.
+      users: numbers of users per partition, ascending.
+      probabilities: one row per strategy and one entry per number of users. For weighted strategies
+        every user has ``max_partitions_per_user`` partitions, the case that they like least.
+    """
+
+    strategies: tuple[SelectionStrategy, ...]
+    chosen: str
+    users: tuple[int, ...]
+    probabilities: tuple[tuple[float, ...], ...]
+
+    @property
+    def budget(self) -> str:
+        """epsilon, delta and kappa in words."""
+        strategy = self.strategies[0]
+        kappa = strategy.max_partitions_per_user
+        partitions = "1 partition" if kappa == 1 else f"{kappa} partitions"
+        return (
+            f"epsilon = {float(strategy.epsilon):g}, delta = {float(strategy.delta):g}, "
+            f"{partitions} per user"
+        )
+
+    def __str__(self) -> str:
+        names = [s.name + (" *" if s.name == self.chosen else "") for s in self.strategies]
+        first = [str(n) for n in self.users] + ["half from"]
+        columns = [["users", *first]]
+        for name, strategy, row in zip(names, self.strategies, self.probabilities, strict=True):
+            median = strategy.median_users
+            cells = [f"{p:.4g}" for p in row] + ["never" if median is None else str(median)]
+            columns.append([name, *cells])
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in zip(*columns, strict=True)
+        ]
+        lines.insert(0, f"Probability of keeping a partition; {self.budget}")
+        lines.append('* is what strategy="auto" takes')
+        return "\n".join(lines)
+
+
+def explain(
+    epsilon: Rational,
+    delta: Rational,
+    users: Sequence[int] | None = None,
+    **options: Any,
+) -> Explanation:
+    """Compares all strategies at the same public parameters, without any data.
+
+    Args:
+      epsilon, delta: the budget; positive.
+      users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
+        all.
+      **options: other arguments of the strategies, such as ``max_partitions_per_user``.
+
+    Raises:
+      ValueError: a parameter is out of range, or users are empty or not positive.
+
+    >>> print(explain(1, 1e-5, users=[1, 12, 20]))
+    Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
+        users  optimal *  truncated_geometric    laplace  weighted_gaussian   gaussian       sips
+            1      1e-05            7.718e-06  4.492e-06              1e-05  4.872e-06  4.375e-06
+           12     0.7603               0.7311     0.2689            0.09402    0.07021    0.03559
+           20     0.9999               0.9999     0.9998             0.7962     0.7486     0.5546
+    half from         12                   12         13                 17         18         20
+    * is what strategy="auto" takes
+    """
+    strategies = tuple(strategy(epsilon, delta, **options) for strategy in STRATEGIES.values())
+    chosen = choose_strategy(epsilon, delta, **options).name
+    if users is None:
+        medians = [strategy.median_users or 1 for strategy in strategies]
+        shown = evenly(1, 2 * max(medians), _ROWS)
+    else:
+        shown = tuple(sorted(set(users)))
+        if not shown or shown[0] < 1:
+            raise ValueError("users must be positive integers, at least one")
+    probabilities = tuple(
+        tuple(strategy.keep_probability(n) for n in shown) for strategy in strategies
+    )
+    return Explanation(strategies, chosen, shown, probabilities)
+
+
+def evenly(first: int, last: int, points: int) -> tuple[int, ...]:
+    """At most so many different integers from first to last, evenly spaced."""
+    return tuple(sorted({first + (last - first) * i // (points - 1) for i in range(points)}))

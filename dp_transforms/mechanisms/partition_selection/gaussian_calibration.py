@@ -1,0 +1,126 @@
+"""How much Gaussian noise, and which threshold: the whole delta twice, instead of two halves.
+
+A user who is added changes some partitions that others have (their statistics shift) and brings
+some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t), t being
+how many partitions the user has). Let f be the share of the second kind. Then, with D' the records
+with that user and D without, up to the order of D and D',
+
+    P'[S] <= 1 - e**(-f lambda) + P'[S, none of the second kind]      and, their decisions being
+    P'[S, none] = e**(-f lambda) P'_shifted[S],                        independent,
+
+so that with G(mu2, epsilon) the delta of normal noise for shifts of total squared norm mu2, and (1
+- f) mu2 the squared norm of the partitions of the first kind,
+
+    delta <= 1 - e**(-f lambda) (1 - G((1 - f) mu2, epsilon - f lambda))    for every f in [0, 1].
+
+(The f lambda beside epsilon pays for the opposite order, where the factor e**(-f lambda) stands
+with D.) At f = 0 this is the delta of the noise and at f = 1 that of the threshold. Usually the
+maximum over f is at one of these ends, so each of them may use the whole delta; splitting delta in
+two, as is common, gives a larger threshold than needed. Where the maximum is inside (large delta,
+tiny epsilon) the split that makes the threshold the smallest is searched for.
+
+Neighbours that replace one user's records by another's change two such sets of partitions: mu2 and
+lambda count twice.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+import gmpy2
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.partition_selection.normal import (
+    gaussian_delta,
+    largest_dyadic,
+    largest_mu2,
+    upper_quantile,
+)
+
+_PRECISION = 192
+_SLACK = Fraction(1, 1 << 12)
+_EXPOSURE_BITS = 24
+_NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
+"""Shares of delta that the noise may use when no partition is new. The first is nearly all."""
+
+
+@dataclass(frozen=True)
+class GaussianBudget:
+    """What one user may change.
+
+    Attributes:
+      mu2: squared L2 norm of the shift of all statistics, in units of the noise's variance.
+      exposure: lambda, minus the logarithm of the probability that none of the partitions that only
+        this user has is selected.
+    """
+
+    mu2: Fraction
+    exposure: Fraction
+
+    def new_partition_probability(self, partitions: int) -> Fraction:
+        """1 - e**-(exposure / partitions), rounded down: for each of so many new partitions."""
+        down, up = rounding_pair(_PRECISION)
+        probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
+        return Fraction(*(int(part) for part in probability.as_integer_ratio()))
+
+
+@lru_cache(maxsize=256)
+def calibrate(
+    epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
+) -> GaussianBudget:
+    """The budget within (epsilon, delta) with the smallest threshold.
+
+    Args:
+      epsilon: not negative.
+      delta: positive and below 1.
+      partitions: the most that one user has.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    """
+    candidates = []
+    for share in _NOISE_SHARES:
+        mu2 = largest_mu2(epsilon, share * delta) / users_changed
+
+        def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
+            return is_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
+
+        candidates.append(GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS)))
+        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
+        if delta * (1 - _SLACK) <= users_changed * candidates[-1].exposure:
+            break
+    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+
+
+def is_private(
+    budget: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
+) -> bool:
+    """Whether the inequality above certainly holds for every f in [0, users_changed]."""
+    target = gmpy2.mpq(delta)
+
+    def bound(first: Fraction, last: Fraction) -> bool:
+        """Whether it holds for all f between the two, by the worse end of each term."""
+        down, up = rounding_pair(_PRECISION)
+        exposed = gmpy2.mpq(last * budget.exposure)
+        noise = gaussian_delta((users_changed - first) * budget.mu2, epsilon - exposed)
+        none_new = down.exp(-exposed)
+        return bool(up.sub(1, down.mul(none_new, down.sub(1, noise))) <= target)
+
+    pending = [(Fraction(0), Fraction(users_changed))]
+    while pending:
+        first, last = pending.pop()
+        if bound(first, last):
+            continue
+        middle = (first + last) / 2
+        narrow = last - first < max(first, _SLACK) / 16
+        if narrow or not all(bound(f, f) for f in (first, middle, last)):
+            return False
+        pending += [(first, middle), (middle, last)]
+    return True
+
+
+def relative_threshold(budget: GaussianBudget, partitions: int) -> float:
+    """The threshold for users of so many partitions and L2 norm one, less one's weight."""
+    quantile = upper_quantile(budget.new_partition_probability(partitions))
+    return float(quantile) / math.sqrt(budget.mu2)

@@ -1,0 +1,231 @@
+"""Keep-probabilities, and exact decisions for many partitions at once.
+
+A keep law gives every partition's statistic s (a count of users, or a sum of weights) the
+probability pi(s) of being kept. The decision reads one uniform number U per partition: it is kept
+if and only if U >= 1 - pi(s), so with probability exactly pi(s). All laws here are non-decreasing
+in s, so that larger partitions are kept at smaller U.
+
+What is stored is 1 - pi(s), since pi(s) is what comes close to one: a float holds 1e-30, but not 1
+- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision by
+one look-up and two comparisons of integers. A decision that the table leaves open is compared with
+an enclosure of the very 1 - pi(s), at more and more bits of U. So no float decides anything, and
+the inequalities that make pi differentially private hold for the decisions as they do on paper.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
+
+BoolArray = npt.NDArray[np.bool_]
+
+_MOST_NODES = 1 << 13
+"""The table's size. A law of a longer range is tabulated at every 2**i-th statistic."""
+
+_CHUNK = 1 << 18
+"""Partitions decided together: the arrays in use stay within the processor's cache."""
+
+
+class KeepLaw(ABC):
+    """pi(s), non-decreasing, for integer statistics s >= 0.
+
+    ``smallest`` is the smallest statistic that has any chance: below it pi is 0.
+    """
+
+    smallest: int = 1
+
+    @abstractmethod
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
+
+    @property
+    @abstractmethod
+    def saturation(self) -> int | None:
+        """The smallest statistic that is kept with certainty, or None if there is none."""
+
+    def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
+        """Which partitions are kept: an array of bools, as long as ``statistics``.
+
+        Args:
+          statistics: integer array of shape (n,), not negative.
+          words: uint64 array of shape (n,): element i is floor(U_i * 2**64), U_i the uniform number
+            of partition i.
+          extend: ``extend(i, bits)`` is floor(U_i * 2**bits). Called for the few partitions that 64
+            bits do not settle, with growing numbers of bits; must agree with ``words``.
+
+        Raises:
+          ValueError: shapes or types are wrong, or a statistic is negative.
+        """
+        statistics = _checked("statistics", statistics, "iu")
+        if _checked("words", words, "u").dtype != np.uint64 or len(words) != len(statistics):
+            raise ValueError("words must be a uint64 array as long as statistics")
+        if statistics.size and statistics.min() < 0:
+            raise ValueError("statistics must not be negative")
+        keep = np.empty(len(statistics), dtype=np.bool_)
+        for start in range(0, len(statistics), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            keep[part], open_ = self._look_up(statistics[part], words[part])
+            for i in (start + open_).tolist():
+                prefix = _Prefix(int(words[i]), extend, i)
+                keep[i] = self._decide_one(int(statistics[i]), prefix)
+        return keep
+
+    def select(self, statistics: IntArray, tape: RandomTape, channel: str) -> BoolArray:
+        """``decide`` with the numbers (channel, 0), (channel, 1), ... of a tape."""
+        words = tape.words(channel, len(statistics))
+        return self.decide(statistics, words, lambda i, bits: tape.prefix(channel, i, bits))
+
+    def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""
+        lo, hi = self.drop_enclosure(statistic, precision)
+        return 1 - gmpy2.mpq(hi), 1 - gmpy2.mpq(lo)
+
+    def keep_probability(self, statistic: int) -> float:
+        """pi(statistic) as a float, with full relative precision also where it is tiny."""
+        return _as_float(lambda precision: self.keep_enclosure(statistic, precision))
+
+    def drop_probability(self, statistic: int) -> float:
+        """1 - pi(statistic) as a float, with full relative precision also where it is tiny."""
+        return _as_float(lambda precision: self.drop_enclosure(statistic, precision))
+
+    @cached_property
+    def median(self) -> int | None:
+        """The smallest statistic that is kept at least half of the time; None if there is none."""
+        if self.reach is None:
+            return None
+        return smallest_where(
+            lambda s: not self._drops_more_often_than(gmpy2.mpq(1, 2), s), self.smallest
+        )
+
+    @cached_property
+    def reach(self) -> int | None:
+        """The smallest statistic dropped with probability below 2**-64; None if there is none."""
+        if self.saturation is not None:
+            return self.saturation
+        if self._never_keeps:
+            return None
+        tiny = gmpy2.mpq(1, 1 << WORD_BITS)
+        return smallest_where(lambda s: not self._drops_more_often_than(tiny, s), self.smallest)
+
+    @property
+    def _never_keeps(self) -> bool:
+        return False
+
+    def _drops_more_often_than(self, probability: Any, statistic: int) -> bool:
+        precision = 2 * WORD_BITS
+        while True:
+            lo, hi = self.drop_enclosure(statistic, precision)
+            if lo > probability:
+                return True
+            if hi <= probability:
+                return False
+            precision *= 2
+
+    @cached_property
+    def _table(self) -> tuple[int, WordArray, WordArray]:
+        """(shift, drop below, last open); the cell of s is (s - smallest) >> shift, or the last.
+
+        In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and
+        what is between depends on s and on further bits.
+        """
+        span = (self.reach or self.smallest) - self.smallest
+        shift = max(0, (span // _MOST_NODES).bit_length())
+        nodes = [self.smallest + (i << shift) for i in range((span >> shift) + 2)]
+        ends = [self.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
+        below, last = [], []
+        for i, (own_lo, own_hi) in enumerate(ends):
+            # Within a cell of several statistics, pi lies between its values at both ends. The last
+            # cell goes on for ever.
+            if i == len(ends) - 1:
+                lo = own_lo if self._never_keeps else 0
+            else:
+                lo = own_lo if shift == 0 else ends[i + 1][0]
+            below.append(_word_below(lo))
+            last.append(_word_below(own_hi))
+        return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
+
+    def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
+        """(kept, indices still open)."""
+        shift, below, last = self._table
+        cells = np.minimum(statistics, self.smallest + ((len(below) - 1) << shift)).astype(np.int64)
+        cells -= self.smallest
+        in_reach = cells >= 0
+        cells >>= shift
+        np.maximum(cells, 0, out=cells)
+        keep = words > last[cells]
+        still_open = ~keep & (words >= below[cells])
+        if self.saturation is not None:
+            saturated = statistics >= self.saturation
+            keep |= saturated
+            still_open &= ~saturated
+        keep &= in_reach
+        still_open &= in_reach
+        return keep, np.flatnonzero(still_open)
+
+    def _decide_one(self, statistic: int, prefix: Callable[[int], int]) -> bool:
+        bits = WORD_BITS
+        while True:
+            leading = prefix(bits)
+            lo, hi = self.drop_enclosure(statistic, bits + 8)
+            scale = gmpy2.mpz(1) << bits
+            if gmpy2.mpq(leading, scale) >= hi:
+                return True
+            if gmpy2.mpq(leading + 1, scale) <= lo:
+                return False
+            bits *= 2
+
+
+def smallest_where(holds: Callable[[int], bool], start: int) -> int:
+    """The smallest integer >= start where ``holds`` is true; it must stay true from there on."""
+    if holds(start):
+        return start
+    step = 1
+    while not holds(start + step):
+        step *= 2
+    low, high = start + step // 2, start + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+class _Prefix:
+    """The leading bits of one uniform number, of which the first 64 are at hand."""
+
+    def __init__(self, word: int, extend: Extend, element: int):
+        self._word = word
+        self._extend = extend
+        self._element = element
+
+    def __call__(self, bits: int) -> int:
+        return self._word if bits == WORD_BITS else self._extend(self._element, bits)
+
+
+def _word_below(value: Any) -> int:
+    """floor(value * 2**64), clipped to what 64 bits can hold."""
+    numerator, denominator = (int(part) for part in value.as_integer_ratio())
+    return max(0, min((numerator << WORD_BITS) // denominator, (1 << WORD_BITS) - 1))
+
+
+def _as_float(enclosure: Callable[[int], Enclosure]) -> float:
+    precision = 2 * WORD_BITS
+    while True:
+        lo, hi = (gmpy2.mpq(end) for end in enclosure(precision))
+        if (hi - lo) * (1 << 70) <= hi or float(hi) == 0.0:
+            return float((lo + hi) / 2)
+        precision *= 2
+
+
+def _checked(name: str, array: Any, kinds: str) -> Any:
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be a one-dimensional integer array")
+    return array

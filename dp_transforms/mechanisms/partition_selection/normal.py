@@ -1,0 +1,169 @@
+"""The normal law's upper tail Q, its quantiles, and the exact privacy of adding normal noise.
+
+Everything is enclosed or rounded to the private side with MPFR. The Gaussian strategies are defined
+by continuous normal noise of which only integer thresholds or roundings are observed, so that the
+guarantees of the continuous mechanism (which compose exactly) hold for what is released, by
+post-processing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import gmpy2
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.discrete_noise import IntegerNoise
+from dp_transforms.mechanisms.float_tails import FloatTail
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
+from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
+
+_GUARD_BITS = 32
+_PRECISION = 192
+"""Of calibrations: enough for delta = 1e-30 at epsilon = 50."""
+
+_STEPS = 40
+"""Calibrated parameters are within 2**-40 of their best values."""
+
+
+def normal_tail(square: Any, precision: int) -> Enclosure:
+    """(lo, hi) around Q(sqrt(square)) for an exact rational square >= 0, of relative precision."""
+    down, up = rounding_pair(precision + _GUARD_BITS)
+    half = gmpy2.mpq(square) / 2
+    return down.div(down.erfc(up.sqrt(half)), 2), up.div(up.erfc(down.sqrt(half)), 2)
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(IntegerNoise):
+    """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
+
+    An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
+
+    Args:
+      sigma2: positive, the variance before rounding; an exact rational number.
+    """
+
+    sigma2: Fraction
+
+    def tail(self, x: int, precision: int) -> Enclosure:
+        return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
+
+    def _tails(self, precision: int) -> list[Enclosure]:
+        tails: list[Enclosure] = []
+        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
+            tails.append(self.tail(len(tails), precision))
+        return tails
+
+    def _float_tail(self) -> FloatTail | None:
+        return None
+
+
+@dataclass(frozen=True)
+class NormalLaw(KeepLaw):
+    """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
+
+    Args:
+      sigma2: positive; an exact rational number.
+      threshold: an integer, in the units of s.
+    """
+
+    sigma2: Fraction
+    threshold: int
+
+    @property
+    def saturation(self) -> int | None:
+        return None
+
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        if statistic < self.smallest:
+            return gmpy2.mpq(1), gmpy2.mpq(1)
+        gap = self.threshold - statistic
+        lo, hi = normal_tail(gap * gap / self.sigma2, precision)
+        if gap <= 0:
+            return lo, hi
+        return 1 - gmpy2.mpq(hi), 1 - gmpy2.mpq(lo)
+
+
+def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
+    """delta(epsilon) of normal noise for a shift of L2 norm mu, in standard deviations; rounded up.
+
+    Balle and Wang (2018), Theorem 8, for any real epsilon and mu2 = mu**2 >= 0:
+
+        delta(epsilon) = Q(epsilon / mu - mu / 2) - e**epsilon Q(epsilon / mu + mu / 2)
+
+    The sup over events S of P'[S] - e**epsilon P[S] for two normal laws that mean shifts by mu: of
+    any number of coordinates, and of rounds that are chosen adaptively and whose mu2 add up to this
+    one.
+    """
+    squared, exponent = gmpy2.mpq(mu2), gmpy2.mpq(epsilon)
+    down, up = rounding_pair(_PRECISION)
+    if squared == 0:
+        return up.sub(1, down.exp(exponent)) if exponent < 0 else gmpy2.mpfr(0)
+    # (epsilon -+ mu2 / 2) / mu, whose numerator is exact.
+    _, near = _tail_of_ratio(exponent - squared / 2, squared)
+    far, _ = _tail_of_ratio(exponent + squared / 2, squared)
+    return up.sub(near, down.mul(down.exp(exponent), far))
+
+
+def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
+    """(lo, hi) around Q(numerator / sqrt(squared))."""
+    lo, hi = normal_tail(numerator * numerator / squared, _PRECISION)
+    if numerator >= 0:
+        return lo, hi
+    down, up = rounding_pair(_PRECISION)
+    return down.sub(1, hi), up.sub(1, lo)
+
+
+@lru_cache(maxsize=1024)
+def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest mu2 (a multiple of a power of two, within 2**-40 of the best) that certainly has
+    gaussian_delta(mu2, epsilon) <= delta."""
+
+    def fits(mu2: Fraction) -> bool:
+        return bool(gaussian_delta(mu2, epsilon) <= gmpy2.mpq(delta))
+
+    return largest_dyadic(fits)
+
+
+@lru_cache(maxsize=4096)
+def upper_quantile(probability: Fraction) -> Fraction:
+    """The smallest z >= 0 (within 2**-40 of the best) that certainly has Q(z) <= probability."""
+    target = gmpy2.mpq(probability)
+    if target >= gmpy2.mpq(1, 2):
+        return Fraction(0)
+
+    def exceeds(z: Fraction) -> bool:
+        return bool(normal_tail(z * z, _PRECISION)[1] > target)
+
+    z = largest_dyadic(exceeds)
+    # The next number of as many bits.
+    return z + Fraction(2) ** (_exponent(z) - _STEPS + 1)
+
+
+def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
+    """The largest positive number of so many bits where ``fits`` is true, as it is near zero.
+
+    Found by bisection: ``fits`` should be true up to some point and false beyond it, and is
+    certainly true of the result.
+    """
+    exponent = 0
+    while fits(Fraction(2) ** exponent):
+        exponent += 1
+    while not fits(Fraction(2) ** (exponent - 1)):
+        exponent -= 1
+    low = 1 << (bits - 1)
+    unit = Fraction(2) ** (exponent - bits)
+    high = 2 * low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * unit) else (low, middle)
+    return low * unit
+
+
+def _exponent(value: Fraction) -> int:
+    """e with 2**e <= value < 2**(e + 1), for a positive dyadic number."""
+    return value.numerator.bit_length() - value.denominator.bit_length()

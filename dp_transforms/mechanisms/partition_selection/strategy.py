@@ -1,0 +1,225 @@
+"""What all selection strategies share: their public parameters, and what they can be asked."""
+
+from __future__ import annotations
+
+import operator
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_transforms.mechanisms.base2 import Rational
+from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
+
+ADD_OR_REMOVE = "add_or_remove"
+REPLACE = "replace"
+CHANNEL = "selection"
+
+
+@dataclass(frozen=True)
+class SelectionStrategy(ABC):
+    """An (epsilon, delta)-differentially private way to select partitions by their users.
+
+    Neighbouring inputs differ by ALL records of one user, who has at most
+    ``max_partitions_per_user`` partitions; whoever counts must see to that.
+
+    Args:
+      epsilon, delta: the budget of the whole selection. Floats stand for the numbers they are
+        exactly.
+      max_partitions_per_user: kappa, a positive integer.
+      pre_threshold: partitions with fewer users than this are never selected, on top of the
+        privacy.
+      neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
+        differential privacy), which counts as two users changing and so needs twice the budget.
+
+    Raises:
+      ValueError: an argument is out of range; the message names it.
+    """
+
+    epsilon: Rational
+    delta: Rational
+    max_partitions_per_user: int = 1
+    pre_threshold: int = 1
+    neighbours: str = ADD_OR_REMOVE
+
+    name: ClassVar[str]
+    """What the strategy is called in options and reports."""
+    has_noisy_counts: ClassVar[bool] = False
+    """Whether noisy counts come with the selected partitions."""
+    uses_weights: ClassVar[bool] = False
+    """Whether users with fewer partitions count for more in each, so that counts do not suffice."""
+    needs_positive_budget: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        _check_budget("epsilon", self.epsilon, None, self.needs_positive_budget)
+        _check_budget("delta", self.delta, 1, self.needs_positive_budget)
+        for field in ("max_partitions_per_user", "pre_threshold"):
+            object.__setattr__(self, field, _positive_integer(field, getattr(self, field)))
+        if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
+            raise ValueError(
+                f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {self.neighbours!r}"
+            )
+
+    @abstractmethod
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        """(lo, hi) around the probability that a partition with so many users is kept.
+
+        For strategies with weights: if every user has ``max_partitions_per_user`` partitions, so
+        that weights are the smallest there are, and none of the others is ever selected.
+        """
+
+    @abstractmethod
+    def keep_probability(self, users: int) -> float:
+        """The same as a float, of full relative precision."""
+
+    @cached_property
+    @abstractmethod
+    def median_users(self) -> int | None:
+        """The smallest number of users at which a partition is kept at least half of the time.
+
+        None if there is none. Depends on the public parameters alone, so strategies may be compared
+        by it before any data is seen.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """The public facts of a release by this strategy, as JSON-ready values."""
+        return {
+            "strategy": self.name,
+            "epsilon": float(self.epsilon),
+            "delta": float(self.delta),
+            "max_partitions_per_user": self.max_partitions_per_user,
+            "pre_threshold": self.pre_threshold,
+            "neighbours": self.neighbours,
+            **self._parameters(),
+        }
+
+    def _parameters(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def _users_changed(self) -> int:
+        return 2 if self.neighbours == REPLACE else 1
+
+    @property
+    def _partitions_changed(self) -> int:
+        return self.max_partitions_per_user * self._users_changed
+
+    @property
+    def _budget(self) -> tuple[Fraction, Fraction]:
+        return Fraction(self.epsilon), Fraction(self.delta)
+
+
+class CountStrategy(SelectionStrategy):
+    """A strategy that decides about a partition by its number of distinct users alone."""
+
+    @property
+    @abstractmethod
+    def law(self) -> KeepLaw:
+        """The law by the number of users beyond ``pre_threshold - 1``."""
+
+    @property
+    def saturation_count(self) -> int | None:
+        """From this many users on, a partition is kept with certainty: counting may stop here.
+
+        None if no count is certain. Noisy counts need the full count.
+        """
+        saturation = self.law.saturation
+        return None if saturation is None else saturation + self.pre_threshold - 1
+
+    @cached_property
+    def median_users(self) -> int | None:
+        median = self.law.median
+        return None if median is None else median + self.pre_threshold - 1
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        return self.law.keep_enclosure(self._beyond(users), precision)
+
+    def keep_probability(self, users: int) -> float:
+        return self.law.keep_probability(self._beyond(users))
+
+    def drop_probability(self, users: int) -> float:
+        """1 - keep_probability(users), of full relative precision also where it is tiny."""
+        return self.law.drop_probability(self._beyond(users))
+
+    def decide(self, users: IntArray, words: WordArray, extend: Extend) -> BoolArray:
+        """Which partitions are kept, by uniform numbers that the caller derives.
+
+        Args:
+          users: int64 array of shape (n,): distinct users per partition, not negative.
+          words, extend: the uniform numbers, see ``KeepLaw.decide``.
+
+        Returns:
+          An array of n bools.
+        """
+        return self.law.decide(self._all_beyond(users), words, extend)
+
+    def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
+        """Which partitions are kept: ``decide`` with the numbers of one channel of a tape."""
+        return self.law.select(self._all_beyond(users), tape, channel)
+
+    def _beyond(self, users: int) -> int:
+        return max(0, users - self.pre_threshold + 1)
+
+    def _all_beyond(self, users: IntArray) -> IntArray:
+        if self.pre_threshold == 1:
+            return users
+        beyond: IntArray = np.maximum(
+            np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0
+        )
+        return beyond
+
+
+class NoisyCountStrategy(CountStrategy):
+    """A count strategy that compares noisy counts with a threshold, and may release them too."""
+
+    has_noisy_counts: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def law(self) -> ThresholdLaw: ...
+
+    def decide_with_counts(
+        self, users: IntArray, words: WordArray, extend: Extend
+    ) -> tuple[BoolArray, IntArray]:
+        """(kept, noisy counts): ``decide``, and noisy counts of the kept, 0 for the others."""
+        keep, noisy = self.law.decide_with_counts(self._all_beyond(users), words, extend)
+        noisy[keep] += self.pre_threshold - 1
+        return keep, noisy
+
+    def select_with_counts(
+        self, users: IntArray, tape: RandomTape, channel: str = CHANNEL
+    ) -> tuple[BoolArray, IntArray]:
+        """``decide_with_counts`` with the numbers of one channel of a tape."""
+        words = tape.words(channel, len(users))
+        return self.decide_with_counts(users, words, lambda i, bits: tape.prefix(channel, i, bits))
+
+
+def _check_budget(name: str, value: Any, below: int | None, positive: bool) -> None:
+    try:
+        exact = Fraction(value)
+    except (TypeError, ValueError, OverflowError):
+        exact = Fraction(-1)
+    if isinstance(value, bool | str) or exact < 0 or (below is not None and exact >= below):
+        bounds = "a finite number at or above 0" if below is None else "in [0, 1)"
+        raise ValueError(f"{name} must be {bounds}, got {value!r}")
+    if positive and exact == 0:
+        raise ValueError(
+            f"{name} must be positive for this strategy, got {value!r}; "
+            'the strategy "optimal" has no noise and allows 0'
+        )
+
+
+def _positive_integer(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1 or isinstance(value, bool):
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return number

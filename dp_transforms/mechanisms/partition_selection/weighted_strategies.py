@@ -1,0 +1,204 @@
+"""The strategies in which users with fewer partitions weigh more in each of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any, ClassVar
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.partition_selection.gaussian_calibration import calibrate
+from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, smallest_where
+from dp_transforms.mechanisms.partition_selection.sips_calibration import calibrate_rounds
+from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.weighted_round import (
+    UNIT,
+    WeightedRound,
+    weight,
+    weights,
+)
+from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
+
+
+class WeightedStrategy(SelectionStrategy):
+    """Rounds of weighted Gaussian noise, each on the partitions that earlier rounds did not select.
+
+    In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random from
+    what remains where there are more; their weights follow from how many those are.
+    """
+
+    uses_weights: ClassVar[bool] = True
+
+    @cached_property
+    @abstractmethod
+    def rounds(self) -> tuple[WeightedRound, ...]:
+        """Noise and threshold of every round, in order."""
+
+    @cached_property
+    def _laws(self) -> tuple[Any, ...]:
+        return tuple(round_.law for round_ in self.rounds)
+
+    def decide_round(
+        self,
+        index: int,
+        sums: IntArray,
+        users: IntArray,
+        words: WordArray,
+        extend: Extend,
+    ) -> BoolArray:
+        """Which partitions round ``index`` selects.
+
+        Args:
+          sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
+          users: int64 array of shape (n,): how many users those are.
+          words, extend: uniform numbers, fresh for every round; see ``KeepLaw.decide``.
+
+        Returns:
+          An array of n bools.
+        """
+        # The first users weigh at most one each: what they could give is taken off, so that the
+        # user who completes the pre-threshold decides as a partition's first user does without one.
+        beyond = np.maximum(sums - (self.pre_threshold - 1) * UNIT, 0)
+        beyond[users < self.pre_threshold] = 0
+        decided: BoolArray = self._laws[index].decide(beyond, words, extend)
+        return decided
+
+    def select(
+        self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
+    ) -> npt.NDArray[np.int64]:
+        """The selected partitions, ascending, of records (users[i], partitions[i]) in memory.
+
+        Args:
+          users, partitions: equally long integer arrays. Repeated records count once.
+          tape: decides which partitions of a user with too many are used, and what is selected.
+        """
+        pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
+        priorities = tape.words("bounding", len(pairs))
+        selected: list[npt.NDArray[np.int64]] = []
+        for index in range(len(self.rounds)):
+            bounded = _bounded(pairs[:, 0], priorities, self.max_partitions_per_user)
+            names, sums, counts = _weighted_sums(pairs[bounded])
+            channel = f"selection, round {index}"
+            words = tape.words(channel, len(names))
+            extend = partial(tape.prefix, channel)
+            keep = self.decide_round(index, sums, counts, words, extend)
+            selected.append(names[keep])
+            rest = ~np.isin(pairs[:, 1], names[keep])
+            pairs, priorities = pairs[rest], priorities[rest]
+        return np.sort(np.concatenate(selected))
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        if users < self.pre_threshold:
+            return gmpy2.mpq(0), gmpy2.mpq(0)
+        smallest_sum = users * weight(self.max_partitions_per_user)
+        beyond = max(0, smallest_sum - (self.pre_threshold - 1) * UNIT)
+        drop_lo, drop_hi = gmpy2.mpq(1), gmpy2.mpq(1)
+        for law in self._laws:
+            lo, hi = law.drop_enclosure(beyond, precision + 8)
+            drop_lo, drop_hi = drop_lo * gmpy2.mpq(lo), drop_hi * gmpy2.mpq(hi)
+        return 1 - drop_hi, 1 - drop_lo
+
+    def keep_probability(self, users: int) -> float:
+        lo, hi = self.keep_enclosure(users, 256)
+        return float((lo + hi) / 2)
+
+    @cached_property
+    def median_users(self) -> int | None:
+        half = gmpy2.mpq(1, 2)
+        return smallest_where(lambda users: bool(self.keep_enclosure(users, 128)[0] >= half), 1)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "rounds": [
+                {"sigma": round_.sigma, "threshold": law.threshold / UNIT}
+                for round_, law in zip(self.rounds, self._laws, strict=True)
+            ]
+        }
+
+
+@dataclass(frozen=True)
+class WeightedGaussianSelection(WeightedStrategy):
+    """The weighted Gaussian: weights of L2 norm one per user, Gaussian noise, one threshold.
+
+    Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin (2020, "Differentially private set union");
+    see ``weighted_round`` for weights and threshold and ``gaussian_calibration`` for the privacy
+    argument.
+
+    >>> strategy = WeightedGaussianSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
+    >>> strategy.median_users, round(strategy.rounds[0].sigma, 3)
+    (58, 3.731)
+    """
+
+    name: ClassVar[str] = "weighted_gaussian"
+
+    @cached_property
+    def rounds(self) -> tuple[WeightedRound, ...]:
+        kappa = self.max_partitions_per_user
+        budget = calibrate(*self._budget, kappa, self._users_changed)
+        return (WeightedRound(budget, kappa),)
+
+
+@dataclass(frozen=True)
+class SipsSelection(WeightedStrategy):
+    """DP-SIPS: several rounds of the weighted Gaussian, with less noise in each.
+
+    Swanberg, Desfontaines, Haney (2023, "DP-SIPS: a simpler, more scalable mechanism for
+    differentially private partition selection"). Early rounds, at little cost, select the
+    partitions that many users have; those are taken out of the records, so that their users weigh
+    more in what remains. Best where users have many partitions. The budget's composition is in
+    ``sips_calibration``.
+
+    Args:
+      number_of_rounds: a positive integer.
+      growth: each round's squared shift mu**2, and its part of the threshold's delta, is this many
+        times that of the round before.
+
+    >>> strategy = SipsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
+    >>> [round(round_.sigma, 2) for round_ in strategy.rounds]
+    [32.97, 11.66, 4.12]
+    """
+
+    number_of_rounds: int = 3
+    growth: int = 8
+
+    name: ClassVar[str] = "sips"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("number_of_rounds", "growth"):
+            value = getattr(self, field)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{field} must be a positive integer, got {value!r}")
+
+    @cached_property
+    def rounds(self) -> tuple[WeightedRound, ...]:
+        powers = [self.growth**i for i in range(self.number_of_rounds)]
+        shares = tuple(Fraction(power, sum(powers)) for power in powers)
+        kappa = self.max_partitions_per_user
+        budgets = calibrate_rounds(*self._budget, kappa, shares, self._users_changed)
+        return tuple(WeightedRound(budget, kappa) for budget in budgets)
+
+
+def _bounded(users: IntArray, priorities: WordArray, most: int) -> IntArray:
+    """Indices of at most so many pairs of each user: those of the smallest priorities."""
+    order = np.lexsort((priorities, users))
+    _, starts, counts = np.unique(users[order], return_index=True, return_counts=True)
+    ranks = np.arange(len(order)) - np.repeat(starts, counts)
+    return order[ranks < most]
+
+
+def _weighted_sums(
+    pairs: npt.NDArray[np.int64],
+) -> tuple[npt.NDArray[np.int64], IntArray, IntArray]:
+    """(partitions, sums of weights, numbers of users) of distinct pairs."""
+    _, user, has = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)
+    names, place, counts = np.unique(pairs[:, 1], return_inverse=True, return_counts=True)
+    sums = np.zeros(len(names), dtype=np.int64)
+    np.add.at(sums, place, weights(has)[user])
+    return names, sums, counts.astype(np.int64)
