@@ -1,0 +1,242 @@
+"""Exhaustive audits: the exact output laws of neighbours on two partitions against the budget.
+
+For kappa = 2 every pair of small neighbours is enumerated, and the smallest delta that their output
+laws allow at epsilon, max over events of P[S] - e**epsilon P'[S], is computed in both orders. It
+must not exceed delta, and for strategies that use their budget fully it comes close.
+"""
+
+import itertools
+
+import mpmath
+import pytest
+
+from dp_transforms.mechanisms.partition_selection import (
+    GaussianSelection,
+    LaplaceSelection,
+    OptimalSelection,
+    SipsSelection,
+    TruncatedGeometricSelection,
+    WeightedGaussianSelection,
+    weights,
+)
+from dp_transforms.mechanisms.partition_selection.weighted_round import UNIT
+
+EPSILON, DELTA = 1.5, 0.03
+BITS = 160
+ROUNDING = mpmath.mpf(10) ** -35
+
+
+def exact(value):
+    numerator, denominator = value.as_integer_ratio()
+    with mpmath.workprec(200):
+        return mpmath.mpf(int(numerator)) / int(denominator)
+
+
+def worst_delta(laws, neighbours, epsilon=EPSILON):
+    """The largest delta over pairs of neighbouring inputs, in both orders.
+
+    Args:
+      laws: maps each input to {output: probability}.
+      neighbours: pairs of inputs.
+    """
+    with mpmath.workprec(200):
+        grown = mpmath.exp(mpmath.mpf(epsilon))
+        return max(
+            mpmath.fsum(max(0, p - grown * there.get(output, 0)) for output, p in here.items())
+            for a, b in neighbours
+            for here, there in ((laws[a], laws[b]), (laws[b], laws[a]))
+        )
+
+
+def product(one, other):
+    with mpmath.workprec(200):
+        return {(x, y): p * q for x, p in one.items() for y, q in other.items()}
+
+
+def names_law(strategy, users):
+    keep = exact(strategy.keep_enclosure(users, BITS)[0])
+    return {True: keep, False: 1 - keep}
+
+
+def counts_law(strategy, users):
+    """Noisy counts of one partition; what lies far out is one output, which adds to no delta."""
+    law = strategy.law
+    if users == 0:
+        return {None: mpmath.mpf(1)}
+    far = 60
+    with mpmath.workprec(200):
+        masses = {
+            users + x: exact(law.noise.probability(x, BITS)[0])
+            for x in range(law.threshold + 1 - users, far - users)
+        }
+        masses["far"] = exact(law.noise.tail(far - users - 1, BITS)[0])
+        masses[None] = 1 - mpmath.fsum(masses.values())
+    return masses
+
+
+COUNT_STRATEGIES = [
+    OptimalSelection,
+    TruncatedGeometricSelection,
+    LaplaceSelection,
+    GaussianSelection,
+]
+
+
+def neighbouring_counts(most):
+    """Users of both partitions, before and after a user with one or both of them comes."""
+    for before in itertools.product(range(most), repeat=2):
+        for added in ((0, 1), (1, 0), (1, 1)):
+            yield before, tuple(n + a for n, a in zip(before, added, strict=True))
+
+
+@pytest.mark.parametrize("strategy", COUNT_STRATEGIES)
+@pytest.mark.parametrize("options", [{}, {"pre_threshold": 3}], ids=["plain", "pre-threshold"])
+def test_names_selected_by_counts(strategy, options):
+    chosen, most = strategy(EPSILON, DELTA, 2, **options), 16
+    single = [names_law(chosen, n) for n in range(most + 1)]
+    laws = {
+        (a, b): product(single[a], single[b])
+        for a, b in itertools.product(range(most + 1), repeat=2)
+    }
+    delta = worst_delta(laws, neighbouring_counts(most))
+    assert DELTA / 2 < delta <= DELTA + ROUNDING
+
+
+@pytest.mark.parametrize("strategy", COUNT_STRATEGIES[:3])
+def test_naive_splitting(strategy):
+    chosen, most = strategy(EPSILON, DELTA, 2, composition="naive"), 16
+    single = [names_law(chosen, n) for n in range(most + 1)]
+    laws = {
+        (a, b): product(single[a], single[b])
+        for a, b in itertools.product(range(most + 1), repeat=2)
+    }
+    assert worst_delta(laws, neighbouring_counts(most)) <= DELTA + ROUNDING
+
+
+@pytest.mark.parametrize("strategy", COUNT_STRATEGIES[1:])
+def test_names_with_noisy_counts(strategy):
+    chosen, most = strategy(EPSILON, DELTA, 2), 7
+    single = [counts_law(chosen, n) for n in range(most + 1)]
+    # The delta of a pair of laws does not change if one partition's law is the same in both.
+    laws = {
+        (a, b): product(single[a], single[b])
+        for a, b in itertools.product(range(most + 1), repeat=2)
+    }
+    pairs = [
+        pair for pair in neighbouring_counts(most) if pair[0] < pair[1] and 0 not in pair[0][1:]
+    ]
+    fresh = [(a, b) for a, b in neighbouring_counts(most) if a[1] == 0]
+    assert worst_delta(laws, [*pairs[::3], *fresh]) <= DELTA + ROUNDING
+
+
+def test_replacing_a_users_records():
+    """Neighbours with one user's partitions exchanged for another's, at kappa = 1."""
+    most = 12
+    for strategy in COUNT_STRATEGIES:
+        chosen = strategy(EPSILON, DELTA, 1, neighbours="replace")
+        single = [names_law(chosen, n) for n in range(most + 1)]
+        laws = {
+            (a, b): product(single[a], single[b])
+            for a, b in itertools.product(range(most + 1), repeat=2)
+        }
+        pairs = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(most), repeat=2)]
+        assert worst_delta(laws, pairs) <= DELTA + ROUNDING
+
+
+# Weighted strategies: an input is how many users have only A, only B, and both.
+KINDS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+
+
+def transcript_law(strategy, users):
+    """{(round that selected A or None, the same for B): probability} by enumeration of rounds."""
+    only_a, only_b, both = users
+    half, whole = (int(w) for w in weights([2, 1]))
+    states = {(None, None): mpmath.mpf(1)}
+    for index in range(len(strategy.rounds)):
+        following = {}
+        for state, probability in states.items():
+            live = tuple(selected is None for selected in state)
+            # A user of both whose other partition was selected gives all the weight to this one.
+            shared = half if all(live) else whole
+            sums = (only_a * whole + both * shared, only_b * whole + both * shared)
+            counts = (only_a + both, only_b + both)
+            keeps = [
+                round_keep(strategy, index, s, n) if alive else mpmath.mpf(0)
+                for s, n, alive in zip(sums, counts, live, strict=True)
+            ]
+            for picks in itertools.product((True, False), repeat=2):
+                if any(pick and not alive for pick, alive in zip(picks, live, strict=True)):
+                    continue
+                with mpmath.workprec(200):
+                    p = probability
+                    for pick, keep in zip(picks, keeps, strict=True):
+                        p = p * (keep if pick else 1 - keep)
+                after = tuple(
+                    index if pick else old for pick, old in zip(picks, state, strict=True)
+                )
+                following[after] = following.get(after, 0) + p
+        states = following
+    return states
+
+
+_keeps = {}
+
+
+def round_keep(strategy, index, total, users):
+    key = (strategy, index, total, users)
+    if key not in _keeps:
+        beyond = max(0, total - (strategy.pre_threshold - 1) * UNIT)
+        if users < strategy.pre_threshold:
+            beyond = 0
+        law = strategy.rounds[index].law
+        _keeps[key] = exact(law.keep_enclosure(beyond, BITS)[0]) if beyond else mpmath.mpf(0)
+    return _keeps[key]
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        WeightedGaussianSelection(EPSILON, DELTA, 2),
+        WeightedGaussianSelection(EPSILON, DELTA, 2, pre_threshold=2),
+        SipsSelection(EPSILON, DELTA, 2),
+        SipsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
+    ],
+    ids=["weighted", "weighted, pre-threshold", "sips", "two equal rounds"],
+)
+def test_weighted_rounds_with_their_transcript(chosen):
+    most = 4
+    inputs = list(itertools.product(range(most + 1), repeat=3))
+    laws = {users: transcript_law(chosen, users) for users in inputs}
+    pairs = [
+        (users, more)
+        for users in inputs
+        for kind in KINDS
+        if (more := tuple(n + k for n, k in zip(users, kind, strict=True))) in laws
+    ]
+    delta = worst_delta(laws, pairs)
+    assert DELTA / 10 < delta <= DELTA
+
+
+def test_weighted_rounds_when_a_user_is_replaced():
+    for chosen in (
+        WeightedGaussianSelection(EPSILON, DELTA, 2, neighbours="replace"),
+        SipsSelection(EPSILON, DELTA, 2, neighbours="replace"),
+    ):
+        inputs = list(itertools.product(range(4), repeat=3))
+        laws = {users: transcript_law(chosen, users) for users in inputs}
+        pairs = []
+        for users in inputs:
+            for gone, come in itertools.permutations(KINDS, 2):
+                moved = tuple(n - g + c for n, g, c in zip(users, gone, come, strict=True))
+                if moved in laws:
+                    pairs.append((users, moved))
+        assert worst_delta(laws, pairs) <= DELTA
+
+
+def test_the_audit_finds_an_overspent_budget():
+    generous = OptimalSelection(EPSILON, 2 * DELTA, 2)
+    single = [names_law(generous, n) for n in range(10)]
+    laws = {
+        (a, b): product(single[a], single[b]) for a, b in itertools.product(range(10), repeat=2)
+    }
+    assert worst_delta(laws, neighbouring_counts(9)) > 1.5 * DELTA

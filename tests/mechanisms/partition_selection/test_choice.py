@@ -1,0 +1,164 @@
+"""Strategies by name, the automatic choice, and its explanation."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
+    choose_strategy,
+    explain,
+    make_strategy,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.selection_plot import plot_explanation
+
+NAMES = ["optimal", "truncated_geometric", "laplace", "weighted_gaussian", "gaussian", "sips"]
+NOISY = ["truncated_geometric", "laplace", "gaussian"]
+
+
+def test_names():
+    assert list(STRATEGIES) == NAMES
+    for name in NAMES:
+        assert make_strategy(name, 1, 1e-5).name == name
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 3, 10, 100])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (5.0, 1e-3)])
+def test_auto_takes_the_smallest_median(epsilon, delta, kappa):
+    for noisy in (False, True):
+        chosen = choose_strategy(epsilon, delta, noisy, max_partitions_per_user=kappa)
+        others = [
+            STRATEGIES[name](epsilon, delta, kappa)
+            for name in (NOISY if noisy else NAMES)
+            if name != "sips"
+        ]
+        assert chosen.median_users == min(other.median_users for other in others)
+        assert chosen.has_noisy_counts or not noisy
+
+
+def test_auto_changes_with_kappa():
+    chosen = [choose_strategy(1, 1e-5, max_partitions_per_user=k).name for k in (1, 2, 3, 50)]
+    assert chosen == ["optimal", "optimal", "weighted_gaussian", "weighted_gaussian"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kappa", [1, 7])
+def test_medians_are_where_half_is_kept(name, kappa):
+    strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=kappa)
+    median = strategy.median_users
+    assert strategy.keep_probability(median - 1) < 0.5 <= strategy.keep_probability(median)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keeping_grows_with_users(name):
+    strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=3)
+    kept = [strategy.keep_probability(n) for n in range(200)]
+    assert kept == sorted(kept) and kept[0] == 0 < kept[1] <= 1e-4
+    lo, hi = strategy.keep_enclosure(20, 100)
+    assert float(lo) <= kept[20] <= float(hi) and hi - lo < 2.0**-90
+
+
+@pytest.mark.parametrize("name", NAMES[:3] + NAMES[4:5])
+def test_a_pre_threshold_shifts_the_law(name):
+    plain, shifted = (make_strategy(name, 1, 1e-3, pre_threshold=t) for t in (1, 5))
+    for n in range(40):
+        assert shifted.keep_probability(n) == plain.keep_probability(max(0, n - 4))
+    users = np.arange(40)
+    tapes = InsecureSeededTape(2), InsecureSeededTape(2)
+    assert np.array_equal(
+        shifted.select(users, tapes[0]), plain.select(np.maximum(users - 4, 0), tapes[1])
+    )
+    assert shifted.median_users == plain.median_users + 4
+    if plain.saturation_count is not None:
+        assert shifted.saturation_count == plain.saturation_count + 4
+    if shifted.has_noisy_counts:
+        users = np.full(2000, plain.median_users)
+        keep, noisy = plain.select_with_counts(users, InsecureSeededTape(3))
+        later, moved = shifted.select_with_counts(users + 4, InsecureSeededTape(3))
+        assert np.array_equal(keep, later) and np.array_equal(noisy[keep] + 4, moved[keep])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_descriptions_are_public_and_fit_json(name):
+    strategy = make_strategy(name, 1, 1e-5, max_partitions_per_user=4, neighbours="replace")
+    described = json.loads(json.dumps(strategy.describe()))
+    assert described["strategy"] == name
+    assert described["epsilon"] == 1 and described["max_partitions_per_user"] == 4
+    assert described["neighbours"] == "replace"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1}, "epsilon must be a finite number at or above 0"),
+        ({"epsilon": math.inf}, "epsilon must be"),
+        ({"epsilon": math.nan}, "epsilon must be"),
+        ({"epsilon": "1"}, "epsilon must be"),
+        ({"delta": 1}, r"delta must be in \[0, 1\)"),
+        ({"delta": -1e-9}, r"delta must be in \[0, 1\)"),
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"max_partitions_per_user": 1.5}, "max_partitions_per_user must be a positive integer"),
+        ({"pre_threshold": 0}, "pre_threshold must be a positive integer"),
+        ({"neighbours": "swap"}, "neighbours must be 'add_or_remove' or 'replace'"),
+    ],
+)
+@pytest.mark.parametrize("name", NAMES)
+def test_arguments_are_checked(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_strategy(name, **{"epsilon": 1, "delta": 1e-5, **arguments})
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("zero", ["epsilon", "delta"])
+def test_only_the_optimal_strategy_takes_zeros(name, zero):
+    with pytest.raises(ValueError, match=rf'{zero} must be positive.*"optimal" has no noise'):
+        make_strategy(name, **{"epsilon": 1, "delta": 1e-5, zero: 0})
+
+
+def test_auto_with_zeros():
+    assert choose_strategy(0, 0.01).name == "optimal"
+    with pytest.raises(ValueError, match="no partition could ever be selected"):
+        choose_strategy(1, 0)
+    with pytest.raises(ValueError, match="no partition could ever be selected"):
+        choose_strategy(0, 0.01, noisy_counts=True)
+
+
+def test_unknown_names_and_missing_counts():
+    with pytest.raises(ValueError, match="strategy must be 'auto' or one of .*'sips'"):
+        make_strategy("magic", 1, 1e-5)
+    with pytest.raises(ValueError, match="'optimal' has no noisy counts; take 'auto' or one of"):
+        make_strategy("optimal", 1, 1e-5, noisy_counts=True)
+    with pytest.raises(ValueError, match="composition must be 'tight' or 'naive'"):
+        make_strategy("optimal", 1, 1e-5, composition="loose")
+
+
+def test_the_explanation_is_a_table_of_keep_probabilities():
+    explanation = explain(1, 1e-5, users=[30, 12], max_partitions_per_user=3)
+    lines = str(explanation).splitlines()
+    assert "epsilon = 1, delta = 1e-05, 3 partitions per user" in lines[0]
+    assert lines[1].split() == ["users", *NAMES[:3], "weighted_gaussian", "*", *NAMES[4:]]
+    assert [int(line.split()[0]) for line in lines[2:4]] == [12, 30]
+    for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
+        assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
+    assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
+
+
+def test_by_default_the_explanation_reaches_beyond_every_median():
+    explanation = explain(0.1, 1e-10)
+    assert explanation.users[0] == 1
+    assert all(row[0] <= 1e-10 and row[-1] > 0.999 for row in explanation.probabilities)
+
+
+@pytest.mark.parametrize("users", [[], [0, 3]])
+def test_explained_users_are_checked(users):
+    with pytest.raises(ValueError, match="users must be positive integers"):
+        explain(1, 1e-5, users=users)
+
+
+def test_the_plot_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot_explanation(explain(1, 1e-3), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

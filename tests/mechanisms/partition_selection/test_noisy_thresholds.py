@@ -1,0 +1,257 @@
+"""Noise and thresholds: their definitions, consistency at equality, and laws."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import gmpy2
+import mpmath
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from dp_transforms.mechanisms.partition_selection import (
+    GaussianSelection,
+    LaplaceSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (
+    GaussianBudget,
+    is_private,
+)
+from dp_transforms.mechanisms.partition_selection.normal import (
+    RoundedGaussian,
+    gaussian_delta,
+    largest_mu2,
+    upper_quantile,
+)
+from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
+from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
+    TruncatedGeometricNoise,
+    truncation,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.statistical import laws
+
+NOISY = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
+BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
+
+
+def geometric_law(epsilon, k):
+    """Definition 6 in 60 digits, normalised by summation."""
+    with mpmath.workdps(60):
+        masses = {x: mpmath.exp(-mpmath.mpf(epsilon) * abs(x)) for x in range(-k, k + 1)}
+        total = mpmath.fsum(masses.values())
+        return {x: mass / total for x, mass in masses.items()}
+
+
+def delta_of_a_shift(law, epsilon):
+    """The delta at epsilon between a law on the integers and the same law one to the right."""
+    grown = mpmath.exp(mpmath.mpf(epsilon))
+    return max(
+        mpmath.fsum(max(0, law.get(x + s, 0) - grown * law.get(x, 0)) for x in {*law, *shifted})
+        for s, shifted in ((1, {x - 1 for x in law}), (-1, {x + 1 for x in law}))
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_truncated_noise_has_the_smallest_support_that_is_private(epsilon, delta):
+    k = truncation(Fraction(epsilon), Fraction(delta))
+    ratio = (math.exp(epsilon) + 2 * delta - 1) / ((math.exp(epsilon) + 1) * delta)
+    assert k == math.ceil(math.log(ratio) / epsilon)
+    with mpmath.workdps(60):
+        law = geometric_law(epsilon, k)
+        assert delta_of_a_shift(law, epsilon) <= law[k] * (1 + mpmath.mpf(10) ** -50)
+        assert law[k] <= mpmath.mpf(delta)
+        assert k == 1 or geometric_law(epsilon, k - 1)[k - 1] > mpmath.mpf(delta)
+
+
+@pytest.mark.parametrize(("epsilon", "k"), [(1.0, 1), (1.0, 7), (0.01, 300), (20.0, 3)])
+def test_truncated_tails_sum_their_law(epsilon, k):
+    noise, law = TruncatedGeometricNoise(Fraction(epsilon), k), geometric_law(epsilon, k)
+    with mpmath.workdps(60):
+        for x in {*range(min(k, 20) + 2), k - 1, k, k + 5} - {-1}:
+            expected = mpmath.fsum(p for y, p in law.items() if y > x)
+            lo, hi = (mpmath.mpf(str(gmpy2.mpfr(end, 200))) for end in noise.tail(x, 180))
+            assert lo - mpmath.mpf(10) ** -50 <= expected <= hi + mpmath.mpf(10) ** -50
+
+
+def test_truncated_noise_is_optimal_where_its_formula_needs_no_rounding():
+    grown, k = math.exp(0.7), 9
+    # A little more than the delta of a whole k, below which the smallest k would be 10.
+    delta = (1 + 1e-13) * (grown - 1) / ((grown + 1) * grown**k - 2)
+    noisy = TruncatedGeometricSelection(0.7, delta)
+    optimal = OptimalLaw(Fraction(0.7), Fraction(delta))
+    assert noisy.law.threshold == k
+    assert noisy.saturation_count == optimal.saturation == 2 * k + 1
+    for n in range(2 * k + 2):
+        assert noisy.keep_probability(n) == pytest.approx(optimal.keep_probability(n), rel=1e-9)
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+@pytest.mark.parametrize(("epsilon", "delta", "kappa"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
+def test_kept_means_a_noisy_count_strictly_above_the_threshold(strategy, epsilon, delta, kappa):
+    chosen = strategy(epsilon, delta, kappa)
+    law, count = chosen.law, 30_000
+    tape = InsecureSeededTape(11)
+    users = 1 + (tape.words("users", count) % np.uint64(2 * law.threshold)).astype(np.int64)
+    noise = law.noise.sample(tape, "selection", count)
+    keep, noisy = chosen.select_with_counts(users, tape)
+    assert np.array_equal(keep, users + noise > law.threshold)
+    assert np.array_equal(noisy[keep], (users + noise)[keep])
+    assert not noisy[~keep].any()
+    # Without counts the same partitions are kept; and equality, which is dropped, did occur.
+    assert np.array_equal(keep, chosen.select(users, tape))
+    assert (users + noise == law.threshold).sum() > 100
+    assert noisy[keep].min() == law.threshold + 1
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+def test_noisy_counts_follow_their_law(strategy):
+    chosen, each = strategy(1.0, 1e-2), 40_000
+    noise, threshold = chosen.law.noise, chosen.law.threshold
+    for n in (1, threshold, threshold + 3):
+        keep, noisy = chosen.select_with_counts(np.full(each, n), InsecureSeededTape(n))
+        law = {
+            n + x: noise.probability(x, 128)
+            for x in range(threshold + 1 - n, threshold + 40)
+            if gmpy2.mpq(noise.probability(x, 128)[0]) > gmpy2.mpq(1, 10**30)
+        }
+        laws.assert_follows(
+            Counter(noisy[keep].tolist()) + Counter({None: int((~keep).sum())}), law
+        )
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+def test_the_threshold_is_the_smallest_that_is_private(strategy):
+    chosen = strategy(1.0, 1e-6)
+    noise, threshold = chosen.law.noise, chosen.law.threshold
+    assert chosen.keep_enclosure(1, 128)[1] <= Fraction(1e-6)
+    assert noise.tail(threshold - 2, 128)[0] > Fraction(1e-6)
+
+
+def test_laplace_tails():
+    chosen = LaplaceSelection(0.5, 1e-4)
+    ratio = math.exp(-0.5)
+    for n in range(1, 60):
+        gap = chosen.law.threshold - n
+        tail = ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
+        assert chosen.keep_probability(n) == pytest.approx(tail, rel=1e-12)
+
+
+@pytest.mark.parametrize("sigma2", [Fraction(1, 4), Fraction(3), Fraction(10**6)])
+def test_rounded_gaussian_tails(sigma2):
+    noise = RoundedGaussian(sigma2)
+    for x in range(12):
+        expected = stats.norm.sf((x + 0.5) / math.sqrt(sigma2))
+        assert float(noise.tail(x, 128)[0]) == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_gaussian_noise_is_calibrated_analytically(epsilon, delta):
+    def excess(log_sigma):
+        mu = math.exp(-log_sigma)
+        near, far = stats.norm.cdf(mu / 2 - epsilon / mu), stats.norm.cdf(-mu / 2 - epsilon / mu)
+        return near - math.exp(epsilon) * far - delta
+
+    sigma = math.exp(optimize.brentq(excess, -3, 12))
+    mu2 = largest_mu2(Fraction(epsilon), Fraction(delta))
+    assert float(mu2) ** -0.5 == pytest.approx(sigma, rel=1e-6)
+    assert gaussian_delta(mu2, Fraction(epsilon)) <= Fraction(delta)
+    assert gaussian_delta(mu2 * (1 + Fraction(1, 2**30)), Fraction(epsilon)) > Fraction(delta)
+
+
+@pytest.mark.parametrize("probability", [0.49, 0.1, 1e-5, 1e-40])
+def test_upper_quantile_is_on_the_private_side(probability):
+    z = float(upper_quantile(Fraction(probability)))
+    assert z == pytest.approx(stats.norm.isf(probability), rel=1e-8, abs=1e-8)
+    assert stats.norm.sf(z) <= probability * (1 + 1e-12)
+
+
+def test_negative_epsilon_and_no_shift():
+    assert gaussian_delta(0, Fraction(1)) == 0
+    assert float(gaussian_delta(0, Fraction(-1))) == pytest.approx(1 - math.exp(-1))
+    assert float(gaussian_delta(1, 0)) == pytest.approx(1 - 2 * stats.norm.sf(0.5))
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 20])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.05, 0.02), (8.0, 1e-3)])
+def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, kappa):
+    """Every mix of shared and new partitions, both orders, by scipy."""
+    chosen = GaussianSelection(epsilon, delta, kappa)
+    new = stats.norm.sf((chosen.law.threshold - 0.5) / chosen.sigma)
+
+    def noise_delta(shift2, at):
+        if shift2 == 0:
+            return max(0.0, 1 - math.exp(at))
+        mu = math.sqrt(shift2)
+        far = stats.norm.cdf(-mu / 2 - at / mu)
+        return stats.norm.cdf(mu / 2 - at / mu) - math.exp(at) * far
+
+    for fresh in range(kappa + 1):
+        stay = (1 - new) ** fresh
+        shift2 = (kappa - fresh) / chosen.sigma**2
+        added = 1 - stay + stay * noise_delta(shift2, epsilon - math.log(stay))
+        removed = noise_delta(shift2, epsilon + math.log(stay))
+        assert max(added, removed) <= delta
+
+
+def test_the_whole_delta_serves_noise_and_threshold():
+    chosen = GaussianSelection(1.0, 1e-5)
+    halves = 1 + float(largest_mu2(Fraction(1), Fraction(1, 200_000))) ** -0.5 * stats.norm.isf(
+        5e-6
+    )
+    assert chosen.law.threshold < halves - 1
+
+
+def test_an_overspent_gaussian_budget_is_found_out():
+    epsilon, delta = Fraction(1), Fraction(1, 10**5)
+    mu2 = largest_mu2(epsilon, delta * 99 / 100)
+    assert is_private(GaussianBudget(mu2, delta), epsilon, delta)
+    assert not is_private(GaussianBudget(mu2 * Fraction(101, 100), delta), epsilon, delta)
+    assert not is_private(GaussianBudget(mu2, delta * Fraction(101, 100)), epsilon, delta)
+
+
+class TestPublicPartitions:
+    strategy = TruncatedGeometricSelection(1.0, 1e-3)
+    k = strategy.law.threshold
+
+    def test_the_lowest_threshold_misses_no_partition_that_has_users(self):
+        law = self.strategy.public_law(-self.k)
+        assert law.keep_probability(1) == 1
+        assert 1 - 1e-3 <= law.keep_probability(0) < 1
+
+    def test_the_highest_threshold_shows_no_partition_without_users(self):
+        law = self.strategy.public_law(self.k)
+        assert law.keep_probability(0) == 0
+        assert [law.keep_probability(n) for n in range(1, 20)] == [
+            self.strategy.keep_probability(n) for n in range(1, 20)
+        ]
+
+    @pytest.mark.parametrize("threshold", [-3, 0, 2])
+    def test_between_both_errors_occur_and_the_budget_holds(self, threshold):
+        law = self.strategy.public_law(threshold)
+        assert 0 < law.keep_probability(0) and law.keep_probability(1) < 1
+        keep = [law.keep_probability(n) for n in range(40)]
+        drop = [law.drop_probability(n) for n in range(40)]
+        bound = math.e, 1e-3
+        for here, there in itertools.pairwise(keep):
+            assert there <= bound[0] * here + bound[1] and here <= there
+        for here, there in itertools.pairwise(drop):
+            assert here <= bound[0] * there + bound[1] and there <= here
+
+    def test_decisions_and_counts_start_at_no_users(self):
+        law = self.strategy.public_law(0)
+        tape, each = InsecureSeededTape(8), 20_000
+        words = tape.words("U", each)
+        keep, noisy = law.decide_with_counts(
+            np.zeros(each, dtype=np.int64), words, lambda i, bits: tape.prefix("U", i, bits)
+        )
+        laws.assert_probability(int(keep.sum()), each, law.keep_enclosure(0, 128))
+        assert np.array_equal(keep, law.noise.sample(tape, "U", each) > 0)
+        assert noisy[keep].min() == 1
+
+    def test_thresholds_outside_the_noise_are_refused(self):
+        with pytest.raises(ValueError, match=rf"must be in \[-{self.k}, {self.k}\]"):
+            self.strategy.public_law(self.k + 1)

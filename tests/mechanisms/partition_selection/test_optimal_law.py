@@ -1,0 +1,138 @@
+"""The optimal law against its recursion, its inequalities, and the paper's figures."""
+
+import math
+from fractions import Fraction
+
+import gmpy2
+import mpmath
+import pytest
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.partition_selection import LaplaceSelection, OptimalSelection
+from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
+
+GRID = [
+    (epsilon, delta)
+    for epsilon in (0.001, 0.03, 0.1, 1.0, 4.0, 20.0)
+    for delta in (1e-15, 1e-10, 1e-5, 1e-2)
+]
+
+
+def recursion(epsilon, delta, last):
+    """Lemma 1 in 100 decimal digits: 1 - pi(n) for n = 0..last."""
+    with mpmath.workdps(100):
+        grown, share = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(delta)
+        drops = [mpmath.mpf(1)]
+        for _ in range(last):
+            kept = min(
+                grown * (1 - drops[-1]) + share, 1 - (drops[-1] - share) / grown, mpmath.mpf(1)
+            )
+            drops.append(1 - kept)
+        return drops
+
+
+def law(epsilon, delta):
+    return OptimalLaw(Fraction(epsilon), Fraction(delta))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_the_closed_form_is_the_recursion(epsilon, delta):
+    optimal = law(epsilon, delta)
+    last = min(optimal.saturation + 2, 3000)
+    for n, expected in enumerate(recursion(epsilon, delta, last)):
+        lo, hi = optimal.drop_enclosure(n, 256)
+        with mpmath.workdps(100):
+            error = mpmath.mpf(10) ** -70
+            assert as_mpf(lo) - error <= expected <= as_mpf(hi) + error
+            assert as_mpf(hi) - as_mpf(lo) < mpmath.mpf(2) ** -250
+        assert (expected == 0) == (n >= optimal.saturation)
+
+
+def as_mpf(value):
+    numerator, denominator = value.as_integer_ratio()
+    return mpmath.mpf(int(numerator)) / int(denominator)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_all_four_inequalities_hold(epsilon, delta):
+    optimal = law(epsilon, delta)
+    first, last = optimal.crossover, optimal.saturation
+    near = {n + i for n in (0, first, last) for i in range(-12, 13)}
+    spread = {round(i * last / 150) for i in range(151)}
+    for n in sorted(n for n in near | spread if n >= 0):
+        drop, next_drop = (optimal.drop_enclosure(i, 400) for i in (n, n + 1))
+        keep, next_keep = (optimal.keep_enclosure(i, 400) for i in (n, n + 1))
+        # Where the recursion takes its minimum the inequality is an identity, which no enclosure
+        # can tell from a tiny excess: it must be one to 2**-350. Elsewhere it must be certain.
+        assert_within(next_keep, keep, epsilon, delta, identity=n + 1 <= first)
+        assert_within(drop, next_drop, epsilon, delta, identity=first < n + 1 < last)
+        assert_within(keep, next_keep, epsilon, delta)
+        assert_within(next_drop, drop, epsilon, delta)
+
+
+def assert_within(left, right, epsilon, delta, identity=False):
+    """left <= e**epsilon * right + delta."""
+    down, up = rounding_pair(600)
+    least = down.add(down.mul(down.exp(gmpy2.mpfr(epsilon)), right[0]), gmpy2.mpq(delta))
+    if not identity:
+        assert gmpy2.mpq(left[1]) <= gmpy2.mpq(least)
+        return
+    most = up.add(up.mul(up.exp(gmpy2.mpfr(epsilon)), right[1]), gmpy2.mpq(delta))
+    tiny = gmpy2.mpq(1, gmpy2.mpz(1) << 350)
+    assert gmpy2.mpq(least) - tiny < gmpy2.mpq(left[0]) <= gmpy2.mpq(left[1])
+    assert gmpy2.mpq(left[1]) < gmpy2.mpq(most) + tiny
+
+
+def test_floats_of_the_keep_probability_would_break_the_budget():
+    epsilon, delta = 20.0, 1e-10
+    optimal = law(epsilon, delta)
+    keep = [optimal.keep_probability(n) for n in range(6)]
+    excess = [(1 - keep[n]) - math.exp(epsilon) * (1 - keep[n + 1]) for n in range(5)]
+    assert max(excess) > 10 * delta
+    drop = [optimal.drop_probability(n) for n in range(6)]
+    for n in range(5):
+        assert drop[n] <= (math.exp(epsilon) * drop[n + 1] + delta) * (1 + 1e-14)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "optimal_half", "laplace_half"),
+    # Figures 1 and 2 of the paper, and the same for a small budget.
+    [(1.0, 1e-5, 12, 13), (0.1, 1e-10, 201, 225)],
+)
+def test_the_counts_that_are_kept_half_of_the_time(epsilon, delta, optimal_half, laplace_half):
+    drops = recursion(epsilon, delta, optimal_half)
+    assert drops[optimal_half - 1] > 0.5 >= drops[optimal_half]
+    assert OptimalSelection(epsilon, delta).median_users == optimal_half
+    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon, integers just above it.
+    assert 0 <= laplace_half - (1 - math.log(2 * delta) / epsilon) < 2
+    assert LaplaceSelection(epsilon, delta).median_users == laplace_half
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.75, 0.3, 0.1, 1e-3])
+def test_epsilon_zero_grows_linearly(delta):
+    flat = law(0, delta)
+    for n in range(20):
+        assert flat.keep_enclosure(n, 64)[0] == min(1, n * Fraction(delta))
+    assert flat.saturation == math.ceil(1 / Fraction(delta))
+
+
+def test_delta_zero_keeps_nothing():
+    never = OptimalSelection(1, 0)
+    assert never.keep_probability(10**9) == 0
+    assert never.saturation_count is None and never.median_users is None
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.6, 0.999])
+def test_a_large_delta_is_spent_at_once(delta):
+    generous = law(1, delta)
+    assert generous.keep_probability(1) == delta
+    assert generous.saturation == 2
+
+
+def test_counts_beyond_any_table_are_decided_too():
+    tiny = law(1e-7, 1e-12)
+    drops = [tiny.drop_probability(n) for n in (10**6, 10**7, 10**8, tiny.saturation - 1)]
+    assert drops == sorted(drops, reverse=True)
+    # The linear part: pi(n) is about n delta while n epsilon is small.
+    assert tiny.keep_probability(1000) == pytest.approx(1000e-12, rel=1e-3)
+    assert tiny.drop_probability(tiny.saturation - 1) > 0 == tiny.drop_probability(tiny.saturation)
