@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 USER = "user"
 PARTITION = "partition"
 COUNT = "count"
+NOISY_COUNT = "noisy_count"
 
 
 def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
@@ -88,14 +89,12 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """The tables' rows in one table of plain columns.
+    """The tables' rows in one table of plain columns, which has the tables' chunks.
 
     Raises:
       TypeError: two tables have different types in the same column.
     """
     tables = [decoded(table) for table in tables]
-    if len(tables) == 1:
-        return tables[0]
     schema = tables[0].schema
     for table in tables[1:]:
         if table.schema != schema:
@@ -104,7 +103,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
                 f"records differ in type ({here} and {there}): give all users one type, and all "
                 "partitions one type"
             )
-    return pa.concat_tables(tables).combine_chunks()
+    return pa.concat_tables(tables)
 
 
 def decoded(table: pa.Table) -> pa.Table:

@@ -157,17 +157,17 @@ def _hash_chunk(
         ]
         lengths[long] = 0
         longest = int(lengths.max())
-    all_rows = slice(None)
+    shortest = int(lengths.min())
     for done in range(0, longest, 8):
-        left = lengths - done
-        # While most values reach this far, masking costs less than selecting.
-        active = all_rows if done == 0 or 2 * np.count_nonzero(left > 0) > len(left) else left > 0
-        left = left[active]
-        found = words[np.minimum(starts[active] + done, len(words) - 1)]
+        if done + 8 <= shortest:
+            hashes = _mixed(hashes ^ words[starts + done], multiplier)
+            continue
+        rows = np.flatnonzero(lengths > done) if done >= shortest else slice(None)
+        found = words[starts[rows] + done]
         # Little-endian: the bytes after the value's end are the high ones, and are shifted out.
-        found <<= np.clip(64 - 8 * left, 0, 64).astype(np.uint64)
-        mixed = _mixed(hashes[active] ^ found, multiplier)
-        hashes[active] = mixed if active is not all_rows else np.where(left > 0, mixed, hashes)
+        surplus = np.maximum(8 * (done + 8) - 8 * lengths[rows], 0)
+        found <<= surplus.view(np.uint64)
+        hashes[rows] = _mixed(hashes[rows] ^ found, multiplier)
     return _mixed(hashes, multiplier)
 
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import single
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+_SIZE_BYTES = 8
 _SCHEMA = b"schema"
 
 
@@ -32,14 +32,20 @@ def pack(table: pa.Table) -> bytes:
     fields = [pa.field(str(i), buffer.type) for i, buffer in enumerate(buffers)]
     schema = pa.schema(fields, {_SCHEMA: table.schema.serialize().to_pybytes()})
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, schema) as writer:
         writer.write_batch(pa.record_batch(buffers, schema=schema))
-    return sink.getvalue().to_pybytes()
+    stream = sink.getvalue()
+    # All at once: Arrow's own compression prepares zstd anew for every buffer, which takes longer
+    # than compressing a small one.
+    compressed = pa.Codec("zstd").compress(stream, asbytes=True)
+    return stream.size.to_bytes(_SIZE_BYTES, "little") + compressed
 
 
 def unpack(data: bytes) -> pa.Table:
     """The table that was packed."""
-    batch = pa.ipc.open_stream(data).read_next_batch()
+    size = int.from_bytes(data[:_SIZE_BYTES], "little")
+    stream = pa.Codec("zstd").decompress(memoryview(data)[_SIZE_BYTES:], size)
+    batch = pa.ipc.open_stream(stream).read_next_batch()
     schema = pa.ipc.read_schema(pa.py_buffer(batch.schema.metadata[_SCHEMA]))
     buffers = iter(batch.columns)
     return pa.table([_column(kind, buffers) for kind in schema.types], schema=schema)

@@ -16,8 +16,10 @@ Reduce = Callable[[pa.Table], pa.Table]
 Route = Callable[[pa.Table], Hashes]
 """The hash by which the rows of a table travel. Rows that must meet have equal hashes."""
 
+# A gather of so many rows stays near the cache.
+_SORTED_ROWS = 1 << 18
 _SAMPLE_ROWS = 1024
-_WORTH = 0.75
+_WORTH = 0.5
 _CROWD = 4
 _PART_BITS = 16
 
@@ -41,16 +43,21 @@ def scatter(
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
     """
-    buckets = buckets_of(route(table), num_buckets).astype(np.uint16)
-    by_bucket = np.argsort(buckets, kind="stable")  # a radix sort on 16 bits
-    sizes = np.bincount(buckets, minlength=num_buckets)
-    ends = np.cumsum(sizes)
-    table = table.take(pa.array(by_bucket))
-    pieces = [(int(b), table.slice(ends[b] - sizes[b], sizes[b])) for b in np.flatnonzero(sizes)]
-    sample = next((piece for _, piece in pieces if piece.num_rows >= _SAMPLE_ROWS), None)
+    slices: dict[int, list[pa.Table]] = {}
+    for batch in table.to_batches(max_chunksize=_SORTED_ROWS):
+        part = pa.Table.from_batches([batch])
+        buckets = buckets_of(route(part), num_buckets).astype(np.uint16)
+        part = part.take(pa.array(np.argsort(buckets, kind="stable")))  # a radix sort on 16 bits
+        sizes = np.bincount(buckets)
+        ends = np.cumsum(sizes)
+        for bucket in np.flatnonzero(sizes).tolist():
+            rows = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
+            slices.setdefault(bucket, []).append(rows)
+    pieces = {bucket: pa.concat_tables(parts) for bucket, parts in slices.items()}
+    sample = next((piece for piece in pieces.values() if piece.num_rows >= _SAMPLE_ROWS), None)
     everywhere = sample is not None and reduce(sample).num_rows <= _WORTH * sample.num_rows
     crowd = max(_SAMPLE_ROWS, _CROWD * table.num_rows // num_buckets)
-    for bucket, piece in pieces:
+    for bucket, piece in pieces.items():
         if everywhere or piece.num_rows > crowd:
             piece = decoded(reduce(piece))
         yield bucket, pack(piece)
