@@ -43,14 +43,20 @@ class FromTables(beam.PTransform):
 
     Args:
       like: records of the kind to give.
-      names: what a record's two parts are called.
+      names: what a record's parts are called; a tuple of one part is that part itself.
+      like_names: what the two parts of ``like`` are called, if they are tuples.
     """
 
-    def __init__(self, like: beam.PCollection, names: Sequence[str] = (USER, PARTITION)):
+    def __init__(
+        self,
+        like: beam.PCollection,
+        names: Sequence[str] = (USER, PARTITION),
+        like_names: Sequence[str] = (USER, PARTITION),
+    ):
         super().__init__()
         self._kind = Kind.of(like)
         self._names = tuple(names)
-        self._type = record_type(self._kind, names, like.element_type)
+        self._type = record_type(self._kind, names, like.element_type, like_names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         if self._kind is Kind.TABLES:
@@ -156,7 +162,9 @@ def _struct(values: list[Any], names: Iterable[Any]) -> pa.Array:
 
 def _objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
-    return _rows(parts, names) if kind is Kind.ROWS else zip(*parts, strict=True)
+    if kind is Kind.ROWS:
+        return _rows(parts, names)
+    return zip(*parts, strict=True) if len(parts) > 1 else parts[0]
 
 
 def _python_values(array: pa.Array, kind: Kind) -> list[Any]:

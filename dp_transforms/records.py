@@ -27,6 +27,8 @@ from dp_transforms.columnar.columns import COUNT as COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
 
+NOISY_COUNT = "noisy_count"
+
 
 class Kind(enum.Enum):
     """What the elements of a PCollection are."""
@@ -185,28 +187,32 @@ class ToRecords(beam.PTransform):
         return RowTypeConstraint.from_fields([(USER, types[self._user]), (PARTITION, partition)])
 
 
-def record_type(kind: Kind, names: Sequence[str], like: Any) -> Any:
+def record_type(
+    kind: Kind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
+) -> Any:
     """The element type of records of a kind.
 
     Args:
       kind: the kind.
-      names: what a record's two parts are called: two of user, partition and count.
+      names: what a record's parts are called, of user, partition, count and noisy_count. A tuple of
+        one part is that part itself.
       like: the element type of records of the same kind that these are made from.
+      like_names: what the two parts of those are called, if they are tuples.
     """
     if kind is Kind.TABLES:
         return pa.Table
-    types = {USER: Any, PARTITION: Any, **_field_types(like), COUNT: int}
-    first, second = (types[name] for name in names)
+    types = {USER: Any, PARTITION: Any, **_field_types(like, like_names), COUNT: int, NOISY_COUNT: int}
+    parts = tuple(types[name] for name in names)
     if kind is Kind.ROWS:
-        return RowTypeConstraint.from_fields(list(zip(names, (first, second), strict=True)))
-    return tuple[first, second]  # type: ignore[valid-type]
+        return RowTypeConstraint.from_fields(list(zip(names, parts, strict=True)))
+    return tuple[parts] if len(parts) > 1 else parts[0]  # type: ignore[valid-type]
 
 
-def _field_types(declared: Any) -> dict[str, Any]:
+def _field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
     if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
         # A NamedTuple within a tuple is a composite like any other, and comes back as a tuple.
         types = (Any if hasattr(t, "_fields") else t for t in declared.tuple_types)
-        return dict(zip((USER, PARTITION), types, strict=True))
+        return dict(zip(names, types, strict=True))
     if isinstance(declared, type):
         declared = RowTypeConstraint.from_user_type(declared)
     return dict(declared._fields) if isinstance(declared, RowTypeConstraint) else {}
