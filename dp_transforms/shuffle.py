@@ -26,8 +26,11 @@ from dp_transforms.columnar.scattering import Reduce, Route, gather, scatter
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
-MAX_HELD_BYTES = 64 << 20
-"""About how much of a bucket a thread holds at a time; a larger one is gone through in parts."""
+MAX_HELD_BYTES = 32 << 20
+"""About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
+
+With the columns of intermediate results, a thread needs up to twelve times this.
+"""
 
 _THREADS = min(4, os.cpu_count() or 1)
 

@@ -43,6 +43,8 @@ def scatter(
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
     """
+    if table.column(0).num_chunks > 2 + 2 * table.num_rows // _SORTED_ROWS:
+        table = table.combine_chunks()
     slices: dict[int, list[pa.Table]] = {}
     for batch in table.to_batches(max_chunksize=_SORTED_ROWS):
         part = pa.Table.from_batches([batch])
@@ -54,13 +56,25 @@ def scatter(
             rows = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
             slices.setdefault(bucket, []).append(rows)
     pieces = {bucket: pa.concat_tables(parts) for bucket, parts in slices.items()}
-    sample = next((piece for piece in pieces.values() if piece.num_rows >= _SAMPLE_ROWS), None)
-    everywhere = sample is not None and reduce(sample).num_rows <= _WORTH * sample.num_rows
+    sample = next((b for b, piece in pieces.items() if piece.num_rows >= _SAMPLE_ROWS), None)
+    everywhere = False
+    reduced = {}
+    if sample is not None:
+        reduced[sample] = _reduced(pieces[sample], reduce)
+        everywhere = reduced[sample].num_rows <= _WORTH * pieces[sample].num_rows
     crowd = max(_SAMPLE_ROWS, _CROWD * table.num_rows // num_buckets)
     for bucket, piece in pieces.items():
         if everywhere or piece.num_rows > crowd:
-            piece = decoded(reduce(piece))
+            piece = reduced[bucket] if bucket in reduced else _reduced(piece, reduce)
         yield bucket, pack(piece)
+
+
+def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
+    if piece.num_rows > _SORTED_ROWS:
+        # In parts first: the columns of a large reduction take many times the piece's own memory.
+        parts = (pa.Table.from_batches([batch]) for batch in piece.to_batches())
+        piece = concat([reduce(part) for part in parts])
+    return decoded(reduce(piece))
 
 
 def gather(

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import buckets_of, gather, scatter
@@ -125,3 +126,13 @@ def test_records_of_different_types_do_not_mix():
     pieces = [pack(pa.table({"user": [1], "partition": [p]})) for p in ("a", 1)]
     with pytest.raises(TypeError, match="give all users one type"):
         gathered(pieces)
+
+
+@pytest.mark.parametrize("rows", [1, 20_000])
+def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(monkeypatch, rows):
+    monkeypatch.setattr(scattering, "_SORTED_ROWS", 1 << 12)
+    chunks = [table_of([("hot", 10 * i + j) for j in range(10)]) for i in range(300)]
+    table = pa.concat_tables([*chunks, table_of([("hot", i) for i in range(rows)])])
+    ((_, piece),) = scatter(table, BY_USER, 4, BOUND)
+    records = [("hot", i) for i in range(max(rows, 3_000))]
+    assert set(pairs_of(unpack(piece))) == reference.bound(records, 2, KEY)
