@@ -9,5 +9,8 @@ from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discret
 from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
+from dp_transforms.mechanisms.integer_partition import (
+    IntegerPartitionMechanism as IntegerPartitionMechanism,
+)
 from dp_transforms.mechanisms.partition_table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape

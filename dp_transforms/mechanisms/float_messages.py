@@ -1,0 +1,217 @@
+"""The backward pass of the walk in float64: enclosures of every block's messages.
+
+beta_r(D) is the total weight of all completions of a walk that is in state D before block r. It is
+log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it). So beyond the edge of the window
+each message is at most the one before it times the ratio of the two at the edge.
+
+A bound for all message vectors is a pair of columns (lo, hi). Their relative rounding errors are bounded
+apart, by one number for each block: all terms are positive, so errors only add up. Numbers near
+underflow are replaced by the bounds 0 and TINY.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.transfer import TINY, UNIT_ROUNDOFF, FloatTransfer
+from dp_transforms.mechanisms.walk import Blocks
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_UNTOUCHED = TINY * 2.0**100
+"""Messages above this are not affected by the bounds that replace what underflows."""
+
+_ROOMY = 2.0**200
+"""Messages are normalised before they can have grown by more than this."""
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Enclosures of beta_0..beta_R on the window; D has index D + W.
+
+    beta_r(D) lies within lo[r, D] * (1 - errors[r]) and hi[r, D] * (1 + errors[r]), times
+    2**exponents[r, D]. ``exponents`` has one column for every state, or one for all of them.
+    """
+
+    lo: FloatArray
+    hi: FloatArray
+    exponents: IntArray
+    errors: FloatArray
+
+
+def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> Messages:
+    """The messages of all blocks.
+
+    Args:
+      blocks: f's blocks.
+      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window.
+
+    Raises:
+      FloatingPointError: the window is too narrow, or float64's range too small.
+    """
+    size, count = transfers[0].size, len(blocks)
+    scaled = transfers[0].scaled or transfers[1].scaled
+    current = (_ScaledVector if scaled else _PlainVector).behind_last_block(transfers[0])
+    stored = np.empty((count + 1, size, 2))
+    exponents = np.empty((count + 1, size if scaled else 1), dtype=np.int64)
+    errors = np.empty(count + 1)
+    orientation = 0
+    current.store(stored, exponents, errors, count)
+    for index, bit, length, run_length in zip(
+        range(count - 1, -1, -1),
+        blocks.bits[::-1].tolist(),
+        blocks.lengths[::-1].tolist(),
+        blocks.run_lengths[::-1].tolist(),
+        strict=True,
+    ):
+        # Mirrored before a block of ones, so that all blocks are of zeros.
+        if bit != orientation:
+            current.mirror()
+            orientation = bit
+        current.pass_block(transfers[bit], length, run_length)
+        current.store(stored, exponents, errors, index)
+    mirrored = np.flatnonzero(blocks.bits == 1)
+    stored[mirrored] = stored[mirrored, ::-1]
+    exponents[mirrored] = exponents[mirrored, ::-1]
+    if not (np.isfinite(stored).all() and errors[0] < 2.0**-20):
+        raise FloatingPointError("messages overflow float64")
+    # A product of factors 1 + e is at most exp(sum e), below 1 + 1.01 sum e for small sums.
+    return Messages(stored[:, :, 0], stored[:, :, 1], exponents, 1.01 * errors)
+
+
+class _PlainVector:
+    """Messages with one exponent for all states."""
+
+    def __init__(self, values: FloatArray, exponent: int):
+        self.values = values
+        self.exponent = exponent
+        self.error = 4 * UNIT_ROUNDOFF
+        self._growth = 1.0
+        settle(values)
+
+    @classmethod
+    def behind_last_block(cls, transfer: FloatTransfer) -> _PlainVector:
+        mantissas, exponents = transfer.entering_last_run
+        top = int(exponents.max())
+        values = np.zeros((transfer.size + 1, 2))
+        values[transfer.window : -1] = np.ldexp(mantissas, exponents - top)[:, None]
+        return cls(values, top)
+
+    def store(
+        self, stored: FloatArray, exponents: IntArray, errors: FloatArray, index: int
+    ) -> None:
+        stored[index] = self.values[:-1]
+        exponents[index] = self.exponent
+        errors[index] = self.error
+
+    def mirror(self) -> None:
+        self.values[:-1] = self.values[-2::-1].copy()
+
+    def pass_block(self, transfer: FloatTransfer, length: int, run_length: int) -> None:
+        if self._growth > _ROOMY:
+            _, top = math.frexp(self.values[:-1].max())
+            self.values *= 2.0**-top
+            self.exponent += top
+            self._growth = 1.0
+            settle(self.values)
+        if run_length:
+            edge, ratio = edge_of(self.values[:-1])
+            self.values[-1] = 0.0, _exit(transfer, edge, ratio, run_length)
+        self.values, error, growth = transfer.apply(length, self.values)
+        self.error += error
+        self._growth *= growth
+        if self.values[:-1].min() < TINY or self.values.item(-1) < TINY:
+            settle(self.values)
+
+
+class _ScaledVector:
+    """Messages with an exponent for each state, for rates so small that they span float64's range."""
+
+    def __init__(self, values: FloatArray, exponents: IntArray):
+        self.values = values
+        self.exponents = exponents
+        self.error = 4 * UNIT_ROUNDOFF
+        self._top = 0
+
+    @classmethod
+    def behind_last_block(cls, transfer: FloatTransfer) -> _ScaledVector:
+        mantissas, exponents = transfer.entering_last_run
+        values = np.zeros((transfer.size + 1, 2))
+        values[transfer.window : -1] = mantissas[:, None]
+        # Below zero there is nothing: any exponent is true of it, and this one is never the largest.
+        states = np.full(transfer.size, int(exponents.min()))
+        states[transfer.window :] = exponents
+        return cls(values, states)
+
+    def store(
+        self, stored: FloatArray, exponents: IntArray, errors: FloatArray, index: int
+    ) -> None:
+        stored[index] = self.values[:-1]
+        exponents[index] = self.exponents
+        errors[index] = self.error
+
+    def mirror(self) -> None:
+        self.values[:-1] = self.values[-2::-1].copy()
+        self.exponents = self.exponents[::-1]
+
+    def pass_block(self, transfer: FloatTransfer, length: int, run_length: int) -> None:
+        matrix = transfer.matrix(length)
+        shifts = self.exponents + matrix.columns[:-1]
+        top = int(shifts[self.values[:-1, 1] > 0].max())
+        values = np.empty_like(self.values)
+        values[:-1] = np.ldexp(self.values[:-1], (shifts - top)[:, None])
+        if run_length:
+            edge, ratio = edge_of(self.values[:-1], self.exponents)
+            shift = int(self.exponents[-1]) - top
+            values[-1] = 0.0, _exit(transfer, math.ldexp(edge, min(shift, 1000)), ratio, run_length)
+        else:
+            values[-1] = np.ldexp(self.values[-1], self._top - top)
+        settle(values)
+        product = matrix @ values
+        self.error += transfer.product_error(matrix)
+        settle(product)
+        _, own = np.frexp(product[:-1, 1])
+        product[:-1] = np.ldexp(product[:-1], -own[:, None])
+        self.values = product
+        self.exponents = matrix.rows[:-1] + own + top
+        # The exit has one scale, that of the states' largest.
+        self._top = top
+
+
+def settle(values: FloatArray) -> None:
+    """Replaces numbers near underflow in columns (lo, hi) by the bounds 0 and TINY."""
+    lo, hi = values[:, 0], values[:, 1]
+    lo[lo < TINY] = 0.0
+    np.maximum(hi, TINY, out=hi)
+
+
+def edge_of(values: FloatArray, exponents: IntArray | None = None) -> tuple[float, float]:
+    """(edge, ratio) such that beta(W + k) <= edge * ratio**k for k >= 1, by log-concavity.
+
+    Args:
+      values: enclosures (lo, hi) of a log-concave sequence, its last row at W.
+      exponents: of the rows, if they have their own; edge is relative to the last of them.
+    """
+    last = len(values) - 1
+    if exponents is None and values.item(last - 1, 0) > _UNTOUCHED:
+        ratio = values.item(last, 1) / values.item(last - 1, 0)
+    else:
+        # Near underflow an enclosure is wide. Every earlier ratio bounds the later ones as well.
+        known = np.flatnonzero(values[:-1, 0])
+        ratios = values[known + 1, 1] / values[known, 0]
+        if exponents is not None:
+            ratios = np.ldexp(ratios, np.minimum(exponents[known + 1] - exponents[known], 2000))
+        ratio = max(float(ratios.min()), TINY) if len(ratios) else math.inf
+    return values.item(last, 1), ratio * (1 + 2.0**-18)
+
+
+def _exit(transfer: FloatTransfer, edge: float, ratio: float, run_length: int) -> float:
+    weight = transfer.exit_weight(edge, ratio, run_length)
+    if not math.isfinite(weight):
+        raise FloatingPointError("the window is too narrow to bound what lies outside")
+    return max(weight, TINY)

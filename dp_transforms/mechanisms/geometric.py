@@ -1,0 +1,106 @@
+"""Exact geometric decisions: the place of a move within a run, and the parts of an infinite run.
+
+All answer one question about one uniform number U: which is the smallest x >= 1 with U < F(x)? Here
+F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a geometric variable on 1..n (n may be
+infinite). F has a closed form, so these decisions raise their own precision until they are certain and
+never depend on anything else.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
+
+# numpy's expm1 is within 4 units in the last place; the argument's rounding adds less than as many.
+_EXPM1_ERROR = 2.0**-48
+UNIT = 2.0**-53
+
+
+def geometric(decay: Decay, factor: int, uniform: Uniform, length: int | None = None) -> int:
+    """The smallest x >= 1 with U < F(x), for the ratio q**factor; F's support is 1..length.
+
+    So x has the law P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1 where
+    length is None.
+    """
+    if length == 1:
+        return 1
+    precision = WORD_BITS
+    while True:
+        answer = _at_precision(decay, factor, uniform, length, precision)
+        if answer is not None:
+            return answer
+        precision *= 2
+
+
+def _at_precision(
+    decay: Decay, factor: int, uniform: Uniform, length: int | None, precision: int
+) -> int | None:
+    """The answer, or None if this precision does not settle it."""
+    lower, upper = uniform.enclosure(precision)
+    down, up = rounding_pair(precision + 16)
+    if length is None:
+        norm_lo, norm_hi = 1, 1
+    else:
+        norm_lo, norm_hi = decay.one_minus_power(factor * length, precision + 16)
+
+    def is_below(x: int) -> bool | None:
+        if x == 0 or x == length:
+            return x == length
+        lo, hi = decay.one_minus_power(factor * x, precision + 16)
+        if upper <= down.div(lo, norm_hi):
+            return True
+        if lower >= up.div(hi, norm_lo):
+            return False
+        return None
+
+    # Invariant of the search: U < F(high) and not U < F(low), both certain.
+    low, high = 0, 1
+    while (verdict := is_below(high)) is False:
+        low, high = high, 2 * high if length is None else min(2 * high, length)
+    if verdict is None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        verdict = is_below(middle)
+        if verdict is None:
+            return None
+        low, high = (low, middle) if verdict else (middle, high)
+    return high
+
+
+def places(
+    decay: Decay,
+    lengths: npt.NDArray[np.int64],
+    tape: RandomTape,
+    channel: str,
+    indices: npt.NDArray[np.int64],
+    words: npt.NDArray[np.uint64],
+) -> npt.NDArray[np.int64]:
+    """``geometric(decay, 1, tape.uniform(channel, index), length)`` for arrays of both.
+
+    Args:
+      words: the leading 64 bits of those uniform numbers.
+    """
+    if not len(lengths):
+        return np.zeros(0, dtype=np.int64)
+    rate = float(decay.log_enclosure(WORD_BITS)[0])
+    # Beyond this many steps F rounds to its end; what falls there is decided exactly below.
+    reach = min(int(lengths.max()), math.ceil(40 / rate)) + 1
+    distribution = -np.expm1(-rate * np.arange(reach + 1))
+    norm = -np.expm1(-rate * lengths)
+    lower = (words >> np.uint64(11)) * UNIT
+    upper = lower + UNIT
+    found = np.searchsorted(distribution, lower * norm, side="right")
+    found = np.clip(found, 1, np.minimum(reach, lengths))
+    certain = upper <= distribution[found] / norm * (1 - 4 * _EXPM1_ERROR)
+    certain |= found == lengths
+    certain &= lower >= distribution[found - 1] / norm * (1 + 4 * _EXPM1_ERROR)
+    for i in np.flatnonzero(~certain):
+        uniform = tape.uniform(channel, int(indices[i]))
+        found[i] = geometric(decay, 1, uniform, int(lengths[i]))
+    return found

@@ -1,0 +1,139 @@
+"""The walk's messages and its chain of states in MPFR numbers: the levels above float64.
+
+The recurrence is that of ``float_level``, in a plainer form: every bound is rounded in its own
+direction, so there are no error terms, and the range of exponents is so wide that nothing is scaled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.transfer import PreciseTransfer
+from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
+
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+
+
+class PreciseLevel:
+    """Settles the questions of a release by MPFR enclosures on a window of states.
+
+    Args:
+      blocks: f's blocks.
+      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window and precision.
+
+    Raises:
+      Undecided: the window is too narrow for any enclosure.
+    """
+
+    def __init__(self, blocks: Blocks, transfers: tuple[PreciseTransfer, PreciseTransfer]):
+        self._blocks = blocks
+        self._transfers = transfers
+        self._window = transfers[0].window
+        self._size = transfers[0].size
+        self._precision = transfers[0].precision
+        self._down, self._up = rounding_pair(self._precision)
+        self._messages = self._backward()
+
+    def states(self, tape: RandomTape) -> IntArray:
+        """The states before each block and after the last, from the channels "head" and "moves".
+
+        Raises:
+          Undecided: an enclosure does not settle a question.
+        """
+        lower, upper = tape.uniform("head", 0).enclosure(self._precision)
+        state = choose(lower, upper, *self._head())
+        states = [state]
+        for index, bit in enumerate(self._blocks.bits.tolist()):
+            lower, upper = tape.uniform("moves", index).enclosure(self._precision)
+            moves = self._moves(index, bit, state, lower, upper)
+            state += -moves if bit else moves
+            states.append(state)
+        return np.array(states, dtype=np.int64)
+
+    def _backward(self) -> list[tuple[ObjectArray, ObjectArray]]:
+        """Enclosures (lo, hi) of beta_r on the window, for r = 0..R."""
+        size, window = self._size, self._window
+        zero = self._down.add(0, 0)
+        last = self._transfers[0].entering_last_run()
+        current = []
+        for bound in (0, 1):
+            vector = np.full(size + 1, zero, dtype=object)
+            vector[window:size] = [pair[bound] for pair in last]
+            current.append(vector)
+        messages = [(current[0][:size], current[1][:size])]
+        for bit, length, run_length in zip(
+            self._blocks.bits[::-1].tolist(),
+            self._blocks.lengths[::-1].tolist(),
+            self._blocks.run_lengths[::-1].tolist(),
+            strict=True,
+        ):
+            transfer = self._transfers[bit]
+            if run_length:
+                # A run starts: turn it into one of zeros, and bound what lies above its window.
+                lo, hi = (side[::-1] if bit else side for side in messages[-1])
+                edge, ratio = self._edge(lo, hi)
+                exit_weight = transfer.exit_weight(edge, ratio, run_length)
+                current = [np.append(lo, zero), np.append(hi, exit_weight)]
+            current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
+            messages.append(tuple(side[:size][::-1] if bit else side[:size] for side in current))
+        return messages[::-1]
+
+    def _head(self) -> tuple[list[Any], list[Any]]:
+        """Enclosures of Pr[a <= j] for j = 0..W."""
+        weights = self._transfers[0].leaving_first_run()
+        lo, hi = (side[self._window :] for side in self._messages[0])
+        below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]
+        above = [self._up.mul(weight[1], beta) for weight, beta in zip(weights, hi, strict=True)]
+        edge, ratio = self._edge(below, above)
+        if not ratio < 1:
+            raise Undecided(1.0)
+        rest = self._up.div(self._up.mul(edge, ratio), self._down.sub(1, ratio))
+        below, above = self._sums(below, above)
+        total = self._up.add(above[-1], rest)
+        return (
+            [self._down.div(part, total) for part in below],
+            [self._up.div(part, below[-1]) for part in above],
+        )
+
+    def _moves(self, index: int, bit: int, state: int, lower: Any, upper: Any) -> int:
+        if abs(state) > self._window:
+            raise Undecided(1.0)
+        start = self._window + (-state if bit else state)
+        length = self._blocks.lengths.item(index)
+        here, after = (
+            [side[::-1] if bit else side for side in self._messages[i]] for i in (index, index + 1)
+        )
+        if not here[0][start] > 0:
+            raise Undecided(1.0)
+        rows = [table[start] for table in self._transfers[bit].matrix(length)]
+        reach = min(self._size - start, length + 1)
+        sums = []
+        for context, row, beta, norm in zip(
+            (self._down, self._up), rows, after, (here[1], here[0]), strict=True
+        ):
+            total, cumulative = context.add(0, 0), []
+            for j in range(reach):
+                total = context.add(total, context.mul(row[start + j], beta[start + j]))
+                cumulative.append(context.div(total, norm[start]))
+            sums.append(cumulative)
+        return choose(lower, upper, *sums)
+
+    def _edge(self, lo: Any, hi: Any) -> tuple[Any, Any]:
+        """(edge, ratio) such that beta(W + k) <= edge * ratio**k for k >= 1, by log-concavity."""
+        for state in range(len(hi) - 2, -1, -1):
+            if lo[state] > 0:
+                return hi[-1], self._up.div(hi[state + 1], lo[state])
+        raise Undecided(1.0)
+
+    def _sums(self, lo: list[Any], hi: list[Any]) -> tuple[list[Any], list[Any]]:
+        below, above = [lo[0]], [hi[0]]
+        for weight_lo, weight_hi in zip(lo[1:], hi[1:], strict=True):
+            below.append(self._down.add(below[-1], weight_lo))
+            above.append(self._up.add(above[-1], weight_hi))
+        return below, above
