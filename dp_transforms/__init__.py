@@ -6,3 +6,5 @@ from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequ
 from dp_transforms.frequency_release import release_frequency_list as release_frequency_list
 from dp_transforms.job_secret import JobSecret as JobSecret
 from dp_transforms.records import ToRecords as ToRecords
+from dp_transforms.selection import SelectFromCounts as SelectFromCounts
+from dp_transforms.selection import SelectPartitions as SelectPartitions

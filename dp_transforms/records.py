@@ -201,7 +201,13 @@ def record_type(
     """
     if kind is Kind.TABLES:
         return pa.Table
-    types = {USER: Any, PARTITION: Any, **_field_types(like, like_names), COUNT: int, NOISY_COUNT: int}
+    types = {
+        USER: Any,
+        PARTITION: Any,
+        **_field_types(like, like_names),
+        COUNT: int,
+        NOISY_COUNT: int,
+    }
     parts = tuple(types[name] for name in names)
     if kind is Kind.ROWS:
         return RowTypeConstraint.from_fields(list(zip(names, parts, strict=True)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from dp_transforms.mechanisms.partition_selection.explain import Explanation, evenly
+from dp_transforms.mechanisms.partition_selection.explanation import Explanation, evenly
 
 _POINTS = 200
 

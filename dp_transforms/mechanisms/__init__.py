@@ -12,5 +12,17 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyLi
 from dp_transforms.mechanisms.integer_partition import (
     IntegerPartitionMechanism as IntegerPartitionMechanism,
 )
+from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
+from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection
+from dp_transforms.mechanisms.partition_selection import OptimalSelection as OptimalSelection
+from dp_transforms.mechanisms.partition_selection import SipsSelection as SipsSelection
+from dp_transforms.mechanisms.partition_selection import (
+    TruncatedGeometricSelection as TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.partition_selection import (
+    WeightedGaussianSelection as WeightedGaussianSelection,
+)
+from dp_transforms.mechanisms.partition_selection import choose_strategy as choose_strategy
+from dp_transforms.mechanisms.partition_selection import make_strategy as make_strategy
 from dp_transforms.mechanisms.partition_table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape

@@ -18,8 +18,8 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
 from dp_transforms.mechanisms.partition_selection.count_strategies import (
     TruncatedGeometricSelection as TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.explain import Explanation as Explanation
-from dp_transforms.mechanisms.partition_selection.explain import explain as explain
+from dp_transforms.mechanisms.partition_selection.explanation import Explanation as Explanation
+from dp_transforms.mechanisms.partition_selection.explanation import explain as explain
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy as CountStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import (
     NoisyCountStrategy as NoisyCountStrategy,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import gmpy2
@@ -28,7 +28,7 @@ from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
 
 BoolArray = npt.NDArray[np.bool_]
 
-_MOST_NODES = 1 << 13
+_MOST_NODES = 1 << 11
 """The table's size. A law of a longer range is tabulated at every 2**i-th statistic."""
 
 _CHUNK = 1 << 18
@@ -38,7 +38,8 @@ _CHUNK = 1 << 18
 class KeepLaw(ABC):
     """pi(s), non-decreasing, for integer statistics s >= 0.
 
-    ``smallest`` is the smallest statistic that has any chance: below it pi is 0.
+    ``smallest`` is the smallest statistic that has any chance: below it pi is 0. Laws are immutable
+    and hashable: equal ones share a table.
     """
 
     smallest: int = 1
@@ -111,13 +112,14 @@ class KeepLaw(ABC):
         """The smallest statistic dropped with probability below 2**-64; None if there is none."""
         if self.saturation is not None:
             return self.saturation
-        if self._never_keeps:
+        if self.never_keeps:
             return None
         tiny = gmpy2.mpq(1, 1 << WORD_BITS)
         return smallest_where(lambda s: not self._drops_more_often_than(tiny, s), self.smallest)
 
     @property
-    def _never_keeps(self) -> bool:
+    def never_keeps(self) -> bool:
+        """Whether pi is 0 everywhere."""
         return False
 
     def _drops_more_often_than(self, probability: Any, statistic: int) -> bool:
@@ -130,32 +132,9 @@ class KeepLaw(ABC):
                 return False
             precision *= 2
 
-    @cached_property
-    def _table(self) -> tuple[int, WordArray, WordArray]:
-        """(shift, drop below, last open); the cell of s is (s - smallest) >> shift, or the last.
-
-        In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and
-        what is between depends on s and on further bits.
-        """
-        span = (self.reach or self.smallest) - self.smallest
-        shift = max(0, (span // _MOST_NODES).bit_length())
-        nodes = [self.smallest + (i << shift) for i in range((span >> shift) + 2)]
-        ends = [self.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
-        below, last = [], []
-        for i, (own_lo, own_hi) in enumerate(ends):
-            # Within a cell of several statistics, pi lies between its values at both ends. The last
-            # cell goes on for ever.
-            if i == len(ends) - 1:
-                lo = own_lo if self._never_keeps else 0
-            else:
-                lo = own_lo if shift == 0 else ends[i + 1][0]
-            below.append(_word_below(lo))
-            last.append(_word_below(own_hi))
-        return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
-
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
         """(kept, indices still open)."""
-        shift, below, last = self._table
+        shift, below, last = _table(self)
         cells = np.minimum(statistics, self.smallest + ((len(below) - 1) << shift)).astype(np.int64)
         cells -= self.smallest
         in_reach = cells >= 0
@@ -182,6 +161,30 @@ class KeepLaw(ABC):
             if gmpy2.mpq(leading + 1, scale) <= lo:
                 return False
             bits *= 2
+
+
+@lru_cache(maxsize=64)
+def _table(law: KeepLaw) -> tuple[int, WordArray, WordArray]:
+    """(shift, drop below, last open); the cell of s is (s - smallest) >> shift, or the last.
+
+    In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and what
+    is between depends on s and on further bits.
+    """
+    span = (law.reach or law.smallest) - law.smallest
+    shift = max(0, (span // _MOST_NODES).bit_length())
+    nodes = [law.smallest + (i << shift) for i in range((span >> shift) + 2)]
+    ends = [law.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
+    below, last = [], []
+    for i, (own_lo, own_hi) in enumerate(ends):
+        # Within a cell of several statistics, pi lies between its values at both ends. The last
+        # cell goes on for ever.
+        if i == len(ends) - 1:
+            lo = own_lo if law.never_keeps else 0
+        else:
+            lo = own_lo if shift == 0 else ends[i + 1][0]
+        below.append(_word_below(lo))
+        last.append(_word_below(own_hi))
+    return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
 
 
 def smallest_where(holds: Callable[[int], bool], start: int) -> int:

@@ -90,7 +90,7 @@ class OptimalLaw(KeepLaw):
         return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
 
     @property
-    def _never_keeps(self) -> bool:
+    def never_keeps(self) -> bool:
         return self.delta == 0
 
     @cached_property

@@ -1,0 +1,144 @@
+"""Rounds of weighted selection: users' weights, their sums, decisions, and what remains.
+
+A round needs each user's remaining partitions together, and then each partition's users together:
+two shuffles, of which the first is the same for all rounds. What earlier rounds selected reaches
+the users as a side input; it is no larger than the release.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.batching import ToTables
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single
+from dp_transforms.columnar.named_uniforms import NamedUniforms
+from dp_transforms.columnar.weighting import WEIGHT, sum_weights, weigh_pairs, without_partitions
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.partition_selection import WeightedStrategy, weights
+from dp_transforms.records import COUNT
+from dp_transforms.shuffle import OnThreads, ReduceByHash
+
+
+class SelectInRounds(beam.PTransform):
+    """The partitions that a weighted strategy selects: record tables in, tables of names out.
+
+    In every round the pseudorandom function of ``BoundContributions`` says which kappa of a user's
+    remaining partitions count, if there are more; a user with no more than kappa needs no other
+    bound. All distinct partitions of one user are held together.
+
+    Args:
+      strategy: the strategy, with its number of rounds.
+      purpose: what the random numbers are for.
+      secret: the job's secret.
+      num_buckets: how many parts users and partitions are split into, see ``shuffle``.
+    """
+
+    def __init__(
+        self,
+        strategy: WeightedStrategy,
+        purpose: str,
+        secret: JobSecret,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._strategy = strategy
+        self._purpose = purpose
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        rounds = range(len(self._strategy.rounds))
+        bound = functools.partial(
+            distinct_pairs,
+            at_most=self._strategy.max_partitions_per_user,
+            key=self._secret.key("bound contributions"),
+        )
+        # A single round needs no more of a user than what counts in it.
+        users = tables | "ByUser" >> self._reduce(
+            bound if len(rounds) == 1 else distinct_pairs, USER, "route users"
+        )
+        selected: list[beam.PCollection] = []
+        for index in rounds:
+            earlier = []
+            if selected:
+                names = tuple(selected) | f"Earlier{index}" >> beam.Flatten()
+                earlier = [beam.pvalue.AsList(names)]
+            selected.append(users | f"Round{index}" >> self._round(index, bound, earlier))
+        return tuple(selected) | beam.Flatten()
+
+    def _round(
+        self,
+        index: int,
+        bound: Callable[[pa.Table], pa.Table],
+        earlier: Sequence[beam.pvalue.AsList],
+    ) -> beam.PTransform:
+        key = self._secret.key(f"{self._purpose} by {self._strategy!r}, round {index}")
+        decide = functools.partial(select_round, strategy=self._strategy, index=index, key=key)
+        weigh = OnThreadsBeside(functools.partial(weigh_remaining, bound=bound))
+        return (
+            f"Weigh{index}" >> beam.ParDo(weigh, *earlier).with_output_types(pa.Table)
+            | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | f"ByPartition{index}" >> self._reduce(sum_weights, PARTITION, "route partitions")
+            | f"Decide{index}"
+            >> beam.ParDo(OnThreads(functools.partial(unless_empty, decide))).with_output_types(
+                pa.Table
+            )
+        )
+
+    def _reduce(
+        self, reduce: Callable[[pa.Table], pa.Table], name: str, purpose: str
+    ) -> ReduceByHash:
+        return ReduceByHash(reduce, (name,), self._secret.key(purpose), self._num_buckets)
+
+
+class OnThreadsBeside(OnThreads):
+    """``OnThreads`` for a kernel that also takes the tables of a side input, if there is one."""
+
+    def process(self, element: pa.Table, beside: Sequence[pa.Table] = ()) -> Iterator[Any]:
+        kernel = functools.partial(unless_empty, self._kernel, beside=beside)
+        yield from self.submit(kernel, element)
+
+
+def unless_empty(
+    kernel: Callable[..., pa.Table], table: pa.Table, **options: Any
+) -> list[pa.Table]:
+    """The kernel's result for a table, if it has rows."""
+    result = kernel(table, **options)
+    return [result] if result.num_rows else []
+
+
+def weigh_remaining(
+    pairs: pa.Table, bound: Callable[[pa.Table], pa.Table], beside: Sequence[pa.Table]
+) -> pa.Table:
+    """Sums of weights per partition, of the pairs whose partition was not selected yet.
+
+    Args:
+      pairs: distinct (user, partition) pairs, all of each user.
+      bound: leaves at most kappa pairs of a user.
+      beside: tables of the partitions that earlier rounds selected.
+    """
+    if beside:
+        pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+    return weigh_pairs(bound(decoded(pairs)), weights)
+
+
+def select_round(table: pa.Table, strategy: WeightedStrategy, index: int, key: bytes) -> pa.Table:
+    """The partitions that one round selects.
+
+    Args:
+      table: plain columns ``partition``, ``weight`` and ``count``.
+      strategy: decides.
+      index: which round, from 0.
+      key: 32 secret bytes, of this round alone.
+    """
+    partitions = single(table[PARTITION])
+    sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
+    uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
+    keep = strategy.decide_round(index, sums, users, uniforms.words, uniforms.prefix)
+    return pa.table({PARTITION: partitions.filter(pa.array(keep))})

@@ -1,0 +1,239 @@
+"""The selecting transforms against rows of plain Python."""
+
+import hashlib
+import random
+from fractions import Fraction
+
+import apache_beam as beam
+import gmpy2
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.display import DisplayData
+
+from dp_transforms import (
+    BoundContributions,
+    CountDistinctUsers,
+    JobSecret,
+    SelectFromCounts,
+    SelectPartitions,
+    shuffle,
+)
+from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
+    LaplaceSelection,
+    OptimalSelection,
+    WeightedGaussianSelection,
+    make_strategy,
+)
+from tests import reference
+from tests.beam_runs import rows_of, run, table_of
+from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
+
+NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_counts]
+
+
+@pytest.fixture(autouse=True)
+def few_buckets(monkeypatch):
+    """Small tables in few parts: a run is a matter of overhead."""
+    monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 50])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_selections_agree_with_the_reference(name, kappa):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=kappa)
+    expected = selected(RECORDS, strategy)
+    assert 0 < len(expected) < 30
+    secret = JobSecret.insecure_for_testing(100)
+    transform = SelectPartitions(2.0, 1e-2, kappa, name, secret=secret)
+    tables = run(as_tables(RECORDS), transform, element_type=pa.Table)
+    assert all(table.column_names == ["partition"] for table in tables)
+    found = [name for (name,) in rows_of(tables)]
+    assert len(found) == len(set(found))
+    assert set(found) == selected(RECORDS, strategy, secret)
+
+
+def test_two_secrets_disagree():
+    outcomes = {
+        frozenset(
+            selected(RECORDS, OptimalSelection(1, 1e-2, 3), JobSecret.insecure_for_testing(i))
+        )
+        for i in range(8)
+    }
+    assert len(outcomes) > 4
+
+
+@pytest.mark.parametrize("name", ["optimal", "sips"])
+def test_kinds_of_records(name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
+    expected = sorted(selected(RECORDS, strategy))
+
+    def transform():
+        return SelectPartitions(strategy=strategy, secret=SECRET)
+
+    assert sorted(run(RECORDS, transform())) == expected
+    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
+    assert sorted(row.partition for row in rows) == expected
+    assert sorted(rows_of(run(as_tables(RECORDS), transform(), element_type=pa.Table))) == [
+        (name,) for name in expected
+    ]
+
+
+def test_composite_and_integer_partitions():
+    pairs = [(user, (len(name), name)) for user, name in RECORDS]
+    numbers = [(user, int(name[4:])) for user, name in RECORDS]
+    for name in ("truncated_geometric", "sips"):
+        found = run(pairs, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
+        assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
+        found = run(numbers, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
+        assert set(found) <= {number for _, number in numbers} and len(found) > 3
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noisy_counts_come_with_the_same_partitions(name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
+    transform = SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET)
+    noisy = dict(run(RECORDS, transform))
+    assert set(noisy) == selected(RECORDS, strategy)
+    counts = reference.count(reference.bound(RECORDS, 3, SECRET.key("bound contributions")))
+    key = SECRET.key(f"selection by {strategy!r}")
+    for partition, count in noisy.items():
+        digest = hashlib.blake2b(partition.encode(), key=key).digest()
+        lower = Fraction(int.from_bytes(digest, "big"), 2**512)
+        noise = count - counts[partition]
+        # The noise inverts the same uniform number: P[X < noise] <= U < P[X <= noise].
+        assert distribution(strategy.law.noise, noise - 1) <= lower
+        assert lower < distribution(strategy.law.noise, noise)
+        assert count > strategy.law.threshold
+    row = run([beam.Row(user="a", partition="b")] * 2, SelectPartitions(50, 0.99, 1, name, True))
+    assert not row or row[0]._fields == ("partition", "noisy_count")
+
+
+def distribution(noise, x):
+    """P[X <= x]."""
+    tail = noise.tail(x, 300)[0] if x >= 0 else 1 - gmpy2.mpq(noise.tail(-x - 1, 300)[0])
+    return Fraction(*map(int, (1 - gmpy2.mpq(tail)).as_integer_ratio()))
+
+
+@pytest.mark.parametrize("name", [*NOISY, "optimal"])
+def test_counts_alone(name):
+    strategy = make_strategy(name, 1.0, 1e-2)
+    counts = [(f"p{n}", n) for n in range(1, 40)]
+    key = SECRET.key(f"selection by {strategy!r}")
+    expected = {p for p, n in counts if is_kept(strategy.law, n, p, key)}
+    assert set(run(counts, SelectFromCounts(strategy, secret=SECRET))) == expected
+    tables = [table_of(counts[i::3], ("partition", "count")) for i in range(3)]
+    found = run(tables, SelectFromCounts(strategy, secret=SECRET), element_type=pa.Table)
+    assert {p for (p,) in rows_of(found)} == expected
+    rows = [beam.Row(partition=p, count=n) for p, n in counts]
+    found = run(rows, SelectFromCounts(strategy, secret=SECRET))
+    assert {row.partition for row in found} == expected
+    # A pipeline of one's own: what SelectPartitions does with records.
+    capped = run(
+        RECORDS,
+        BoundContributions(1, SECRET),
+        CountDistinctUsers(cap=strategy.saturation_count),
+        SelectFromCounts(strategy, secret=SECRET),
+    )
+    assert set(capped) == selected(RECORDS, strategy)
+
+
+def test_declared_bounds_count_users_once_and_no_further_than_needed():
+    strategy = OptimalSelection(1, 1e-3)
+    cap = strategy.saturation_count
+    # Far more users than the cap, everyone several times, and partitions beside the threshold.
+    records = [(user, "huge") for user in range(3000)] * 2
+    records += [(-1 - user, f"p{n}") for n in range(1, cap) for user in range(n)] * 3
+    random.Random(2).shuffle(records)
+    transform = SelectPartitions(1, 1e-3, 1, already_bounded=True, secret=SECRET)
+    steps = steps_of(transform)
+    assert not any("Bound" in step for step in steps) and any("Distinct" in step for step in steps)
+    counts = {"huge": cap} | {f"p{n}": n for n in range(1, cap)}
+    key = SECRET.key(f"selection by {strategy!r}")
+    expected = {p for p, n in counts.items() if is_kept(strategy.law, n, p, key)}
+    assert set(run(records, transform)) == expected and "huge" in expected
+
+
+def test_bounded_records_need_no_second_bound():
+    transform = SelectPartitions(1, 1e-2, 3, "gaussian", already_bounded=True, secret=SECRET)
+    bounded = run(RECORDS, BoundContributions(3, SECRET), transform)
+    assert set(bounded) == selected(RECORDS, transform.strategy)
+    steps = steps_of(transform, BoundContributions(3, SECRET))
+    assert not any("Distinct" in step for step in steps)
+
+
+def steps_of(transform, *before):
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pcoll = pipeline | beam.Create([("a", "b")])
+    for other in before:
+        pcoll |= other
+    _ = pcoll | "Select" >> transform
+    labels = []
+
+    class Visitor(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node):
+            labels.append(node.full_label)
+
+    pipeline.visit(Visitor())
+    return [label for label in labels if label.startswith("Select/")]
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_nothing_is_selected_from_nothing(name):
+    assert run([], SelectPartitions(1, 1e-2, 2, name)) == []
+
+
+def test_purposes_and_strategies_have_numbers_of_their_own():
+    keys = {
+        SECRET.key(f"{purpose} by {strategy!r}")
+        for purpose in ("selection", "other")
+        for strategy in (
+            OptimalSelection(1, 1e-2),
+            OptimalSelection(1, 1e-2, 2),
+            LaplaceSelection(1, 1e-2),
+        )
+    }
+    assert len(keys) == 6
+    found = {
+        purpose: run(RECORDS, SelectPartitions(1, 1e-2, 2, purpose=purpose, secret=SECRET))
+        for purpose in ("selection", "other", "third")
+    }
+    assert len({frozenset(names) for names in found.values()}) > 1
+
+
+def test_display_data_tells_the_strategy_and_no_data():
+    transform = SelectPartitions(1, 1e-5, 10, "sips")
+    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    assert items["strategy"] == "sips" and items["epsilon"] == 1 and items["delta"] == 1e-5
+    assert items["max_partitions_per_user"] == 10 and not items["already_bounded"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta": None}, "delta must be given"),
+        ({"epsilon": -1}, "epsilon must be"),
+        ({"max_partitions_per_user": None}, "max_partitions_per_user must be given"),
+        ({"strategy": "best"}, "strategy must be 'auto' or one of"),
+        ({"strategy": "sips", "noisy_counts": True}, "has no noisy counts"),
+        ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
+    ],
+)
+def test_arguments_are_checked_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SelectPartitions(**{"epsilon": 1, "delta": 1e-3, "max_partitions_per_user": 2, **arguments})
+
+
+def test_strategies_that_need_records_are_refused_on_counts():
+    with pytest.raises(ValueError, match="'weighted_gaussian' needs users' records"):
+        SelectFromCounts(WeightedGaussianSelection(1, 1e-3))
+    with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
+        SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
+
+
+def test_classic_templates_are_refused():
+    options = PipelineOptions(["--template_location=gs://bucket/template"])
+    records = beam.Pipeline(runner="FnApiRunner", options=options) | beam.Create([("a", "b")])
+    with pytest.raises(ValueError, match="template"):
+        _ = records | SelectPartitions(1, 1e-3, 1)

@@ -1,0 +1,88 @@
+"""The laws of the selecting transforms, end to end, and what users can not change."""
+
+import collections
+
+import pyarrow as pa
+import pytest
+
+from dp_transforms import SelectPartitions, shuffle
+from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
+    make_strategy,
+    weights,
+)
+from tests.beam_runs import rows_of, run
+from tests.selection_reference import SECRET, as_tables
+from tests.statistical import laws
+
+
+@pytest.fixture(autouse=True)
+def few_buckets(monkeypatch):
+    """Small tables in few parts: a run is a matter of overhead."""
+    monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+
+
+class TestLaws:
+    """Enough partitions with the same users to see the law, by one run per strategy."""
+
+    each = 3000
+
+    @pytest.mark.parametrize("name", STRATEGIES)
+    def test_every_strategy(self, name):
+        epsilon, delta, kappa = 2.0, 0.05, 2
+        strategy = make_strategy(name, epsilon, delta, max_partitions_per_user=kappa)
+        median = strategy.median_users
+        # Users come with two partitions of the same size, so that all weights are the smallest.
+        records, sizes = [], sorted({1, max(1, median - 2), median})
+        for size in sizes:
+            for i in range(self.each):
+                for user in range(size):
+                    records += [(f"{size}/{i // 2}/{user}", f"{size}/{i}")]
+        tables = as_tables(records)
+        transform = SelectPartitions(epsilon, delta, kappa, name, secret=SECRET)
+        found = collections.Counter(
+            partition.split("/")[0]
+            for (partition,) in rows_of(run(tables, transform, element_type=pa.Table))
+        )
+        for size in sizes:
+            if name == "sips":
+                expected = pair_law(strategy, size)
+            else:
+                expected = strategy.keep_enclosure(size, 128)
+            laws.assert_probability(found[str(size)], self.each, expected, 1e-7)
+
+
+def pair_law(strategy, size):
+    """The probability that one of two partitions with the same users is selected by SIPS."""
+    both, alone = (size * int(weights(t)) for t in (2, 1))
+    keep = [
+        [round_.law.keep_probability(total) for round_ in strategy.rounds]
+        for total in (both, alone)
+    ]
+    # States: both remain, or this one remains alone.
+    together, single, done = 1.0, 0.0, 0.0
+    for here, there in zip(*keep, strict=True):
+        done += together * here + single * there
+        single = single * (1 - there) + together * (1 - here) * here
+        together *= (1 - here) ** 2
+    return done
+
+
+def test_planted_users_above_kappa_have_no_more_influence():
+    # Three users with all of 400 partitions: bounded to 2 each, they can make at most 6 partitions
+    # have any user, and of those hardly one has several.
+    planted = [(f"planted{user}", f"rare{i}") for user in range(3) for i in range(400)]
+    crowd = [(f"user{user}", "common") for user in range(300)]
+    for name in STRATEGIES:
+        transform = SelectPartitions(40, 1e-4, 2, name, secret=SECRET)
+        found = set(run(planted + crowd, transform))
+        assert "common" in found
+        assert len(found - {"common"}) <= 3
+
+
+def test_pre_thresholds_are_never_undercut():
+    records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
+    for name in STRATEGIES:
+        transform = SelectPartitions(30, 0.5, 1, name, pre_threshold=5, secret=SECRET)
+        found = set(run(records, transform))
+        assert found and min(p % 8 for p in found) >= 5
