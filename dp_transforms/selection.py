@@ -107,7 +107,7 @@ class SelectPartitions(beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        public = _distinct(public_partitions)
+        public = tuple(public_partitions)
         if isinstance(strategy, str):
             if strategy == AUTO and public:
                 strategy = TruncatedGeometricSelection.name
@@ -221,7 +221,7 @@ class SelectFromCounts(beam.PTransform):
             raise ValueError(f"strategy {strategy.name!r} has no noisy counts")
         self._strategy = strategy
         self._noisy_counts = noisy_counts
-        self._public = _distinct(public_partitions)
+        self._public = tuple(public_partitions)
         self._public_law: ThresholdLaw | None = None
         if self._public:
             if not isinstance(strategy, TruncatedGeometricSelection):
@@ -370,10 +370,6 @@ def _named_strategy(
         raise ValueError(f"{missing[0]} must be given, unless strategy is one of your own making")
     given = {parameter: value for parameter, value in optional.items() if value is not None}
     return make_strategy(name, noisy_counts=noisy_counts, **required, **given)
-
-
-def _distinct(partitions: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple(dict.fromkeys(partitions))
 
 
 def _displayed(strategy: SelectionStrategy) -> dict[str, Any]:

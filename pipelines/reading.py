@@ -70,6 +70,11 @@ class ReadRecords(beam.PTransform):
         for path, schema in schemas.items():
             self._check_schema(path, schema)
 
+    @property
+    def partition_fields(self) -> list[pa.Field]:
+        """The partition columns, with the types that they have in the files."""
+        return [self._schema.field(column) for column in self._columns[1:]]
+
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[pa.Table]:
         return (
             pipeline

@@ -63,14 +63,16 @@ def explain(
     epsilon: Rational,
     delta: Rational,
     users: Sequence[int] | None = None,
+    noisy_counts: bool = False,
     **options: Any,
 ) -> Explanation:
-    """Compares all strategies at the same public parameters, without any data.
+    """Compares strategies at the same public parameters, without any data.
 
     Args:
       epsilon, delta: the budget; positive.
       users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
         all.
+      noisy_counts: compare only strategies that have noisy counts.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -85,8 +87,12 @@ def explain(
     half from         12                   12         13                 17         18         20
     * is what strategy="auto" takes
     """
-    strategies = tuple(strategy(epsilon, delta, **options) for strategy in STRATEGIES.values())
-    chosen = choose_strategy(epsilon, delta, **options).name
+    strategies = tuple(
+        strategy(epsilon, delta, **options)
+        for strategy in STRATEGIES.values()
+        if strategy.has_noisy_counts or not noisy_counts
+    )
+    chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]
         shown = evenly(1, 2 * max(medians), _ROWS)

@@ -1,0 +1,265 @@
+import csv
+import json
+import random
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms import JobSecret, SelectPartitions
+from dp_transforms.mechanisms.partition_selection import make_strategy
+from pipelines.output import PublishRelease, ReleaseDirectory
+from pipelines.privacy_statement import library_versions
+from pipelines.reading import ReadRecords
+from pipelines.select_partitions import build, header_line, main
+from tests.selection_reference import RECORDS, SECRET, selected
+
+# At this budget a partition that 40 users have is selected with near certainty, and one that a
+# single user has with probability 1e-12 at most.
+CLEAR = ["--epsilon=20", "--delta=1e-12", "--max_partitions_per_user=3"]
+
+
+def lines(users, *names):
+    return "".join(f"{name}-{user},{name}\n" for name in names for user in range(users))
+
+
+def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
+    if records is not None:
+        (tmp_path / "records.csv").write_text(records)
+    usual = {
+        "--input": str(tmp_path / "records.csv"),
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--output": str(tmp_path / "out"),
+    }
+    given = {flag.partition("=")[0] for flag in (*flags, *privacy)}
+    rest = [f"{name}={value}" for name, value in usual.items() if name not in given]
+    return main([*rest, *privacy, *flags])
+
+
+def released(tmp_path):
+    with open(tmp_path / "out" / "released_partitions.csv", newline="") as file:
+        return list(csv.reader(file))
+
+
+def statement(tmp_path):
+    return json.loads((tmp_path / "out" / "privacy.json").read_text())
+
+
+@pytest.mark.parametrize("name", ["optimal", "laplace", "weighted_gaussian", "sips"])
+def test_the_job_selects_what_the_library_does(tmp_path, name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
+    (tmp_path / "a.csv").write_text(
+        "user,page\n" + "".join(f"{user},{page}\n" for user, page in RECORDS)
+    )
+    reader = ReadRecords(f"{tmp_path}/a.csv", "user", ["page"])
+    directory = ReleaseDirectory(str(tmp_path / "out"), "released_partitions.csv")
+    publish = PublishRelease(directory, header_line(reader, False), {})
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        build(pipeline, reader, SelectPartitions(strategy=strategy, secret=SECRET), publish)
+    found = released(tmp_path)
+    assert found == [["partition"]] + [[p] for p in sorted(selected(RECORDS, strategy))]
+
+
+def test_popular_partitions_are_released_and_rare_ones_are_not(tmp_path, capsys):
+    awkward = 'a "quoted, name"'
+    records = "user,page\n" + lines(40, "home", "naïve😀") + lines(1, "rare")
+    records += "".join(f'{user},"a ""quoted, name"""\n' for user in range(40))
+    assert command(tmp_path, records=records) == 0
+    assert released(tmp_path) == [["partition"], [awkward], ["home"], ["naïve😀"]]
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path}/out/released_partitions.csv\n"
+    assert err == ""
+
+
+def test_noisy_counts(tmp_path):
+    records = "user,page\n" + lines(500, "home") + lines(300, "about") + lines(1, "rare")
+    assert command(tmp_path, "--noisy_counts", records=records) == 0
+    header, *rows = released(tmp_path)
+    assert header == ["partition", "noisy_count"]
+    assert [name for name, _ in rows] == ["about", "home"]
+    assert all(abs(int(rows[i][1]) - n) < 20 for i, n in ((0, 300), (1, 500)))
+    assert statement(tmp_path)["noisy_counts"] is True
+
+
+def test_composite_partitions_keep_their_columns(tmp_path):
+    records = "user,country,device\n" + "".join(f"{user},no,tv\n" for user in range(60))
+    flags = ["--partition_column=country", "--partition_column=device", "--noisy_counts"]
+    assert command(tmp_path, *flags, records=records) == 0
+    header, row = released(tmp_path)
+    assert header == ["country", "device", "noisy_count"]
+    assert row[:2] == ["no", "tv"]
+
+
+def test_integers_and_bytes_from_parquet(tmp_path):
+    for pages in (pa.array([7] * 40 + [8]), pa.array([b"7"] * 40 + [b"8"])):
+        pq.write_table(pa.table({"user": range(41), "page": pages}), tmp_path / "a.parquet")
+        flags = [f"--input={tmp_path}/a.parquet", "--overwrite"]
+        assert command(tmp_path, *flags) == 0
+        assert released(tmp_path) == [["partition"], ["7"]]
+
+
+def test_bytes_that_are_no_text_are_refused_without_being_shown(tmp_path, capfd):
+    pages = pa.array([b"\xff secret"] * 40)
+    pq.write_table(pa.table({"user": range(40), "page": pages}), tmp_path / "a.parquet")
+    assert command(tmp_path, f"--input={tmp_path}/a.parquet") == 1
+    err = capfd.readouterr().err
+    assert "not UTF-8" in err and "secret" not in err
+
+
+def test_nothing_selected_is_a_release_too(tmp_path):
+    assert command(tmp_path, records="user,page\n" + lines(1, "rare", "other")) == 0
+    assert released(tmp_path) == [["partition"]]
+    assert command(tmp_path, "--overwrite") == 0
+    assert released(tmp_path) == [["partition"]]
+
+
+def test_the_statement_says_this_and_no_more(tmp_path):
+    privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
+    assert command(tmp_path, "--already_bounded", privacy=privacy) == 0
+    assert statement(tmp_path) == {
+        "mechanism": "partition selection",
+        "strategy": "optimal",
+        "epsilon": 1.0,
+        "delta": 1e-5,
+        "neighbours": "add or remove all records of one user",
+        "max_partitions_per_user": 1,
+        "max_partitions_per_user_is": "declared",
+        "noisy_counts": False,
+        "pre_threshold": 1,
+        "composition": "tight",
+        "epsilon_per_partition": 1.0,
+        "delta_per_partition": 1e-5,
+        "saturation_count": 23,
+        "versions": library_versions(),
+    }
+
+
+def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
+    assert command(tmp_path, "--neighbours=replace") == 0
+    found = statement(tmp_path)
+    assert found["strategy"] == "weighted_gaussian" and len(found["rounds"]) == 1
+    assert found["neighbours"] == "replace all records of one user by another's"
+    assert found["max_partitions_per_user_is"] == "enforced"
+
+
+def test_public_partitions(tmp_path):
+    records = "user,page\n" + lines(5, "home") + lines(1, "rare")
+    (tmp_path / "public.csv").write_text('home\n"empty, but listed"\n\n')
+    flags = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
+    assert command(tmp_path, *flags, records=records) == 0
+    # At epsilon = 20 / 3 noise hardly ever exceeds 2.
+    assert released(tmp_path) == [["partition"], ["home"]]
+    found = statement(tmp_path)
+    assert found["strategy"] == "truncated_geometric"
+    assert (found["public_partitions"], found["public_threshold"]) == (2, 2)
+
+
+def test_public_partitions_of_other_types(tmp_path):
+    (tmp_path / "public.csv").write_text("7\n8\n")
+    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
+    pages = pa.array([7] * 40, pa.int32()).dictionary_encode()
+    pq.write_table(pa.table({"user": range(40), "page": pages}), tmp_path / "a.parquet")
+    assert command(tmp_path, *public, f"--input={tmp_path}/a.parquet") == 0
+    assert released(tmp_path) == [["partition"], ["7"]]
+    (tmp_path / "public.csv").write_text("no,tv\nit,tv\n")
+    records = "user,country,device\n" + "".join(f"{user},no,tv\n" for user in range(40))
+    columns = ["--partition_column=country", "--partition_column=device", "--overwrite"]
+    assert command(tmp_path, *public, *columns, records=records) == 0
+    assert released(tmp_path) == [["country", "device"], ["no", "tv"]]
+
+
+def test_users_above_kappa_are_bounded(tmp_path):
+    # One user with everything, and 40 users of one page: of the former's pages none is released.
+    rng = random.Random(1)
+    rows = [f"hoarder,page{i}\n" for i in range(2000)] + [f"{user},home\n" for user in range(40)]
+    rng.shuffle(rows)
+    assert command(tmp_path, records="user,page\n" + "".join(rows)) == 0
+    assert released(tmp_path) == [["partition"], ["home"]]
+
+
+def test_the_explanation_needs_no_data(tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=10"]
+    assert main(["--explain", *privacy, f"--plot={tmp_path}/curves.png"]) == 0
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].endswith("epsilon = 1, delta = 1e-05, 10 partitions per user")
+    assert "weighted_gaussian *" in out[1] and "sips" in out[1]
+    assert out[-1] == f"{tmp_path}/curves.png"
+    assert (tmp_path / "curves.png").stat().st_size > 10_000
+    assert main(["--explain", *privacy, "--noisy_counts"]) == 0
+    assert "sips" not in capsys.readouterr().out
+
+
+def test_progress_has_no_totals(tmp_path, capfd):
+    records = "user,page\n" + "".join(f"user{i},page{i % 21}\n" for i in range(4321))
+    assert command(tmp_path, "--progress", records=records) == 0
+    err = capfd.readouterr().err
+    assert "reading records" in err and "4321" not in err.replace(",", "")
+    flags = ["--show_private_counters", "--overwrite"]
+    assert command(tmp_path, *flags, records=records) == 0
+    assert "PRIVATE, do not publish: 4,321 records" in capfd.readouterr().err
+
+
+FAULTS = {
+    "epsilon 0": (["--epsilon=0"], "--epsilon: must be a number above 0 and at most 100"),
+    "delta 0": (["--delta=0"], "--delta: must be a number above 0 and below 1"),
+    "delta 1": (["--delta=1"], "--delta: must be a number above 0 and below 1"),
+    "delta nan": (["--delta=nan"], "--delta: must be a number above 0 and below 1"),
+    "kappa": (["--max_partitions_per_user=0"], "must be a positive integer"),
+    "pre-threshold": (["--pre_threshold=-1"], "must be a positive integer"),
+    "strategy": (["--strategy=magic"], "invalid choice: 'magic'"),
+    "noisy counts": (["--strategy=sips", "--noisy_counts"], "'sips' has no noisy counts"),
+    "public and strategy": (
+        ["--strategy=laplace", "--public_partitions={tmp}/public.csv"],
+        "public_partitions are for the strategy 'truncated_geometric'",
+    ),
+    "public threshold alone": (["--public_threshold=1"], "public_threshold is for public"),
+    "public threshold": (
+        ["--public_partitions={tmp}/public.csv", "--public_threshold=99"],
+        "the threshold of public partitions must be in",
+    ),
+    "no public file": (["--public_partitions=none.csv"], "none.csv can not be read"),
+    "empty public file": (["--public_partitions={tmp}/empty"], "has no public partitions"),
+    "public fields": (["--public_partitions={tmp}/two"], "line 1: expected 1 fields"),
+    "plot": (["--plot=a.png"], "--plot is for --explain"),
+    "no column": (["--user_column=uid"], "no column 'uid'"),
+}
+FAILURES = {"no public file", "empty public file", "public fields", "no column"}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_line_and_a_meaningful_exit_code(tmp_path, capsys, fault):
+    (tmp_path / "public.csv").write_text("home\n")
+    (tmp_path / "empty").write_text("\n")
+    (tmp_path / "two").write_text("a,b\n")
+    flags, message = FAULTS[fault]
+    try:
+        code = command(tmp_path, *(flag.format(tmp=tmp_path) for flag in flags))
+    except SystemExit as exit_:
+        code = exit_.code
+    err = capsys.readouterr().err
+    assert message in err and err.count("\n") == 1 and err.startswith("error: ")
+    assert code == (1 if fault in FAILURES else 2)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--max_partitions_per_user"])
+def test_what_must_be_given(tmp_path, capsys, missing):
+    privacy = [flag for flag in CLEAR if not flag.startswith(missing)]
+    assert command(tmp_path, privacy=privacy) == 2
+    assert f"{missing} is needed" in capsys.readouterr().err
+
+
+def test_two_jobs_do_not_share_their_numbers(tmp_path):
+    # Fifty partitions at the median: two jobs agree on all with probability 2**-50.
+    median = make_strategy("optimal", 1, 0.01).median_users
+    records = "user,page\n" + lines(median, *(f"p{i}" for i in range(50)))
+    privacy = ["--epsilon=1", "--delta=0.01", "--max_partitions_per_user=1", "--overwrite"]
+    outcomes = []
+    for _ in range(2):
+        assert command(tmp_path, records=records, privacy=privacy) == 0
+        outcomes.append(released(tmp_path))
+    assert outcomes[0] != outcomes[1]
+    assert JobSecret.from_os() != JobSecret.from_os()
