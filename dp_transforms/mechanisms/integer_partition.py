@@ -21,8 +21,9 @@ from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
 
-MIN_RATE = Fraction(1, 10**5)
-"""The smallest c = epsilon / (2 * sensitivity): the work grows with a power of 1/c."""
+MIN_RATE = Fraction(1, 40)
+"""The smallest c = epsilon / (2 * sensitivity): below it the weights of lists with large corners span
+more than float64 does, and the levels above it are slow."""
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
@@ -54,7 +55,8 @@ class IntegerPartitionMechanism:
 
     Raises:
       ValueError: both or neither of epsilon and eta are given, a parameter is not positive, or
-        epsilon / (2 * sensitivity) is below 1e-5, where exact sampling takes too long.
+        epsilon / (2 * sensitivity) is below 0.025, where float64 no longer spans the weights and
+        sampling would take too long.
 
     Source: Blocki, Datta, Bonneau, "Differentially Private Password Frequency Lists" (NDSS 2016),
     whose ``dist`` is half the L1 distance; base 2: Ilvento (2019). The sampler is this project's.
@@ -87,7 +89,7 @@ class IntegerPartitionMechanism:
             decay = Decay(epsilon / (2 * sensitivity))
         if decay.log_enclosure(64)[1] < MIN_RATE:
             raise ValueError(
-                "epsilon / (2 * sensitivity) must be at least 1e-5, got "
+                "epsilon / (2 * sensitivity) must be at least 0.025, got "
                 f"epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}: "
                 "raise epsilon or bound each user to fewer partitions"
             )

@@ -1,0 +1,63 @@
+"""The walk's bookkeeping: blocks, choices, and the way back from moves to a list."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk, choose
+
+counts = st.lists(st.integers(1, 9), max_size=8)
+
+
+def bits(values, low, high):
+    """b_x(c) for c in [low, high), from the definition."""
+    ends = {value - rank for rank, value in enumerate(sorted(values, reverse=True), 1)}
+    return {c: c in ends or c < -len(values) for c in range(low, high)}
+
+
+@given(counts, counts)
+def test_the_moves_of_any_partition_give_it_back(private, released):
+    frequency_list = FrequencyList.from_counts(private)
+    blocks = Blocks.of(frequency_list)
+    start = max(private, default=0)
+    starts = start - np.concatenate([[0], np.cumsum(blocks.lengths)]).astype(int)
+    old, new = bits(private, -40, 40), bits(released, -40, 40)
+    head, tail, at, places = [], [], [], []
+    for c in range(39, -41, -1):
+        if old[c] == new[c]:
+            continue
+        if c >= starts[0]:
+            head.append(c - int(starts[0]) + 1)
+        elif c < starts[-1]:
+            tail.append(int(starts[-1]) - c)
+        else:
+            block = int(np.flatnonzero(starts - 1 >= c)[-1])
+            at.append(block)
+            places.append(int(starts[block]) - c)
+    walk = Walk(head, np.array(at, dtype=np.int64), np.array(places, dtype=np.int64), tail)
+    assert walk.applied_to(frequency_list, blocks) == FrequencyList.from_counts(released)
+
+
+@given(st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**6)), max_size=5))
+def test_blocks_cover_the_runs(pairs):
+    frequency_list = FrequencyList.from_counts(
+        np.array([value for value, _ in pairs], dtype=np.int64)
+    )
+    blocks = Blocks.of(frequency_list)
+    assert blocks.lengths[blocks.bits == 1].sum() == frequency_list.distinct
+    assert blocks.lengths[blocks.bits == 0].sum() == max([value for value, _ in pairs], default=0)
+    assert blocks.run_lengths.sum() == blocks.lengths.sum()
+
+
+def test_a_choice_is_made_only_where_it_is_certain():
+    lo, hi = [0.25, 0.5, 1.0], [0.3, 0.5, 1.0]
+    assert choose(0.2, 0.25, lo, hi) == 0
+    assert choose(0.3, 0.31, lo, hi) == 1
+    assert choose(0.5, 0.51, lo, hi) == 2
+    for lower, upper in [(0.2, 0.26), (0.29, 0.31), (0.49, 0.51)]:
+        with pytest.raises(Undecided):
+            choose(lower, upper, lo, hi)
+    with pytest.raises(Undecided):
+        choose(0.9, 0.91, [0.5], [0.5])
