@@ -122,9 +122,10 @@ class ToRecords(beam.PTransform):
         drop_nulls: bool = False,
     ):
         super().__init__()
-        self._user = user
-        composite = not isinstance(partition, (str, int))
-        self._partition: list[str | int] = list(partition) if composite else [partition]
+        # Names, or positions, and all of one sort: expand sees to that.
+        self._user: Any = user
+        single = isinstance(partition, (str, int))
+        self._partition: list[Any] = [partition] if single else list(partition)  # type: ignore[arg-type]
         if not self._partition:
             raise ValueError("partition must name at least one column")
         self._drop_nulls = drop_nulls
@@ -184,7 +185,8 @@ class ToRecords(beam.PTransform):
                 raise ValueError(f"rows have no field {name!r}: they have {list(types)}")
         fields = [(name, types[name]) for name in self._partition]
         partition = RowTypeConstraint.from_fields(fields) if len(fields) > 1 else fields[0][1]
-        return RowTypeConstraint.from_fields([(USER, types[self._user]), (PARTITION, partition)])
+        named: list[Any] = [(USER, types[self._user]), (PARTITION, partition)]
+        return RowTypeConstraint.from_fields(named)
 
 
 def record_type(

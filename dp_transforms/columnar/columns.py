@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 USER = "user"
 PARTITION = "partition"
 COUNT = "count"
-NOISY_COUNT = "noisy_count"
 
 
 def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:

@@ -1,0 +1,96 @@
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jinja2", reason="needs the extra 'yaml'")
+pytest.importorskip("jsonschema", reason="needs the extra 'yaml'")
+
+import apache_beam as beam
+import yaml
+from apache_beam.yaml.yaml_transform import expand_pipeline
+
+from dp_transforms import beam_yaml
+
+ROOT = pathlib.Path(beam_yaml.__file__).parents[1]
+PROVIDERS = yaml.safe_load((ROOT / "dp_transforms/beam_yaml_providers.yaml").read_text())
+
+
+def run(steps, tmp_path, records):
+    """The rows that a chain of YAML transforms makes of records with account, item and size."""
+    names = ("account", "item", "size")
+    rows = [dict(zip(names, record, strict=True)) for record in records]
+    chain = [
+        {"type": "Create", "config": {"elements": rows}},
+        *steps,
+        {"type": "WriteToJson", "config": {"path": str(tmp_path / "rows")}},
+    ]
+    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        expand_pipeline(pipeline, yaml.safe_dump(specification))
+    lines = [line for path in tmp_path.glob("rows*") for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def step(name, **config):
+    return {"type": name, "config": config}
+
+
+RECORDS = [(f"user{u}", f"item{i}", i) for u in range(60) for i in range(4)] * 2
+NAMED = step("ToRecords", user="account", partition=["item"])
+
+
+def test_counts_of_composite_partitions(tmp_path):
+    steps = [
+        step("ToRecords", user="account", partition=["item", "size"]),
+        step("BoundContributions", max_partitions_per_user=3),
+        step("CountDistinctUsers", cap=1_000),
+    ]
+    rows = run(steps, tmp_path, RECORDS)
+    assert sum(row["count"] for row in rows) == 3 * 60
+    assert {(r["partition"]["item"], r["partition"]["size"]) for r in rows} == {
+        (f"item{i}", i) for i in range(4)
+    }
+
+
+def test_partitions_are_selected(tmp_path):
+    select = step(
+        "SelectPartitions", epsilon=1.0, delta=1e-6, max_partitions_per_user=4, noisy_counts=True
+    )
+    lonely = [("hermit", "cave", 0)]
+    rows = run([NAMED, select], tmp_path, RECORDS + lonely)
+    assert {row["partition"] for row in rows} == {f"item{i}" for i in range(4)}
+    assert all(isinstance(row["noisy_count"], int) for row in rows)
+
+
+def test_wrong_parameters_are_named(tmp_path):
+    for config, message in (
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"kappa": 3}, "kappa"),
+        ({"max_partitions_per_user": 1, "secret": "x"}, "secret"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run([NAMED, step("BoundContributions", **config)], tmp_path, RECORDS)
+
+
+def test_the_example_runs(tmp_path):
+    with open(tmp_path / "visits.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["visitor", "page", "hour"])
+        writer.writerows((f"v{v}", f"p{p}", 3) for v in range(50) for p in range(2))
+    variables = {"input": str(tmp_path / "visits.csv"), "output": str(tmp_path / "released")}
+    command = [sys.executable, "-m", "apache_beam.yaml.main", "--runner=FnApiRunner"]
+    command += [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
+    command += [f"--jinja_variables={json.dumps(variables)}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    (released,) = tmp_path.glob("released*")
+    header, *lines = released.read_text().splitlines()
+    assert header == "frequency,multiplicity"
+    # Two pages of 50 visitors; epsilon is 1 and kappa 2.
+    assert 20 < int(lines[0].split(",")[0]) < 120
