@@ -11,6 +11,7 @@ from fractions import Fraction
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms import evaluation
 from dp_transforms.mechanisms.base2 import Eta, positive_rational
 from dp_transforms.mechanisms.block_filling import fill_blocks, infinite_run_parts
 from dp_transforms.mechanisms.decay import Decay
@@ -125,6 +126,14 @@ class IntegerPartitionMechanism:
         sampler = Sampler(frequency_list, self.decay)
         source = tapes or iter(RandomTape.from_os, None)
         return [sampler.release(next(source)) for _ in range(count)]
+
+    def expected_l1(self, frequency_list: FrequencyList) -> float:
+        """The exact mean of ||x - f||_1, for evaluation only: it depends on the private list.
+
+        ``dist`` of Blocki et al. (2016) is half of it. By ``evaluation``, independently of any draws.
+        """
+        rate = float(self.decay.log_enclosure(64)[0])
+        return evaluation.expected_l1(frequency_list, rate, 2 * Level.first(self.decay).window)
 
 
 @dataclass(frozen=True)
