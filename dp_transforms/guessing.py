@@ -23,12 +23,15 @@ import itertools
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.decimals import Real, exact_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+_Number = TypeVar("_Number", float, Fraction)
 
 
 class RankSums:
@@ -138,7 +141,7 @@ def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Real) -> float:
     return math.log2(guesswork_key_space(*_guesswork_and_rate(frequency_list, alpha)))
 
 
-def guesswork_key_space(work: Fraction, rate: Fraction) -> Fraction:
+def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
     """2**G-tilde for a guesswork G_alpha and the rate lambda_{mu_alpha} that is really reached.
 
     Bonneau (2012): G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)).

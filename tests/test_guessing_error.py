@@ -1,0 +1,224 @@
+"""Error bars against brute force over all lists nearby, and their coverage under the exact law."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from dp_transforms.guessing import (
+    alpha_guesswork_bits,
+    min_entropy,
+    rational_attack,
+    success_rate,
+    success_rate_bits,
+)
+from dp_transforms.guessing_error import (
+    ReleaseError,
+    _log_runs,
+    _log_uniform,
+    alpha_guesswork_bits_interval,
+    guessing_curve_interval,
+    rational_attack_interval,
+    success_rate_bits_interval,
+    success_rate_interval,
+)
+from dp_transforms.mechanisms import FrequencyList
+
+EXACT = 1e-9
+
+
+def partitions(total, largest=None):
+    """All integer partitions of ``total``, as descending tuples."""
+    largest = total if largest is None else largest
+    if total == 0:
+        yield ()
+    for first in range(min(total, largest), 0, -1):
+        for rest in partitions(total - first, first):
+            yield (first, *rest)
+
+
+def differences(f, x):
+    return [abs(a - b) for a, b in itertools.zip_longest(f, x, fillvalue=0)]
+
+
+def lists_within(x, error):
+    """All non-empty lists that the bounds do not rule out, given the released list x."""
+    for total in range(max(1, sum(x) - error.l1), sum(x) + error.l1 + 1):
+        for f in partitions(total):
+            moved = np.cumsum(differences(f, x))
+            if moved[-1] <= error.l1 and all(
+                m <= error.up_to(b) for b, m in enumerate(moved, start=1)
+            ):
+                yield f
+
+
+def inside(value, interval):
+    return interval.lower - EXACT <= value <= interval.upper + EXACT
+
+
+CASES = [
+    ((5, 2, 1, 1, 1), ReleaseError(0)),
+    ((5, 2, 1, 1, 1), ReleaseError(3)),
+    ((9, 4, 2, 2, 1), ReleaseError(2)),
+    ((1,) * 9, ReleaseError(3)),
+    ((7, 7), ReleaseError(4)),
+    ((2, 1), ReleaseError(3)),  # the private list may be nearly anything
+    ((9, 4, 2, 2, 1), ReleaseError(4, head_base=0, head_slope=1)),
+    ((6, 6, 1, 1, 1, 1), ReleaseError(4, head_base=1, head_slope=0.5)),
+]
+
+
+@pytest.mark.parametrize(("x", "error"), CASES)
+def test_no_list_nearby_is_outside(x, error):
+    released = FrequencyList.from_counts(x)
+    nearby = [FrequencyList.from_counts(f) for f in lists_within(x, error)]
+    assert released in nearby
+    for guesses in (1, 2, 3, 5, len(x), len(x) + 4):
+        rates = success_rate_interval(released, guesses, error)
+        bits = success_rate_bits_interval(released, guesses, error)
+        for f in nearby:
+            assert inside(success_rate(f, guesses), rates)
+            assert inside(success_rate_bits(f, guesses), bits)
+    for alpha in (0.1, 0.25, 0.5, 0.8, 1):
+        interval = alpha_guesswork_bits_interval(released, alpha, error)
+        for f in nearby:
+            assert inside(alpha_guesswork_bits(f, alpha), interval)
+    for value in (0, 0.5, 2, 3.7, 5, 10, 100):
+        attack = rational_attack_interval(released, value, error)
+        for f in nearby:
+            best = rational_attack(f, value)
+            assert attack.guesses[0] <= best.guesses <= attack.guesses[1]
+            assert inside(best.success_rate, attack.success_rate)
+            assert inside(best.profit, attack.profit)
+
+
+@pytest.mark.parametrize(
+    ("x", "l1", "guesses"),
+    [((9, 5, 2, 1, 1, 1), 2, 1), ((20, 3, 1, 1, 1, 1, 1), 3, 1), ((9, 8, 3, 1, 1, 1), 2, 2)],
+)
+def test_bounds_on_the_success_rate_are_attained(x, l1, guesses):
+    released, error = FrequencyList.from_counts(x), ReleaseError(l1)
+    rates = [success_rate(FrequencyList.from_counts(f), guesses) for f in lists_within(x, error)]
+    interval = success_rate_interval(released, guesses, error)
+    assert interval == pytest.approx((min(rates), max(rates)), abs=EXACT)
+
+
+def test_without_noise_the_intervals_are_points():
+    released = FrequencyList([70, 11, 3, 1], [1, 2, 20, 400])
+    error = ReleaseError(0)
+    for guesses in (1, 3, 100):
+        bits = success_rate_bits_interval(released, guesses, error)
+        assert bits == pytest.approx([success_rate_bits(released, guesses)] * 2, abs=EXACT)
+    lower, upper = alpha_guesswork_bits_interval(released, 0.5, error)
+    exact = alpha_guesswork_bits(released, 0.5)
+    # Only lambda_mu is not pinned down; it is below alpha + 1 / mu.
+    assert exact - 0.05 < lower <= exact + EXACT and exact - EXACT <= upper < exact + 0.05
+    attack, best = rational_attack_interval(released, 30, error), rational_attack(released, 30)
+    assert attack.guesses == (best.guesses, best.guesses)
+    assert attack.profit == pytest.approx([best.profit] * 2, abs=EXACT)
+
+
+def laws(f, decay, max_total):
+    """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
+    outcomes = [x for n in range(max_total + 1) for x in partitions(n)]
+    weights = [math.exp(-decay * sum(differences(f, x))) for x in outcomes]
+    # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
+    counts = np.zeros(400)
+    counts[0] = 1
+    for part in range(1, 400):
+        for n in range(part, 400):
+            counts[n] += counts[n - part]
+    rest = sum(counts[n] * math.exp(-decay * (n - sum(f))) for n in range(max_total + 1, 400))
+    return outcomes, np.array(weights), rest
+
+
+@pytest.mark.parametrize(("epsilon", "confidence"), [(2.5, 0.5), (2.5, 0.9), (4, 0.2)])
+def test_coverage_under_the_exact_law(epsilon, confidence):
+    """For every small private list the bounds fail with at most the stated probability."""
+    for f in [(), (1,), (3,), (2, 2), (1, 1, 1, 1), (4, 2, 1)]:
+        outcomes, weights, rest = laws(f, epsilon / 2, max_total=16)
+        failed = rest
+        for x, weight in zip(outcomes, weights, strict=True):
+            error = ReleaseError.of_release(
+                FrequencyList.from_counts(x), epsilon, confidence=confidence
+            )
+            moved = np.cumsum(differences(f, x) or [0])
+            holds = moved[-1] <= error.l1 and all(
+                m <= error.up_to(b) for b, m in enumerate(moved, start=1)
+            )
+            failed += 0 if holds else weight
+        assert failed / (weights.sum() + rest) <= 1 - confidence
+
+
+@pytest.mark.parametrize("f", [(), (2,), (3, 3), (1,) * 5, (5, 2, 1)])
+def test_lemma_2_under_the_exact_law(f):
+    decay = 2.0
+    outcomes, weights, rest = laws(f, decay, max_total=20)
+    for t in (0.5, 1.0, 1.5):
+        for b in (1, 2, 4):
+            heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
+            moment = (np.exp(t * heads) * weights).sum() / (weights.sum() + rest)
+            u = math.exp(t - decay)
+            power = ((1 + u) / (1 - u)) ** b
+            assert moment <= power * math.exp(math.pi**2 / (6 * decay))
+
+
+def test_codes_are_probabilities():
+    """Over all lists up to a total, the two weights of Lemma 1 add up to less than one each."""
+    lists = [FrequencyList.from_counts(x) for n in range(26) for x in partitions(n)]
+    assert 0.3 < sum(math.exp(-_log_runs(x)) for x in lists) < 1
+    assert sum(math.exp(-_log_uniform(x)) for x in lists) < 1
+
+
+def test_the_curve_is_the_success_rates():
+    released = FrequencyList([70, 11, 3, 1], [1, 2, 20, 400])
+    error = ReleaseError(20, head_base=3, head_slope=2)
+    guesses, lower, upper = guessing_curve_interval(released, error)
+    assert guesses.tolist() == [1, 3, 23, 423]
+    for g, low, high in zip(guesses.tolist(), lower, upper, strict=True):
+        assert success_rate_interval(released, g, error) == pytest.approx((low, high))
+
+
+def test_ten_to_the_nine_singletons():
+    released = FrequencyList([10**6, 1], [100, 10**9])
+    error = ReleaseError.of_release(released, epsilon=1)
+    assert inside(
+        alpha_guesswork_bits(released, 0.5), alpha_guesswork_bits_interval(released, 0.5, error)
+    )
+    lower, upper = success_rate_bits_interval(released, 1, error)
+    assert lower <= min_entropy(released) <= upper < lower + 1e-3
+    attack = rational_attack_interval(released, 1e9, error)
+    assert attack.guesses[0] <= rational_attack(released, 1e9).guesses <= attack.guesses[1]
+
+
+def test_intervals_narrow_with_epsilon_and_widen_with_confidence_and_sensitivity():
+    released = FrequencyList([5000, 200, 9, 1], [1, 9, 150, 4000])
+
+    def width(**parameters):
+        error = ReleaseError.of_release(released, **parameters)
+        lower, upper = success_rate_bits_interval(released, 10, error)
+        return upper - lower
+
+    assert width(epsilon=2) < width(epsilon=1) < width(epsilon=1, confidence=0.999)
+    # Only epsilon / sensitivity matters.
+    assert width(epsilon=4, sensitivity=4) == width(epsilon=1)
+
+
+def test_bad_arguments_are_refused():
+    released = FrequencyList([3, 1], [1, 4])
+    for epsilon in (0, -1, math.inf, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be a positive finite number"):
+            ReleaseError.of_release(released, epsilon)
+    with pytest.raises(ValueError, match="confidence must be between 0 and 1, got 1"):
+        ReleaseError.of_release(released, 1, confidence=1)
+    with pytest.raises(ValueError, match="sensitivity must be positive, got 0"):
+        ReleaseError.of_release(released, 1, sensitivity=0)
+    with pytest.raises(ValueError, match="l1 must not be negative"):
+        ReleaseError(-1)
+    with pytest.raises(ValueError, match="guesses must be positive"):
+        success_rate_interval(released, 0, ReleaseError(1))
+    with pytest.raises(ValueError, match="alpha must be in"):
+        alpha_guesswork_bits_interval(released, 2, ReleaseError(1))
+    with pytest.raises(ValueError, match="frequency_list is empty"):
+        success_rate_interval(FrequencyList(), 1, ReleaseError(1))
