@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.guessing import (
+    RankSums,
     alpha_guesswork_bits,
     min_entropy,
     rational_attack,
@@ -15,6 +16,7 @@ from dp_transforms.guessing import (
 )
 from dp_transforms.guessing_error import (
     ReleaseError,
+    _Band,
     _log_runs,
     _log_uniform,
     alpha_guesswork_bits_interval,
@@ -169,6 +171,70 @@ def test_codes_are_probabilities():
     lists = [FrequencyList.from_counts(x) for n in range(26) for x in partitions(n)]
     assert 0.3 < sum(math.exp(-_log_runs(x)) for x in lists) < 1
     assert sum(math.exp(-_log_uniform(x)) for x in lists) < 1
+
+
+def test_the_l1_bound_by_hand():
+    # Runs: one difference of 3, one multiplicity of 2, one run: 1/12 * 1/6 * 1/6. Less likely: all
+    # lists of total 6, 1/56 * e**(-2 pi). Either with probability 1/2; gamma / 2 = 1/200; c = 1/2.
+    error = ReleaseError.of_release(FrequencyList([3], [2]), epsilon=1, confidence=0.99)
+    assert error.l1 == math.ceil(math.log(12 * 6 * 6 * 2 * 200) * 2)
+    # A square staircase is described better by its total.
+    error = ReleaseError.of_release(FrequencyList.from_counts(range(1, 200)), 1, confidence=0.9)
+    total = 199 * 200 // 2
+    nats = math.pi * math.sqrt(2 * total / 3) + math.log((total + 1) * (total + 2))
+    runs = 2 * 199 * math.log(2) + math.log(200 * 201)
+    assert error.l1 == math.ceil((min(nats, runs) + math.log(2 * 20)) * 2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 8])
+def test_the_head_bound_follows_from_lemma_2(epsilon):
+    decay, confidence = epsilon / 2, 0.95
+    error = ReleaseError.of_release(FrequencyList(), epsilon, confidence=confidence)
+    t = np.linspace(0, decay, 1001)[1:-1]
+    u = np.exp(t - decay)
+    for b in (1, 2, 10, 100):
+        too_far = math.floor(error.head_base + error.head_slope * b) + 1
+        log_moment = b * np.log((1 + u) / (1 - u)) + math.pi**2 / (6 * decay)
+        chance = math.exp((log_moment - t * too_far).min())
+        assert chance <= (1 - confidence) / 2 * 0.1 * 0.9 ** (b - 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_and_attacks_by_going_through_all_ranks(seed):
+    generator = np.random.default_rng(seed)
+    counts = np.sort(generator.zipf(1.6, size=40).clip(max=60))
+    released = FrequencyList.from_counts(counts.tolist() + [1] * 30)
+    error = ReleaseError(
+        int(generator.integers(0, released.total)),
+        head_base=2,
+        head_slope=float(generator.uniform(0, 3)),
+    )
+    band = _Band(released, error)
+    ranks = range(band.last + 1)
+    run_ends = [0, *np.cumsum(released.multiplicities).tolist(), band.last]
+    rank_sums = RankSums(released)
+    lower, upper = [0.0], [0.0]
+    least, most = [0.0], [0.0]
+    for rank in ranks[1:]:
+        moved = error.up_to(next(end for end in run_ends if end >= rank))
+        # The bounds on lambda_{rank-1} in the sums use the same run's bound.
+        before, covered = rank_sums.sum_to(rank - 1), rank_sums.sum_to(rank)
+        least.append(least[-1] + 1 - float(band.upper(before, moved)))
+        most.append(most[-1] + 1 - float(band.lower(before, moved)))
+        lower.append(float(band.lower(covered, moved)))
+        upper.append(float(band.upper(covered, moved)))
+    for rank in ranks:
+        assert (band.lower_at(rank), band.upper_at(rank)) == pytest.approx(
+            (lower[rank], upper[rank])
+        )
+        assert band.spent_at_least(rank) == pytest.approx(least[rank], abs=EXACT)
+        assert band.spent_at_most(rank) == pytest.approx(most[rank], abs=EXACT)
+    for value in (1.5, 4, 9, 20, 50):
+        certain = max(value * lower[b] - most[b] for b in ranks)
+        possible = [b for b in ranks if value * upper[b] - least[b] >= certain - EXACT]
+        attack = rational_attack_interval(released, value, error)
+        assert attack.guesses == (possible[0], possible[-1])
+        assert attack.profit.lower == pytest.approx(certain, abs=EXACT)
 
 
 def test_the_curve_is_the_success_rates():
