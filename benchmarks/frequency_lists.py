@@ -1,7 +1,9 @@
-"""Accuracy and time of the integer-partition mechanism: python -m benchmarks.frequency_lists LIST.csv ...
+"""Accuracy and time of the integer-partition mechanism: python -m benchmarks.frequency_lists
+LIST.csv ...
 
 For each list and epsilon: the exact mean of dist = L1/2, the mean over releases with its standard
-error, and the time of one release. Beside RockYou stands Table II of Blocki, Datta, Bonneau (NDSS 2016).
+error, and the time of one release. Beside RockYou stands Table II of Blocki, Datta, Bonneau (NDSS
+2016).
 """
 
 import argparse

@@ -41,7 +41,8 @@ class BoundContributions(beam.PTransform):
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
     ...     bounded = records | BoundContributions(max_partitions_per_user=1)
-    ...     _ = bounded | beam.Keys() | beam.combiners.ToList() | beam.Map(lambda u: print(sorted(u)))
+    ...     users = bounded | beam.Keys() | beam.combiners.ToList()
+    ...     _ = users | beam.Map(lambda names: print(sorted(names)))
     ['ann', 'bob']
     """
 

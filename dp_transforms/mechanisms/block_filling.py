@@ -1,11 +1,13 @@
 """Where inside its blocks a walk moves, once its states at the block ends are known.
 
-These questions involve closed forms or transfer weights between two known states only, never messages.
-So they settle themselves, at whatever precision they need, and never make a release start again.
+These questions involve closed forms or transfer weights between two known states only, never
+messages. So they settle themselves, at whatever precision they need, and never make a release
+start again.
 """
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -77,7 +79,8 @@ class _Splitter:
     asked: int = 0
 
     def split(self, length: int, entered: int, moves: int, offset: int) -> None:
-        """Places ``moves`` moves in the ``length`` steps after ``offset``, from state ``entered``."""
+        """Places ``moves`` moves in the ``length`` steps after ``offset``, from state
+        ``entered``."""
         if moves == 0:
             return
         if moves == length:
@@ -167,4 +170,4 @@ def infinite_run_parts(decay: Decay, count: int, tape: RandomTape, channel: str)
     moves from the end of the first infinite run, or their places in the last one.
     """
     columns = [geometric(decay, i, tape.uniform(channel, i)) for i in range(1, count + 1)]
-    return np.cumsum(columns[::-1])[::-1].tolist()
+    return list(itertools.accumulate(reversed(columns)))[::-1]

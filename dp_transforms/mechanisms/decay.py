@@ -1,4 +1,5 @@
-"""The ratio q = e**-c of the mechanism's weights, known to any precision, and weights made of it."""
+"""The ratio q = e**-c of the mechanism's weights, known to any precision, and weights made of
+it."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ class LogEnclosed(Protocol):
 def rounding_pair(precision: int) -> tuple[Any, Any]:
     """The gmpy2 contexts that round down and up, with the widest range of exponents there is.
 
-    Use their methods (``down.mul``) and not operators, which round in the caller's own context; even
-    unary minus does.
+    Use their methods (``down.mul``) and not operators, which round in the caller's own context;
+    even unary minus does.
     """
     down, up = (
         gmpy2.context(

@@ -1,8 +1,9 @@
 """Exact expectations of the mechanism, for evaluation: they depend on the private list.
 
-With Z(c) the total weight of all walks, E||x - f||_1 = -d ln Z / dc. The backward recurrence is analytic
-in c, so one pass at c + ih gives the derivative as Im(Z) / (h Re(Z)) without any cancellation (the
-complex-step method; Squire and Trapp, 1998). Plain float64: no enclosures, and no part of a release.
+With Z(c) the total weight of all walks, E||x - f||_1 = -d ln Z / dc. The backward recurrence is
+analytic in c, so one pass at c + ih gives the derivative as Im(Z) / (h Re(Z)) without any
+cancellation (the complex-step method; Squire and Trapp, 1998). Plain float64: no enclosures, and
+no part of a release.
 """
 
 from __future__ import annotations

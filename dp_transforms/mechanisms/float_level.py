@@ -17,7 +17,8 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _CENTRAL = 7
-"""Staying put is looked up in a table for |D| up to this; further out it is worked out when asked."""
+"""Staying put is looked up in a table for |D| up to this; further out it is worked out when
+asked."""
 
 _AHEAD = 6
 """How many moves within one block are looked at before all of them are."""

@@ -1,12 +1,12 @@
 """The backward pass of the walk in float64: enclosures of every block's messages.
 
 beta_r(D) is the total weight of all completions of a walk that is in state D before block r. It is
-log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it). So beyond the edge of the window
-each message is at most the one before it times the ratio of the two at the edge.
+log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it). So beyond the edge of the
+window each message is at most the one before it times the ratio of the two at the edge.
 
-A bound for all message vectors is a pair of columns (lo, hi). Their relative rounding errors are bounded
-apart, by one number for each block: all terms are positive, so errors only add up. Numbers near
-underflow are replaced by the bounds 0 and TINY.
+A bound for all message vectors is a pair of columns (lo, hi). Their relative rounding errors are
+bounded apart, by one number for each block: all terms are positive, so errors only add up. Numbers
+near underflow are replaced by the bounds 0 and TINY.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class _PlainVector:
 
 
 class _ScaledVector:
-    """Messages with an exponent for each state, for rates so small that they span float64's range."""
+    """Messages with an exponent for each state, for rates so small that they span float64's
+    range."""
 
     def __init__(self, values: FloatArray, exponents: IntArray):
         self.values = values
@@ -143,7 +144,8 @@ class _ScaledVector:
         mantissas, exponents = transfer.entering_last_run
         values = np.zeros((transfer.size + 1, 2))
         values[transfer.window : -1] = mantissas[:, None]
-        # Below zero there is nothing: any exponent is true of it, and this one is never the largest.
+        # Below zero there is nothing: any exponent is true of it, and this one is never the
+        # largest.
         states = np.full(transfer.size, int(exponents.min()))
         states[transfer.window :] = exponents
         return cls(values, states)

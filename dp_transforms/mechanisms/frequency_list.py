@@ -15,23 +15,26 @@ import numpy.typing as npt
 MAX_VALUE = 2**63 - 1
 """Frequencies, multiplicities and the total must fit a signed 64-bit integer."""
 
+Integers = Sequence[int] | npt.NDArray[np.int64]
+
 _HEADER = ["frequency", "multiplicity"]
 
 
 class FrequencyList:
-    """An integer partition in run-length form: ``multiplicities[i]`` items occur ``frequencies[i]`` times.
+    """An integer partition in run-length form: ``multiplicities[i]`` items occur
+    ``frequencies[i]`` times.
 
-    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies, so a list with
-    N in the billions is a few thousand pairs.
+    Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies, so a list
+    with N in the billions is a few thousand pairs.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
       multiplicities: as many positive integers.
 
     Raises:
-      ValueError: an entry is not an integer, not positive, out of order, repeated, or too large for 64
-        bits; the message names the entry by its position. Positions and offending values are in these
-        messages: do not show them where the list is private.
+      ValueError: an entry is not an integer, not positive, out of order, repeated, or too large
+        for 64 bits; the message names the entry by its position. Positions and offending values
+        are in these messages: do not show them where the list is private.
 
     >>> password_counts = FrequencyList([5, 2, 1], [1, 1, 3])
     >>> password_counts.total, password_counts.distinct
@@ -42,12 +45,13 @@ class FrequencyList:
 
     __slots__ = ("_frequencies", "_multiplicities", "_total")
 
-    def __init__(self, frequencies: Sequence[int] = (), multiplicities: Sequence[int] = ()):
+    def __init__(self, frequencies: Integers = (), multiplicities: Integers = ()):
         values = _positive_integers("frequencies", frequencies)
         repeats = _positive_integers("multiplicities", multiplicities)
         if len(values) != len(repeats):
             raise ValueError(
-                f"frequencies and multiplicities must be equally long, got {len(values)} and {len(repeats)}"
+                "frequencies and multiplicities must be equally long, got "
+                f"{len(values)} and {len(repeats)}"
             )
         steps = np.flatnonzero(values[1:] >= values[:-1])
         if steps.size:
@@ -76,8 +80,8 @@ class FrequencyList:
             values, repeats = np.unique(counts, return_counts=True)
             return cls(values[::-1], repeats[::-1])
         tally = Counter(_positive_integers("counts", list(counts)).tolist())
-        values = sorted(tally, reverse=True)
-        return cls(values, [tally[v] for v in values])
+        descending = sorted(tally, reverse=True)
+        return cls(descending, [tally[value] for value in descending])
 
     @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
@@ -94,7 +98,7 @@ class FrequencyList:
             rows = csv.reader(file)
             header = next(rows, None)
             if header is None:
-                raise ValueError(f"{os.fspath(path)} is empty; expected the header {','.join(_HEADER)}")
+                raise ValueError(f"{os.fspath(path)} is empty; expected {','.join(_HEADER)}")
             if [name.strip().lstrip("\ufeff") for name in header] != _HEADER:
                 raise ValueError(f"{os.fspath(path)}: the first line must be {','.join(_HEADER)}")
             for row in rows:
@@ -142,7 +146,8 @@ class FrequencyList:
         return int(self._multiplicities.sum())
 
     def l1_distance(self, other: FrequencyList) -> int:
-        """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of it."""
+        """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of
+        it."""
         ends = [np.cumsum(f.multiplicities) for f in (self, other)]
         # Ranks up to which both lists are constant.
         cuts = np.union1d(*ends)

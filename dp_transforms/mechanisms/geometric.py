@@ -1,9 +1,9 @@
 """Exact geometric decisions: the place of a move within a run, and the parts of an infinite run.
 
 All answer one question about one uniform number U: which is the smallest x >= 1 with U < F(x)? Here
-F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a geometric variable on 1..n (n may be
-infinite). F has a closed form, so these decisions raise their own precision until they are certain and
-never depend on anything else.
+F(x) = (1 - q**x) / (1 - q**n) is the distribution function of a geometric variable on 1..n (n may
+be infinite). F has a closed form, so these decisions raise their own precision until they are
+certain and never depend on anything else.
 """
 
 from __future__ import annotations
@@ -103,4 +103,4 @@ def places(
     for i in np.flatnonzero(~certain):
         uniform = tape.uniform(channel, int(indices[i]))
         found[i] = geometric(decay, 1, uniform, int(lengths[i]))
-    return found
+    return found.astype(np.int64)

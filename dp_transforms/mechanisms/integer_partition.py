@@ -1,4 +1,5 @@
-"""The exponential mechanism for integer partitions: frequency lists under pure epsilon-DP, exactly."""
+"""The exponential mechanism for integer partitions: frequency lists under pure epsilon-DP,
+exactly."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
 
 MIN_RATE = Fraction(1, 40)
-"""The smallest c = epsilon / (2 * sensitivity): below it the weights of lists with large corners span
-more than float64 does, and the levels above it are slow."""
+"""The smallest c = epsilon / (2 * sensitivity): below it the weights of lists with large corners
+span more than float64 does, and the levels above it are slow."""
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
@@ -40,13 +41,14 @@ class IntegerPartitionMechanism:
     delta, and the law does not depend on any public bound. The sampler is exact (see ``walk``).
 
     Privacy. Neighbours: add or remove all records of one user, who contributes to at most
-    ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting does
-    not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity. By the triangle
-    inequality the weight of any x changes by a factor of at most q**-sensitivity, and so does the
-    total weight of all x. With q = e**(-epsilon / (2 * sensitivity)) every output's probability
-    changes by at most e**epsilon: pure epsilon-DP. With q = 2**-eta the same argument gives
-    (2 * eta * sensitivity)-DP in base 2. The number of times that the sampler raises its precision
-    depends on f and can show in the running time; it happens about once in millions of releases.
+    ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting
+    does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity. By the
+    triangle inequality the weight of any x changes by a factor of at most q**-sensitivity, and so
+    does the total weight of all x. With q = e**(-epsilon / (2 * sensitivity)) every output's
+    probability changes by at most e**epsilon: pure epsilon-DP. With q = 2**-eta the same argument
+    gives (2 * eta * sensitivity)-DP in base 2. The number of times that the sampler raises its
+    precision depends on f and can show in the running time: a timing channel. On a list like
+    RockYou's, at epsilon = 1, it is raised at all in about two releases of a million.
 
     Args:
       epsilon: the privacy parameter, in natural units; a float stands for exactly the number it is.
@@ -103,8 +105,8 @@ class IntegerPartitionMechanism:
 
         Args:
           frequency_list: the private list; empty is allowed.
-          tape: where the randomness comes from; by default a fresh tape from the operating system. A
-            tape must serve one release only: the same tape with another list cancels the noise.
+          tape: where the randomness comes from; by default a fresh tape from the operating system.
+            A tape must serve one release only: the same tape with another list cancels the noise.
 
         Raises:
           ValueError: the total is above 2**62.
@@ -130,7 +132,8 @@ class IntegerPartitionMechanism:
     def expected_l1(self, frequency_list: FrequencyList) -> float:
         """The exact mean of ||x - f||_1, for evaluation only: it depends on the private list.
 
-        ``dist`` of Blocki et al. (2016) is half of it. By ``evaluation``, independently of any draws.
+        ``dist`` of Blocki et al. (2016) is half of it. By ``evaluation``, independently of any
+        draws.
         """
         rate = float(self.decay.log_enclosure(64)[0])
         return evaluation.expected_l1(frequency_list, rate, 2 * Level.first(self.decay).window)
@@ -158,7 +161,8 @@ class Level:
 
 
 class Sampler:
-    """Samples walks for one list at levels of rising precision, each made when it is first needed."""
+    """Samples walks for one list at levels of rising precision, each made when it is first
+    needed."""
 
     def __init__(self, frequency_list: FrequencyList, decay: Decay):
         if frequency_list.total > MAX_TOTAL:

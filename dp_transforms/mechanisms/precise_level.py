@@ -1,7 +1,8 @@
 """The walk's messages and its chain of states in MPFR numbers: the levels above float64.
 
 The recurrence is that of ``float_level``, in a plainer form: every bound is rounded in its own
-direction, so there are no error terms, and the range of exponents is so wide that nothing is scaled.
+direction, so there are no error terms, and the range of exponents is so wide that nothing is
+scaled.
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ class PreciseLevel:
                 exit_weight = transfer.exit_weight(edge, ratio, run_length)
                 current = [np.append(lo, zero), np.append(hi, exit_weight)]
             current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
-            messages.append(tuple(side[:size][::-1] if bit else side[:size] for side in current))
+            lo, hi = (side[:size][::-1] if bit else side[:size] for side in current)
+            messages.append((lo, hi))
         return messages[::-1]
 
     def _head(self) -> tuple[list[Any], list[Any]]:

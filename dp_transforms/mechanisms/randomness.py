@@ -1,16 +1,18 @@
 """The random tape: every random decision of a release reads its own uniform number from here.
 
-A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (what the number
-is for) and an index (which decision of that kind). A number has infinitely many bits; a decision reads
-64 of them and asks for more only if those do not settle it. Because an address never moves, a decision
-that is worked out again at a higher precision reads the same number again: what a release returns is a
-function of the tape alone, and that is what makes its law exact (see ``walk``).
+A tape is a family of independent uniform numbers U in [0, 1), addressed by a channel (what the
+number is for) and an index (which decision of that kind). A number has infinitely many bits; a
+decision reads 64 of them and asks for more only if those do not settle it. Because an address
+never moves, a decision that is worked out again at a higher precision reads the same number again:
+what a release returns is a function of the tape alone, and that is what makes its law exact (see
+``walk``).
 
-Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes from the operating system
-(``RandomTape.from_os``) or is derived from a job's secret and a purpose (``RandomTape.from_secret``), so
-that a retried bundle repeats its decisions and two purposes never share one. Statements such as "exactly
-epsilon-differentially private" are about the law under ideal uniform numbers; with these they hold
-against any adversary who can not tell SHAKE-256 under an unknown key from random bits.
+Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes from the operating
+system (``RandomTape.from_os``) or is derived from a job's secret and a purpose
+(``RandomTape.from_secret``), so that a retried bundle repeats its decisions and two purposes never
+share one. Statements such as "exactly epsilon-differentially private" are about the law under
+ideal uniform numbers; with these they hold against any adversary who can not tell SHAKE-256 under
+an unknown key from random bits.
 """
 
 from __future__ import annotations
@@ -166,8 +168,8 @@ def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
 
     Args:
       uniform: the number U; True is returned with probability exactly p.
-      probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must shrink
-        to p as the precision grows. A p that is known exactly returns (p, p).
+      probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must
+        shrink to p as the precision grows. A p that is known exactly returns (p, p).
     """
     bits = WORD_BITS
     while True:

@@ -1,8 +1,8 @@
 """Transfer weights: how much a run of equal bits weighs, from each state to each other.
 
-In a run of ``n`` zero bits the state D stays or goes up by one at each step, and every position costs
-q**|D| (see ``walk``). T_n(D, D') is the total weight of the paths from D to D'. A run of one bits is the
-mirror image (D to -D), so only runs of zeros appear here.
+In a run of ``n`` zero bits the state D stays or goes up by one at each step, and every position
+costs q**|D| (see ``walk``). T_n(D, D') is the total weight of the paths from D to D'. A run of one
+bits is the mirror image (D to -D), so only runs of zeros appear here.
 
 Where D and D' do not lie on different sides of zero, T_n has a closed form in Gaussian binomials
 [n, k] = prod_{i=1..k} (1 - q**(n-k+i)) / (1 - q**i):
@@ -12,20 +12,21 @@ Where D and D' do not lie on different sides of zero, T_n has a closed form in G
     T_n(-s, 0)      = q**(-s) T_n(0, s)                          s >= 0, by reversal
     T_n(-s, -t)     = q**(n t) T_n(-(s-t), 0)                    s >= t >= 0
 
-Across zero, T_n = T_h T_{n-h} with h = n // 2. In T_n(-s, j) = sum_m T_h(-s, m) T_{n-h}(m, j) at most
-one of the two factors crosses zero, so a relative error grows with the number of halvings, not with n.
+Across zero, T_n = T_h T_{n-h} with h = n // 2. In T_n(-s, j) = sum_m T_h(-s, m) T_{n-h}(m, j) at
+most one of the two factors crosses zero, so a relative error grows with the number of halvings,
+not with n.
 
-A window keeps the states -W..W. As D is monotone within a run, entries inside the window are exact in
-spite of it. One further state, the exit, stands for everything above the window; its column bounds
-(from above only) the weight of the paths that leave. Suppose that behind the run the messages satisfy
-beta(W+k) <= edge * ratio**k for k >= 1. By the q-binomial theorem a path that reaches W + 1 with m
-steps left goes on to weigh
+A window keeps the states -W..W. As D is monotone within a run, entries inside the window are exact
+in spite of it. One further state, the exit, stands for everything above the window; its column
+bounds (from above only) the weight of the paths that leave. Suppose that behind the run the
+messages satisfy beta(W+k) <= edge * ratio**k for k >= 1. By the q-binomial theorem a path that
+reaches W + 1 with m steps left goes on to weigh
 
     sum_k T_m(W+1, W+1+k) beta(W+1+k) <= edge * ratio * q**(m(W+1)) prod_{i=1..m} (1 + ratio q**i)
 
-which is at most edge * ratio * R * lambda**m, with lambda = q**((W+1)/2) and R the maximum over m of
-prod_{i=1..m} lambda (1 + ratio q**i). So the exit state keeps lambda of its weight at every step, and
-starts from edge * ratio * R (``exit_weight``).
+which is at most edge * ratio * R * lambda**m, with lambda = q**((W+1)/2) and R the maximum over m
+of prod_{i=1..m} lambda (1 + ratio q**i). So the exit state keeps lambda of its weight at every
+step, and starts from edge * ratio * R (``exit_weight``).
 
 The ratio may differ on the two sides of zero (``positive`` and ``negative`` decays).
 """
@@ -33,7 +34,6 @@ The ratio may differ on the two sides of zero (``positive`` and ``negative`` dec
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -325,7 +325,8 @@ class PreciseTransfer:
                     messages = keep * messages
                     messages[:-1] += moved
                 return messages
-            return self.matrix(length)[bound] @ messages
+            product: ObjectArray = self.matrix(length)[bound] @ messages
+            return product
 
     def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
         """(lo, hi) around T_length, made once and kept."""
@@ -379,7 +380,7 @@ def _product(
     left = np.ldexp(getattr(near, bound), _clipped(inner // 2))
     right = getattr(far, bound)[:, window + 1 :]
     outer = (inner - inner // 2)[:, None] + (far.columns - columns)[window + 1 :]
-    product = np.zeros_like(left)
+    product: FloatArray = np.zeros_like(left)
     product[:, window + 1 :] = left @ np.ldexp(right, _clipped(outer))
     return product
 

@@ -1,20 +1,22 @@
 """The integer-partition mechanism as a walk along the diagonals of a Young diagram.
 
-For a partition x (x_1 >= x_2 >= ... >= 0) let k_x(c) = #{i >= 1 : x_i - i >= c} for every integer c, and
-D(c) = k_x(c) - k_f(c). The cells of x on one diagonal are a prefix of it, so
+For a partition x (x_1 >= x_2 >= ... >= 0) let k_x(c) = #{i >= 1 : x_i - i >= c} for every integer
+c, and D(c) = k_x(c) - k_f(c). The cells of x on one diagonal are a prefix of it, so
 
     ||x - f||_1 = sum over c of |D(c)|,        sum x - sum f = sum over c of D(c).
 
-k_x(c) - k_x(c+1) is the bit b_x(c): is some x_i - i equal to c? Read from c = +infinity to -infinity, D
-starts and ends at 0; where b_f = 0 it stays or goes up by one, where b_f = 1 it stays or goes down by
-one. So x weighs q**||x - f||_1 exactly if every position costs q**|D|: the mechanism is a walk.
+k_x(c) - k_x(c+1) is the bit b_x(c): is some x_i - i equal to c? Read from c = +infinity to
+-infinity, D starts and ends at 0; where b_f = 0 it stays or goes up by one, where b_f = 1 it stays
+or goes down by one. So x weighs q**||x - f||_1 exactly if every position costs q**|D|: the
+mechanism is a walk.
 
-The bits of f come in runs: an infinite run of zeros; for each distinct frequency v_j of multiplicity m_j
-a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs are cut into blocks whose
-lengths ``transfer`` can serve. The walk's states at the block ends form a Markov chain, and what happens
-inside a block depends on its two ends alone.
+The bits of f come in runs: an infinite run of zeros; for each distinct frequency v_j of
+multiplicity m_j a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs
+are cut into blocks whose lengths ``transfer`` can serve. The walk's states at the block ends form
+a Markov chain, and what happens inside a block depends on its two ends alone.
 
-The questions. A release asks these, and no others, in this order; each reads its own uniform number.
+The questions. A release asks these, and no others, in this order; each reads its own uniform
+number.
 
     head          which state a >= 0 does the first infinite run end in?  In the order a = 0, 1, ...
     moves r       by how much does D move in block r?                     In the order 0, 1, ...
@@ -22,10 +24,11 @@ The questions. A release asks these, and no others, in this order; each reads it
     splits r, i   how many of a block's moves are in its first half?      In the order 0, 1, ...
     head parts i, tail parts i                                            geometric
 
-Each asks for the smallest j with U < C_j for exact real numbers C_j. Which questions are asked, in which
-order and from which number, depends on f, q and earlier answers only. A level of precision settles them
-by enclosures of C_j or gives up, and then the next level answers the same questions from the same
-numbers. So the walk is a function of the tape alone, and its law is exactly the mechanism's.
+Each asks for the smallest j with U < C_j for exact real numbers C_j. Which questions are asked, in
+which order and from which number, depends on f, q and earlier answers only. A level of precision
+settles them by enclosures of C_j or gives up, and then the next level answers the same questions
+from the same numbers. So the walk is a function of the tape alone, and its law is exactly the
+mechanism's.
 """
 
 from __future__ import annotations
