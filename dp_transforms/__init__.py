@@ -1,10 +1,32 @@
 """Differentially private partition selection and frequency lists on Apache Beam."""
 
-from dp_transforms.contributions import BoundContributions as BoundContributions
-from dp_transforms.counting import CountDistinctUsers as CountDistinctUsers
-from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
-from dp_transforms.frequency_release import release_frequency_list as release_frequency_list
-from dp_transforms.job_secret import JobSecret as JobSecret
-from dp_transforms.records import ToRecords as ToRecords
-from dp_transforms.selection import SelectFromCounts as SelectFromCounts
-from dp_transforms.selection import SelectPartitions as SelectPartitions
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dp_transforms.contributions import BoundContributions as BoundContributions
+    from dp_transforms.counting import CountDistinctUsers as CountDistinctUsers
+    from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
+    from dp_transforms.frequency_release import release_frequency_list as release_frequency_list
+    from dp_transforms.job_secret import JobSecret as JobSecret
+    from dp_transforms.records import ToRecords as ToRecords
+    from dp_transforms.selection import SelectFromCounts as SelectFromCounts
+    from dp_transforms.selection import SelectPartitions as SelectPartitions
+
+_HOMES = {
+    "BoundContributions": "dp_transforms.contributions",
+    "CountDistinctUsers": "dp_transforms.counting",
+    "ReleaseFrequencyList": "dp_transforms.frequency_release",
+    "release_frequency_list": "dp_transforms.frequency_release",
+    "JobSecret": "dp_transforms.job_secret",
+    "ToRecords": "dp_transforms.records",
+    "SelectFromCounts": "dp_transforms.selection",
+    "SelectPartitions": "dp_transforms.selection",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded when first used, so that dp_transforms.mechanisms can be imported without Beam.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)

@@ -67,7 +67,7 @@ class FrequencyList:
             array.setflags(write=False)
         self._frequencies = values
         self._multiplicities = repeats
-        self._total = total
+        self._total: int = total
 
     @classmethod
     def from_counts(cls, counts: Iterable[int]) -> FrequencyList:

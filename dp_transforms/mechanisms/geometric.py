@@ -95,7 +95,7 @@ def places(
     norm = -np.expm1(-rate * lengths)
     lower = (words >> np.uint64(11)) * UNIT
     upper = lower + UNIT
-    found = np.searchsorted(distribution, lower * norm, side="right")
+    found: npt.NDArray[np.int64] = np.searchsorted(distribution, lower * norm, side="right")
     found = np.clip(found, 1, np.minimum(reach, lengths))
     certain = upper <= distribution[found] / norm * (1 - 4 * _EXPM1_ERROR)
     certain |= found == lengths
@@ -103,4 +103,4 @@ def places(
     for i in np.flatnonzero(~certain):
         uniform = tape.uniform(channel, int(indices[i]))
         found[i] = geometric(decay, 1, uniform, int(lengths[i]))
-    return found.astype(np.int64)
+    return found

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
 from dp_transforms.mechanisms.transfer import PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
@@ -86,22 +86,32 @@ class PreciseLevel:
             messages.append((lo, hi))
         return messages[::-1]
 
+    def total_weight(self) -> Enclosure:
+        """(lo, hi) around Z, the sum of q**||x - f||_1 over all lists x."""
+        below, _, total = self._head_sums()
+        return below[-1], total
+
     def _head(self) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[a <= j] for j = 0..W."""
+        below, above, total = self._head_sums()
+        return (
+            [self._down.div(part, total) for part in below],
+            [self._up.div(part, below[-1]) for part in above],
+        )
+
+    def _head_sums(self) -> tuple[list[Any], list[Any], Any]:
+        """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of them all."""
         weights = self._transfers[0].leaving_first_run()
         lo, hi = (side[self._window :] for side in self._messages[0])
         below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]
         above = [self._up.mul(weight[1], beta) for weight, beta in zip(weights, hi, strict=True)]
+        # A and beta_0 are log-concave both, and so is their product.
         edge, ratio = self._edge(below, above)
         if not ratio < 1:
             raise Undecided(1.0)
         rest = self._up.div(self._up.mul(edge, ratio), self._down.sub(1, ratio))
         below, above = self._sums(below, above)
-        total = self._up.add(above[-1], rest)
-        return (
-            [self._down.div(part, total) for part in below],
-            [self._up.div(part, below[-1]) for part in above],
-        )
+        return below, above, self._up.add(above[-1], rest)
 
     def _moves(self, index: int, bit: int, state: int, lower: Any, upper: Any) -> int:
         if abs(state) > self._window:

@@ -9,7 +9,7 @@ from fractions import Fraction
 import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionTable
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism, Sampler
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism, Level, Sampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.statistical import laws
@@ -53,3 +53,19 @@ def test_both_leave_the_bounds_equally_often(target, eta, upper):
     laws.assert_probability(
         kept, RELEASES, Fraction(int(inside.numerator), int(inside.denominator))
     )
+
+
+SMALL_LISTS = [x for total in range(9) for x in enumeration.partitions_of_at_most(total)]
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
+def test_the_walks_total_weight_is_the_tables(eta):
+    """For every list of up to 8 users: Pr[x] = q**||x - f||_1 / Z, so this is the law of each x."""
+    for target in sorted(set(SMALL_LISTS)):
+        private = enumeration.as_list(target)
+        sampler = Sampler(private, IntegerPartitionMechanism(eta=eta).decay)
+        lo, hi = sampler.at_level(Level(40, 128)).total_weight()
+        assert hi - lo < lo * 2.0**-90
+        # The table misses only lists with a frequency or a number of items above its bounds.
+        table = PartitionTable(private, eta, [70] * 70).total_weight
+        assert lo * (1 - 2.0**-20) <= table <= hi

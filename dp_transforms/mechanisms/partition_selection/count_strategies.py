@@ -18,14 +18,13 @@ from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (
     GaussianBudget,
     calibrate,
 )
-from dp_transforms.mechanisms.partition_selection.keep_law import smallest_where
-from dp_transforms.mechanisms.partition_selection.normal import RoundedGaussian, upper_quantile
+from dp_transforms.mechanisms.partition_selection.normal import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw, truncation_ratio
 from dp_transforms.mechanisms.partition_selection.strategy import (
     CountStrategy,
     NoisyCountStrategy,
 )
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, calibrated_law
 from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
     public_law,
     truncated_geometric_law,
@@ -147,10 +146,11 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
 class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     """Discrete Laplace noise and a threshold, with noisy counts.
 
-    A partition is kept if n + X > threshold, P[X = x] proportional to e**(-epsilon' |x|). With n >=
-    1 users this is epsilon'-DP in the count; a partition's only user makes it appear with
-    probability P[1 + X > threshold] <= delta'. So each partition is (epsilon', delta')-DP, and they
-    compose (Korolova, Kenthapadi, Mishra, Ntoulas 2009, with discrete noise).
+    A partition is kept if n + X > threshold, P[X = x] proportional to e**(-epsilon' |x|), or with
+    some probability if they are equal. With n >= 1 users this is epsilon'-DP in the count; a
+    partition's only user makes it appear with probability delta' at most. So each partition is
+    (epsilon', delta')-DP, and they compose (Korolova, Kenthapadi, Mishra, Ntoulas 2009, with
+    discrete noise).
 
     >>> LaplaceSelection(epsilon=1, delta=1e-5).law.threshold
     12
@@ -161,9 +161,7 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
     @cached_property
     def law(self) -> ThresholdLaw:
         epsilon, delta = self.share
-        noise, bound = DiscreteLaplace(1 / epsilon), gmpy2.mpq(delta)
-        threshold = smallest_where(lambda t: bool(noise.tail(t - 1, 256)[1] <= bound), 1)
-        return ThresholdLaw(noise, threshold)
+        return calibrated_law(DiscreteLaplace(1 / epsilon), delta)
 
     @staticmethod
     def _cost(epsilon: Fraction, delta: Fraction) -> float:
@@ -173,7 +171,7 @@ class LaplaceSelection(_SplitStrategy, NoisyCountStrategy):
         return float(-down.log(down.mul(gmpy2.mpq(delta), down.add(1, ratio))) / float(epsilon))
 
     def _parameters(self) -> dict[str, Any]:
-        return super()._parameters() | {"threshold": self.law.threshold}
+        return super()._parameters() | _threshold_parameters(self.law)
 
 
 @dataclass(frozen=True)
@@ -201,11 +199,7 @@ class GaussianSelection(NoisyCountStrategy):
     def law(self) -> ThresholdLaw:
         kappa = self.max_partitions_per_user
         noise = RoundedGaussian(kappa / self.budget.mu2)
-        quantile = upper_quantile(self.budget.new_partition_probability(kappa))
-        # P[1 + X > threshold] = Q((threshold - 1/2) / sigma).
-        needed = Fraction(quantile**2 * noise.sigma2)
-        threshold = smallest_where(lambda t: Fraction(2 * t - 1, 2) ** 2 >= needed, 1)
-        return ThresholdLaw(noise, threshold)
+        return calibrated_law(noise, self.budget.new_partition_probability(kappa))
 
     @property
     def sigma(self) -> float:
@@ -213,7 +207,11 @@ class GaussianSelection(NoisyCountStrategy):
         return math.sqrt(self.max_partitions_per_user / self.budget.mu2)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"sigma": self.sigma, "threshold": self.law.threshold}
+        return {"sigma": self.sigma, **_threshold_parameters(self.law)}
+
+
+def _threshold_parameters(law: ThresholdLaw) -> dict[str, Any]:
+    return {"threshold": law.threshold, "kept_at_threshold": float(law.tie)}
 
 
 def _real_truncation(epsilon: Fraction, delta: Fraction) -> float:

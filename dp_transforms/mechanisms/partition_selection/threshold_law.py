@@ -1,30 +1,41 @@
 """Noisy counts above a threshold: the law of being kept, and the counts of those that are.
 
-A partition with n users is kept if n + X > threshold, strictly, X being integer noise. The same
-uniform number U decides in both forms of a release: n + X > threshold for the X that inverts U is
-the same event as U >= 1 - pi(n). So a release of names and a release of names with noisy counts
-agree about the names, and noise needs to be drawn only for the partitions that are kept.
+A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal to
+the threshold is kept with a probability of its own, 0 or such that a single user's partition is kept
+with the whole probability that it may have. Without that, integer thresholds would waste up to a
+factor e**epsilon of delta.
+
+The same uniform number U decides in both forms of a release. X inverts U, and the upper part of those
+U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of names and a
+release of names with noisy counts agree about the names, and noise needs to be drawn only for the
+partitions that are kept.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
 import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, IntegerNoise, WordArray
-from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
+from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw, smallest_where
 from dp_transforms.mechanisms.randomness import Enclosure
+
+_PRECISION = 256
+_TIE_BITS = 40
 
 
 @dataclass(frozen=True)
 class ThresholdLaw(KeepLaw):
-    """pi(n) = P[n + X > threshold] for n >= smallest, and 0 below.
+    """pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, and 0 below.
 
     Args:
       noise: the law of X.
-      threshold: an integer. A noisy count that equals it is dropped.
+      threshold: an integer.
+      tie: the probability with which a noisy count that equals the threshold is kept, below 1.
       saturation: the smallest n with pi(n) = 1, for noise that is bounded.
       smallest: 1 where a partition without users must not appear; 0 where it may, since its name is
         public.
@@ -32,6 +43,7 @@ class ThresholdLaw(KeepLaw):
 
     noise: IntegerNoise
     threshold: int
+    tie: Fraction = Fraction(0)
     saturation: int | None = None
     smallest: int = 1
 
@@ -40,12 +52,18 @@ class ThresholdLaw(KeepLaw):
             return gmpy2.mpq(1), gmpy2.mpq(1)
         if self.saturation is not None and statistic >= self.saturation:
             return gmpy2.mpq(0), gmpy2.mpq(0)
-        # Dropped if X <= threshold - n. The noise is symmetric: P[X <= -y] = P[X > y - 1].
-        gap = self.threshold - statistic
-        if gap < 0:
-            return self.noise.tail(-gap - 1, precision)
-        lo, hi = self.noise.tail(gap, precision)
-        return 1 - gmpy2.mpq(hi), 1 - gmpy2.mpq(lo)
+        lo, hi = self._at_most(self.threshold - statistic, precision)
+        if not self.tie:
+            return lo, hi
+        below_lo, below_hi = self._at_most(self.threshold - statistic - 1, precision)
+        tie = gmpy2.mpq(self.tie)
+        return (1 - tie) * lo + tie * below_lo, (1 - tie) * hi + tie * below_hi
+
+    def _at_most(self, x: int, precision: int) -> Enclosure:
+        """(lo, hi) around P[X <= x], exact rationals."""
+        # The noise is symmetric: P[X <= -y] = P[X > y - 1].
+        lo, hi = (gmpy2.mpq(end) for end in self.noise.tail(x if x >= 0 else -x - 1, precision))
+        return (1 - hi, 1 - lo) if x >= 0 else (lo, hi)
 
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend
@@ -60,3 +78,21 @@ class ThresholdLaw(KeepLaw):
         noisy = np.zeros(len(counts), dtype=np.int64)
         noisy[kept] = counts[kept] + noise
         return keep, noisy
+
+
+def calibrated_law(noise: IntegerNoise, probability: Any) -> ThresholdLaw:
+    """The law with this noise that keeps a single user's partition with this probability.
+
+    Args:
+      noise: the law of X.
+      probability: positive and below 1/2; it is never exceeded, and met to about 2**-40 of it.
+    """
+    bound = gmpy2.mpq(probability)
+    # P[1 + X > threshold] = P[X > threshold - 1].
+    threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
+    above = gmpy2.mpq(noise.tail(threshold - 1, _PRECISION)[1])
+    equal = gmpy2.mpq(noise.probability(threshold - 1, _PRECISION)[1])
+    steps = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
+    return ThresholdLaw(
+        noise, threshold, Fraction(min(steps, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
+    )
