@@ -193,7 +193,7 @@ def test_records_of_other_types_are_refused_without_showing_them(records, messag
 def test_an_integer_of_more_than_64_bits_is_refused():
     made = beam.Map(lambda user: (user, 2**64)).with_output_types(typing.Any)
     with pytest.raises(
-        (TypeError, ValueError), match="'partition' (must be of one type|.*not fit)"
+        (TypeError, ValueError), match=r"'partition' (must be of one type|.*not fit)"
     ):
         run(["secret"], made, ALL)
 

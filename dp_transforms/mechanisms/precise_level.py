@@ -100,7 +100,7 @@ class PreciseLevel:
         )
 
     def _head_sums(self) -> tuple[list[Any], list[Any], Any]:
-        """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of them all."""
+        """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of all."""
         weights = self._transfers[0].leaving_first_run()
         lo, hi = (side[self._window :] for side in self._messages[0])
         below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]

@@ -1,14 +1,14 @@
 """Noisy counts above a threshold: the law of being kept, and the counts of those that are.
 
-A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal to
-the threshold is kept with a probability of its own, 0 or such that a single user's partition is kept
-with the whole probability that it may have. Without that, integer thresholds would waste up to a
-factor e**epsilon of delta.
+A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal
+to the threshold is kept with a probability of its own. That is 0, or such that a single user's
+partition is kept with all the probability that it may have: without it integer thresholds would
+waste up to a factor e**epsilon of delta.
 
-The same uniform number U decides in both forms of a release. X inverts U, and the upper part of those
-U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of names and a
-release of names with noisy counts agree about the names, and noise needs to be drawn only for the
-partitions that are kept.
+The same uniform number U decides in both forms of a release. X inverts U, and the upper part of
+those U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of
+names and a release of names with noisy counts agree about the names, and noise needs to be drawn
+only for the partitions that are kept.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def test_auto_with_zeros():
 
 
 def test_unknown_names_and_missing_counts():
-    with pytest.raises(ValueError, match="strategy must be 'auto' or one of .*'sips'"):
+    with pytest.raises(ValueError, match=r"strategy must be 'auto' or one of .*'sips'"):
         make_strategy("magic", 1, 1e-5)
     with pytest.raises(ValueError, match="'optimal' has no noisy counts; take 'auto' or one of"):
         make_strategy("optimal", 1, 1e-5, noisy_counts=True)
