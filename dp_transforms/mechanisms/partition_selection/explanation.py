@@ -80,11 +80,11 @@ def explain(
 
     >>> print(explain(1, 1e-5, users=[1, 12, 20]))
     Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
-        users  optimal *  truncated_geometric    laplace  weighted_gaussian   gaussian       sips
-            1      1e-05            7.718e-06  4.492e-06              1e-05  4.872e-06  4.375e-06
-           12     0.7603               0.7311     0.2689            0.09402    0.07021    0.03559
-           20     0.9999               0.9999     0.9998             0.7962     0.7486     0.5546
-    half from         12                   12         13                 17         18         20
+        users  optimal *  truncated_geometric  laplace  weighted_gaussian  gaussian       sips
+            1      1e-05            7.718e-06    1e-05              1e-05     1e-05  4.375e-06
+           12     0.7603               0.7311   0.5987            0.09402   0.08983    0.03559
+           20     0.9999               0.9999   0.9999             0.7962    0.7834     0.5546
+    half from         12                   12       12                 17        18         20
     * is what strategy="auto" takes
     """
     strategies = tuple(

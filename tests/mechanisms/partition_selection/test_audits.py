@@ -69,6 +69,8 @@ def counts_law(strategy, users):
             users + x: exact(law.noise.probability(x, BITS)[0])
             for x in range(law.threshold + 1 - users, far - users)
         }
+        tie = exact(law.noise.probability(law.threshold - users, BITS)[0]) * exact(law.tie)
+        masses[law.threshold] = tie
         masses["far"] = exact(law.noise.tail(far - users - 1, BITS)[0])
         masses[None] = 1 - mpmath.fsum(masses.values())
     return masses

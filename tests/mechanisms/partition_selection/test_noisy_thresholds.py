@@ -91,20 +91,25 @@ def test_truncated_noise_is_optimal_where_its_formula_needs_no_rounding():
 
 @pytest.mark.parametrize("strategy", NOISY)
 @pytest.mark.parametrize(("epsilon", "delta", "kappa"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
-def test_kept_means_a_noisy_count_strictly_above_the_threshold(strategy, epsilon, delta, kappa):
+def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, kappa):
     chosen = strategy(epsilon, delta, kappa)
     law, count = chosen.law, 30_000
     tape = InsecureSeededTape(11)
     users = 1 + (tape.words("users", count) % np.uint64(2 * law.threshold)).astype(np.int64)
     noise = law.noise.sample(tape, "selection", count)
     keep, noisy = chosen.select_with_counts(users, tape)
-    assert np.array_equal(keep, users + noise > law.threshold)
     assert np.array_equal(noisy[keep], (users + noise)[keep])
     assert not noisy[~keep].any()
-    # Without counts the same partitions are kept; and equality, which is dropped, did occur.
+    # Without counts the same partitions are kept.
     assert np.array_equal(keep, chosen.select(users, tape))
-    assert (users + noise == law.threshold).sum() > 100
-    assert noisy[keep].min() == law.threshold + 1
+    ties = users + noise == law.threshold
+    assert np.array_equal(keep[~ties], (users + noise > law.threshold)[~ties])
+    assert ties.sum() > 100
+    if strategy is TruncatedGeometricSelection:
+        assert law.tie == 0 and not keep[ties].any()
+    else:
+        assert 0 < law.tie < 1
+        laws.assert_probability(int(keep[ties].sum()), int(ties.sum()), law.tie)
 
 
 @pytest.mark.parametrize("strategy", NOISY)
@@ -118,6 +123,9 @@ def test_noisy_counts_follow_their_law(strategy):
             for x in range(threshold + 1 - n, threshold + 40)
             if gmpy2.mpq(noise.probability(x, 128)[0]) > gmpy2.mpq(1, 10**30)
         }
+        if chosen.law.tie:
+            equal = gmpy2.mpq(noise.probability(threshold - n, 128)[0])
+            law[threshold] = gmpy2.mpq(chosen.law.tie) * equal
         laws.assert_follows(
             Counter(noisy[keep].tolist()) + Counter({None: int((~keep).sum())}), law
         )
@@ -129,15 +137,21 @@ def test_the_threshold_is_the_smallest_that_is_private(strategy):
     noise, threshold = chosen.law.noise, chosen.law.threshold
     assert chosen.keep_enclosure(1, 128)[1] <= Fraction(1e-6)
     assert noise.tail(threshold - 2, 128)[0] > Fraction(1e-6)
+    if strategy is not TruncatedGeometricSelection:
+        assert chosen.keep_probability(1) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_laplace_tails():
     chosen = LaplaceSelection(0.5, 1e-4)
-    ratio = math.exp(-0.5)
+    ratio, tie = math.exp(-0.5), float(chosen.law.tie)
+
+    def above(gap):
+        return ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
+
     for n in range(1, 60):
         gap = chosen.law.threshold - n
-        tail = ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
-        assert chosen.keep_probability(n) == pytest.approx(tail, rel=1e-12)
+        kept = (1 - tie) * above(gap) + tie * above(gap - 1)
+        assert chosen.keep_probability(n) == pytest.approx(kept, rel=1e-11)
 
 
 @pytest.mark.parametrize("sigma2", [Fraction(1, 4), Fraction(3), Fraction(10**6)])
@@ -180,7 +194,7 @@ def test_negative_epsilon_and_no_shift():
 def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, kappa):
     """Every mix of shared and new partitions, both orders, by scipy."""
     chosen = GaussianSelection(epsilon, delta, kappa)
-    new = stats.norm.sf((chosen.law.threshold - 0.5) / chosen.sigma)
+    new = chosen.keep_probability(1)
 
     def noise_delta(shift2, at):
         if shift2 == 0:

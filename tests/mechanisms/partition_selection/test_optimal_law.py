@@ -97,14 +97,14 @@ def test_floats_of_the_keep_probability_would_break_the_budget():
 @pytest.mark.parametrize(
     ("epsilon", "delta", "optimal_half", "laplace_half"),
     # Figures 1 and 2 of the paper, and the same for a small budget.
-    [(1.0, 1e-5, 12, 13), (0.1, 1e-10, 201, 225)],
+    [(1.0, 1e-5, 12, 12), (0.1, 1e-10, 201, 225)],
 )
 def test_the_counts_that_are_kept_half_of_the_time(epsilon, delta, optimal_half, laplace_half):
     drops = recursion(epsilon, delta, optimal_half)
     assert drops[optimal_half - 1] > 0.5 >= drops[optimal_half]
     assert OptimalSelection(epsilon, delta).median_users == optimal_half
-    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon, integers just above it.
-    assert 0 <= laplace_half - (1 - math.log(2 * delta) / epsilon) < 2
+    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon: 11.8 and 224.3.
+    assert math.ceil(1 - math.log(2 * delta) / epsilon) == laplace_half
     assert LaplaceSelection(epsilon, delta).median_users == laplace_half
 
 

@@ -1,0 +1,266 @@
+"""Which strategy releases how many partitions, and how fast, beside other packages.
+
+    python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
+        [--output=benchmarks/results]
+
+Records are real ones (benchmarks/data) and synthetic ones: a universe of 100,000 items with a Zipf
+law, and one million users with one item each, or 100,000 users with ten draws each. All strategies
+have the same budget, epsilon = 1 and delta = 1e-5; in each run they share the random numbers, and
+the single-round ones the bounded records. Other packages are measured if they are there: in a Python of their own, see
+benchmarks/partition_selection_peers.py.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import logging
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from dp_transforms import JobSecret, SelectPartitions
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import COUNT
+from dp_transforms.columnar.counting import count_pairs
+from dp_transforms.columnar.weighting import sum_weights
+from dp_transforms.mechanisms import RandomTape
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    OptimalSelection,
+    SelectionStrategy,
+    WeightedStrategy,
+    make_strategy,
+)
+from dp_transforms.selection import select_from_counts
+from dp_transforms.weighted_rounds import select_round, weigh_remaining
+from pipelines.reading import ReadRecords
+
+EPSILON, DELTA = 1.0, 1e-5
+KAPPAS = (1, 3, 10, 30, 100)
+UNIVERSE = 100_000
+DECISIONS = 10_000_000
+PEER_CALLS = 1_000_000
+ROWS = (200_000, 2_000_000)
+DATA = pathlib.Path(__file__).with_name("data")
+PEERS = pathlib.Path(__file__).with_name("partition_selection_peers.py")
+
+Peers = Callable[..., Any]
+"""(task's name, its parameters) -> the answer of the other packages, or None without them."""
+
+
+def user_items(name: str) -> pa.Table:
+    """Records of a file in benchmarks/data."""
+    table = pyarrow.csv.read_csv(DATA / name)
+    return pa.table({"user": table["user"], "partition": table["item"]})
+
+
+def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
+    """Users with so many draws each, with replacement, from items of weight 1 / rank."""
+    weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))
+    items = np.searchsorted(weights, rng.random(users * draws) * weights[-1])
+    return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
+
+
+def datasets() -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
+    """Records, and the values of kappa to try, by the name to print."""
+    rng = np.random.default_rng(1)
+    return {
+        "Rails: authors, words": (user_items("git_rails_author_word.csv.gz"), KAPPAS),
+        "tldr: authors, files": (user_items("git_tldr_author_file.csv.gz"), KAPPAS),
+        "Zipf: 1M users, 1 each": (zipf_records(1_000_000, 1, rng), (1,)),
+        "Zipf: 100k users, 10 each": (zipf_records(100_000, 10, rng), KAPPAS),
+    }
+
+
+def strategies(kappa: int) -> dict[str, SelectionStrategy]:
+    """What is compared, by the name to print."""
+    named = {
+        name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
+        for name in ("truncated_geometric", "laplace", "gaussian", "weighted_gaussian", "sips")
+    }
+    naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
+    return {
+        "optimal, naive": naive,
+        "optimal": OptimalSelection(EPSILON, DELTA, kappa),
+        **named,
+        "auto": make_strategy("auto", EPSILON, DELTA, max_partitions_per_user=kappa),
+    }
+
+
+def released(
+    strategy: SelectionStrategy, counts: pa.Table, pairs: pa.Table, secret: JobSecret
+) -> int:
+    """How many partitions a strategy releases; by the kernels of the Beam transforms."""
+    if isinstance(strategy, CountStrategy):
+        return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
+    assert isinstance(strategy, WeightedStrategy)
+    bound = functools.partial(
+        distinct_pairs,
+        at_most=strategy.max_partitions_per_user,
+        key=secret.key("bound contributions"),
+    )
+    selected: list[pa.Table] = []
+    for index in range(len(strategy.rounds)):
+        sums = sum_weights(weigh_remaining(pairs, bound, selected))
+        key = secret.key(f"selection {index}")
+        selected.append(select_round(sums, strategy, index, key))
+    return sum(names.num_rows for names in selected)
+
+
+def release_rows(runs: int, peers: Peers) -> list[list[str]]:
+    """One row per dataset and kappa: mean numbers of released partitions."""
+    rows = []
+    for name, (records, kappas) in datasets().items():
+        pairs = distinct_pairs(records)
+        for kappa in kappas:
+            compared = strategies(kappa)
+            totals = dict.fromkeys(compared, 0)
+            lists = []
+            for _ in range(runs):
+                secret = JobSecret.from_os()
+                key = secret.key("bound contributions")
+                counts = count_pairs(distinct_pairs(records, at_most=kappa, key=key))
+                lists.append(counts[COUNT].to_pylist())
+                for label, strategy in compared.items():
+                    totals[label] += released(strategy, counts, pairs, secret)
+            others = peers("release", epsilon=EPSILON, delta=DELTA, kappa=kappa, runs=lists)
+            means = [f"{total / runs:,.0f}" for total in totals.values()]
+            means[-1] += f" ({compared['auto'].name})"
+            means += [f"{mean:,.0f}" for mean in (others or {}).values()]
+            rows.append([name, str(kappa), *means])
+            print(" | ".join(rows[-1]), flush=True)
+    return rows
+
+
+def decision_rows(peers: Peers) -> list[list[str]]:
+    """Decisions a second, from counts to kept or dropped, uniform numbers included; best of three."""
+    largest = 30
+    users = np.random.default_rng(1).integers(1, largest + 1, DECISIONS)
+    rows, rates = [], {}
+    for name in ("optimal", "truncated_geometric", "laplace", "gaussian"):
+        strategy = make_strategy(name, EPSILON, DELTA)
+        assert isinstance(strategy, CountStrategy)
+        seconds = min(
+            timed(lambda s=strategy: s.select(users, RandomTape.from_os())) for _ in "123"
+        )
+        rates[name] = DECISIONS / seconds
+        rows.append([name, f"{seconds:.2f} s", f"{rates[name] / 1e6:.1f} million"])
+    parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 1, "largest": largest}
+    other = peers("decide", calls=PEER_CALLS, **parameters)
+    if other:
+        rate = PEER_CALLS / other["seconds"]
+        rows.append(["python-dp", f"{DECISIONS / rate:.2f} s", f"{rate / 1e6:.1f} million"])
+        rows.append(["optimal : python-dp", "", f"{rates['optimal'] / rate:.1f}"])
+    return rows
+
+
+def pipeline_rows(peers: Peers) -> list[list[str]]:
+    """Seconds of the whole pipeline, from a CSV file to names in a file."""
+    rows = []
+    with tempfile.TemporaryDirectory() as directory:
+        for count in ROWS:
+            path = write_records(count, f"{directory}/records.csv")
+            times = {
+                name: timed(functools.partial(select_file, path, name, f"{directory}/{name}"))
+                for name in ("auto", "gaussian", "sips")
+            }
+            other = peers(
+                "select", epsilon=EPSILON, delta=DELTA, kappa=10, path=path, output=f"{directory}/p"
+            )
+            cells = [f"{seconds:.1f} s" for seconds in times.values()]
+            if other:
+                cells += [f"{other['seconds']:.1f} s", f"{other['seconds'] / times['auto']:.1f}"]
+            rows.append([f"{count:,}", *cells])
+    return rows
+
+
+def select_file(path: str, strategy: str, output: str) -> None:
+    """Selects the partitions of a CSV file's records."""
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        _ = (
+            pipeline
+            | ReadRecords(path, "user", ["item"])
+            | SelectPartitions(EPSILON, DELTA, 10, strategy)
+            | beam.FlatMap(lambda table: table["partition"].to_pylist())
+            | beam.io.WriteToText(output)
+        )
+
+
+def write_records(count: int, path: str) -> str:
+    """A CSV file of so many records, about twelve for each user."""
+    rng = np.random.default_rng(2)
+    users = rng.integers(0, count // 12, count)
+    weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))
+    items = np.searchsorted(weights, rng.random(count) * weights[-1])
+    with open(path, "w", encoding="utf-8") as file:
+        file.write("user,item\n")
+        file.writelines(f"user{u},item{i}\n" for u, i in zip(users, items, strict=True))
+    return path
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds of wall clock."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def table(header: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table, numbers to the right."""
+    lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
+    """The answer of the other packages, or None without their Python."""
+    if python is None:
+        return None
+    result = subprocess.run(
+        [python, PEERS, task],
+        input=json.dumps(parameters),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(result.stdout)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--peers_python", help="a Python that has pipeline-dp and python-dp")
+    parser.add_argument("--output", type=pathlib.Path, default=DATA.with_name("results"))
+    flags = parser.parse_args()
+    logging.disable(logging.WARNING)
+    peers = functools.partial(ask_peers, flags.peers_python)
+    columns = ["records", "kappa", *strategies(1)]
+    if flags.peers_python:
+        columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
+    text = "# Partition selection\n\n"
+    text += f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of "
+    text += f"{flags.runs} runs.\n\n" + table(columns, release_rows(flags.runs, peers))
+    text += f"\n{DECISIONS:,} decisions by counts of 1 to 30 users, in one process:\n\n"
+    text += table(["", "time", "a second"], decision_rows(peers))
+    text += "\nFrom a CSV file to names in a file, kappa = 10, Beam's in-process runner:\n\n"
+    columns = ["records", "auto", "gaussian", "sips"]
+    if flags.peers_python:
+        columns += ["pipeline-dp 0.3.1", "pipeline-dp : auto"]
+    text += table(columns, pipeline_rows(peers))
+    print(text)
+    flags.output.mkdir(parents=True, exist_ok=True)
+    (flags.output / "partition_selection.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""What other packages do, run by the Python of an environment that has them.
+
+    python -m venv peers && peers/bin/pip install pipeline-dp==0.3.1 python-dp apache-beam
+
+This file imports nothing of this project; ``benchmarks.partition_selection`` starts it with a task
+as JSON on standard input, and reads its answer as JSON from standard output.
+"""
+
+import json
+import random
+import sys
+import time
+
+
+def release(task):
+    """How many partitions python-dp releases, by strategy, for lists of counts; the mean of
+    runs."""
+    from pydp.algorithms.partition_selection import create_partition_strategy
+
+    results = {}
+    for name in ("truncated_geometric", "laplace", "gaussian"):
+        strategy = create_partition_strategy(name, task["epsilon"], task["delta"], task["kappa"])
+        kept = sum(strategy.should_keep(count) for run in task["runs"] for count in run)
+        results[name] = kept / len(task["runs"])
+    return results
+
+
+def decide(task):
+    """Seconds that python-dp takes for so many calls of should_keep, the best of three times."""
+    from pydp.algorithms.partition_selection import create_partition_strategy
+
+    strategy = create_partition_strategy(
+        "truncated_geometric", task["epsilon"], task["delta"], task["kappa"]
+    )
+    rng = random.Random(1)
+    counts = [rng.randint(1, task["largest"]) for _ in range(task["calls"])]
+    seconds = []
+    for _ in range(3):
+        start = time.perf_counter()
+        for count in counts:
+            strategy.should_keep(count)
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": min(seconds)}
+
+
+def select(task):
+    """Seconds that pipeline-dp takes from a CSV file to selected names, in process on Beam."""
+    import apache_beam as beam
+    import pipeline_dp
+
+    start = time.perf_counter()
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        budget = pipeline_dp.NaiveBudgetAccountant(task["epsilon"], task["delta"])
+        engine = pipeline_dp.DPEngine(budget, pipeline_dp.BeamBackend())
+        lines = pipeline | beam.io.ReadFromText(task["path"], skip_header_lines=1)
+        selected = engine.select_partitions(
+            lines | beam.Map(lambda line: line.split(",")),
+            pipeline_dp.SelectPartitionsParams(max_partitions_contributed=task["kappa"]),
+            pipeline_dp.DataExtractors(
+                partition_extractor=lambda record: record[1],
+                privacy_id_extractor=lambda record: record[0],
+            ),
+        )
+        budget.compute_budgets()
+        _ = selected | beam.io.WriteToText(task["output"])
+    return {"seconds": time.perf_counter() - start}
+
+
+if __name__ == "__main__":
+    answer = {"release": release, "decide": decide, "select": select}[sys.argv[1]]
+    json.dump(answer(json.load(sys.stdin)), sys.stdout)
