@@ -189,31 +189,43 @@ def measure_here(engine: str, path: str, kappa: int) -> Measurement:
     return Measurement(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
 
 
-def measure(engine: str, path: str, kappa: int = KAPPA, repeats: int = 3) -> Measurement:
-    """The median by wall clock of some runs, each in a new process."""
+def measure_once(engine: str, path: str, kappa: int) -> Measurement:
+    """One run in a new process."""
     command = [sys.executable, "-m", "benchmarks.throughput", "--measure", engine, path, str(kappa)]
-    runs = []
-    for _ in range(repeats):
-        done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
-            raise RuntimeError(done.stderr)
-        runs.append(Measurement(**json.loads(done.stdout.splitlines()[-1])))
-    return sorted(runs, key=lambda run: run.wall)[repeats // 2]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(done.stderr)
+    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def median(runs: list[Measurement]) -> Measurement:
+    """The run in the middle by wall clock."""
+    return sorted(runs, key=lambda run: run.wall)[len(runs) // 2]
+
+
+def measure(source: str, path: str, repeats: int) -> Measurement:
+    return median([measure_once(source, path, KAPPA) for _ in range(repeats)])
 
 
 def compared(title: str, path: str, kappa: int, repeats: int) -> str:
-    ours, theirs = (measure(engine, path, kappa, repeats) for engine in ("files", "duckdb"))
+    # In turns, so that whatever else runs on the machine slows both.
+    runs = [
+        [measure_once(engine, path, kappa) for engine in ("files", "duckdb")]
+        for _ in range(repeats)
+    ]
+    ours, theirs = (median(list(side)) for side in zip(*runs, strict=True))
+    ratio = sorted(mine.wall / other.wall for mine, other in runs)[repeats // 2]
     return (
         f"| {title} | {ours.wall:.1f} s | {ours.cpu:.1f} s | {ours.gibibytes:.2f} GiB "
-        f"| {theirs.wall:.1f} s | {theirs.cpu:.1f} s | {theirs.gibibytes:.2f} GiB "
-        f"| {ours.wall / theirs.wall:.2f} |"
+        f"| {theirs.wall:.1f} s | {theirs.cpu:.1f} s | {theirs.gibibytes:.2f} GiB | {ratio:.2f} |"
     )
 
 
 def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
     yield "# Records to a released frequency list: time and memory"
     yield ""
-    yield f"{os.cpu_count()} cores. CPU is that of all threads; memory is the process's peak."
+    yield f"{os.cpu_count()} cores. Medians of {repeats} runs, in turns with DuckDB. CPU is that of all"
+    yield "threads; memory is the process's peak; the ratio is that of the times."
     yield ""
     yield "| records, Parquet | transforms | CPU | memory | DuckDB | CPU | memory | ratio |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
@@ -228,19 +240,19 @@ def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[st
     yield "| --- | ---: | ---: | ---: | --- |"
 
     def line(title: str, path: str, source: str, than: Measurement | None = None) -> str:
-        found = measure(source, path, repeats=repeats)
+        found = measure(source, path, repeats)
         more = f"{found.wall - than.wall:.1f} s more, {found.wall / than.wall:.2f}" if than else ""
         shown = f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
         return f"| {title} | {shown} | {more} |"
 
     n = millions[0]
     path = write(data / f"visits{n}.parquet", visits(n * MILLION))
-    parquet = measure("files", path, repeats=repeats)
+    parquet = measure("files", path, repeats)
     csv = write(data / f"visits{n}.parquet.csv", visits(n * MILLION))
     yield line(f"{n}M records, CSV", csv, "files", parquet)
     path = write(data / "visits1.parquet", visits(MILLION))
     yield line("1M records, Parquet", path, "files")
-    parquet = measure("files", path, repeats=repeats)
+    parquet = measure("files", path, repeats)
     yield line("1M records, a step that yields tuples", path, "tuples", parquet)
     yield line("1M records, beam.Create of tuples", path, "create", parquet)
     yield line("1M records, beam.Create and nothing else", path, "create alone", parquet)
