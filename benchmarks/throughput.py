@@ -224,8 +224,8 @@ def compared(title: str, path: str, kappa: int, repeats: int) -> str:
 def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
     yield "# Records to a released frequency list: time and memory"
     yield ""
-    yield f"{os.cpu_count()} cores. Medians of {repeats} runs, in turns with DuckDB. CPU is that of all"
-    yield "threads; memory is the process's peak; the ratio is that of the times."
+    yield f"{os.cpu_count()} cores. Medians of {repeats} runs, in turns with DuckDB. CPU is that of"
+    yield "all threads; memory is the process's peak; the ratio is that of the times."
     yield ""
     yield "| records, Parquet | transforms | CPU | memory | DuckDB | CPU | memory | ratio |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
