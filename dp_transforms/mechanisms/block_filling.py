@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.float_level import AnyTransfer
 from dp_transforms.mechanisms.geometric import geometric, places
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 from dp_transforms.mechanisms.transfer import (
     UNIT_ROUNDOFF,
-    FloatTransfer,
     PreciseTransfer,
+    clipped,
 )
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
@@ -29,7 +30,7 @@ IntArray = npt.NDArray[np.int64]
 def fill_blocks(
     blocks: Blocks,
     states: IntArray,
-    transfers: tuple[FloatTransfer, FloatTransfer],
+    transfers: tuple[AnyTransfer, AnyTransfer],
     tape: RandomTape,
 ) -> tuple[IntArray, IntArray]:
     """The places of all moves, given the states at the block ends.
@@ -72,7 +73,7 @@ def fill_blocks(
 class _Splitter:
     """Halves a block until each part has no choice left."""
 
-    transfer: FloatTransfer
+    transfer: AnyTransfer
     tape: RandomTape
     channel: str
     places: list[int] = field(default_factory=list)
@@ -121,11 +122,12 @@ class _Splitter:
         if not (0 <= start and start + moves < transfer.size):
             raise Undecided(1.0)
         first, second = transfer.matrix(near), transfer.matrix(far)
-        middle = slice(start, start + moves + 1)
-        scale = first.columns[middle] + second.rows[middle]
-        scale = scale - scale.max()
-        lo = np.cumsum(np.ldexp(first.lo[start, middle] * second.lo[middle, start + moves], scale))
-        hi = np.cumsum(np.ldexp(first.hi[start, middle] * second.hi[middle, start + moves], scale))
+        first_lo, first_hi, first_scale = first.row(start, moves + 1)
+        second_lo, second_hi, second_scale = second.column(start, start + moves)
+        scale = np.asarray(first_scale + second_scale)
+        scale = clipped(scale - scale.max())
+        lo = np.cumsum(np.ldexp(first_lo * second_lo, scale))
+        hi = np.cumsum(np.ldexp(first_hi * second_hi, scale))
         if not lo[-1] > 0:
             raise Undecided(1.0)
         error = 2 * (first.error + second.error + (moves + 6) * UNIT_ROUNDOFF)

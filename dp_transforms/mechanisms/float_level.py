@@ -8,9 +8,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.float_messages import backward, edge_of, settle
+from dp_transforms.mechanisms.float_messages import Messages, backward, edge_of, settle
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF, FloatTransfer
+from dp_transforms.mechanisms.scaled_messages import scaled_backward
+from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
+from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF, FloatTransfer, clipped
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
 FloatArray = npt.NDArray[np.float64]
@@ -24,6 +26,9 @@ _AHEAD = 6
 """How many moves within one block are looked at before all of them are."""
 
 
+AnyTransfer = FloatTransfer | ScaledTransfer
+
+
 class FloatLevel:
     """Settles the questions of a release by float64 enclosures on a window of states.
 
@@ -35,14 +40,14 @@ class FloatLevel:
       Undecided: the window is too narrow, or float64's range too small, for any enclosure.
     """
 
-    def __init__(self, blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]):
+    def __init__(self, blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]):
         self._blocks = blocks
         self._transfers = transfers
         self._window = transfers[0].window
         self._size = transfers[0].size
         with np.errstate(all="ignore"):
             try:
-                self._messages = backward(blocks, transfers)
+                self._messages = _backward(blocks, transfers)
             except FloatingPointError:
                 raise Undecided(1.0) from None
 
@@ -123,15 +128,14 @@ class FloatLevel:
         norm_hi = messages.hi.item(index, state + self._window)
         if not norm_lo > 0:
             raise Undecided(1.0)
-        below = matrix.lo[start, climb] * lo[climb]
-        above = matrix.hi[start, climb] * hi[climb]
+        row_lo, row_hi, scale = matrix.row(start, ahead)
+        below, above = row_lo * lo[climb], row_hi * hi[climb]
         if len(after) > 1:
-            scale = after[climb] + matrix.columns[climb]
-            scale += matrix.rows[start] - here[state + self._window]
+            shift = clipped(scale + after[climb] - here[state + self._window])
         else:
-            scale = after - here
-        if scale.any():
-            below, above = np.ldexp(below, scale), np.ldexp(above, scale)
+            shift = clipped(after - here)
+        if shift.any():
+            below, above = np.ldexp(below, shift), np.ldexp(above, shift)
         error = (
             messages.errors.item(index)
             + messages.errors.item(index + 1)
@@ -149,8 +153,9 @@ class FloatLevel:
         mantissas, scale = self._transfers[0].leaving_first_run
         if messages.exponents.shape[1] > 1:
             scale = scale + messages.exponents[0, window:]
+        shift = clipped(scale - scale.max())
         weights = np.stack([messages.lo[0, window:], messages.hi[0, window:]], axis=1)
-        weights = np.ldexp(mantissas[:, None] * weights, (scale - scale.max())[:, None])
+        weights = np.ldexp(mantissas[:, None] * weights, shift[:, None])
         settle(weights)
         # A and beta_0 are log-concave both, and so is their product.
         edge, ratio = edge_of(weights)
@@ -177,5 +182,14 @@ class FloatLevel:
             error = errors + (12 + 3 * cost) * UNIT_ROUNDOFF
             stay = np.exp(-cost) * (messages.lo[1:, at] / messages.hi[:-1, at]) * (1 - error)
             column = messages.exponents[:, at if messages.exponents.shape[1] > 1 else 0]
-            table[state] = np.ldexp(stay, np.diff(column))
+            table[state] = np.ldexp(stay, clipped(np.diff(column)))
         return table
+
+
+def _backward(blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]) -> Messages:
+    zeros, ones = transfers
+    if isinstance(zeros, ScaledTransfer) and isinstance(ones, ScaledTransfer):
+        return scaled_backward(blocks, (zeros, ones))
+    if isinstance(zeros, FloatTransfer) and isinstance(ones, FloatTransfer):
+        return backward(blocks, (zeros, ones))
+    raise TypeError("both transfers must be of one kind")

@@ -55,10 +55,9 @@ def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> 
       FloatingPointError: the window is too narrow, or float64's range too small.
     """
     size, count = transfers[0].size, len(blocks)
-    scaled = transfers[0].scaled or transfers[1].scaled
-    current = (_ScaledVector if scaled else _PlainVector).behind_last_block(transfers[0])
+    current = _Vector.behind_last_block(transfers[0])
     stored = np.empty((count + 1, size, 2))
-    exponents = np.empty((count + 1, size if scaled else 1), dtype=np.int64)
+    exponents = np.empty((count + 1, 1), dtype=np.int64)
     errors = np.empty(count + 1)
     orientation = 0
     current.store(stored, exponents, errors, count)
@@ -77,15 +76,14 @@ def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> 
         current.store(stored, exponents, errors, index)
     mirrored = np.flatnonzero(blocks.bits == 1)
     stored[mirrored] = stored[mirrored, ::-1]
-    exponents[mirrored] = exponents[mirrored, ::-1]
     if not (np.isfinite(stored).all() and errors[0] < 2.0**-20):
         raise FloatingPointError("messages overflow float64")
     # A product of factors 1 + e is at most exp(sum e), below 1 + 1.01 sum e for small sums.
     return Messages(stored[:, :, 0], stored[:, :, 1], exponents, 1.01 * errors)
 
 
-class _PlainVector:
-    """Messages with one exponent for all states."""
+class _Vector:
+    """Bounds (lo, hi) in the columns of ``values``, the exit's last, times 2**exponent."""
 
     def __init__(self, values: FloatArray, exponent: int):
         self.values = values
@@ -95,7 +93,7 @@ class _PlainVector:
         settle(values)
 
     @classmethod
-    def behind_last_block(cls, transfer: FloatTransfer) -> _PlainVector:
+    def behind_last_block(cls, transfer: FloatTransfer) -> _Vector:
         mantissas, exponents = transfer.entering_last_run
         top = int(exponents.max())
         values = np.zeros((transfer.size + 1, 2))
@@ -129,62 +127,6 @@ class _PlainVector:
             settle(self.values)
 
 
-class _ScaledVector:
-    """Messages with an exponent for each state, for rates so small that they span float64's
-    range."""
-
-    def __init__(self, values: FloatArray, exponents: IntArray):
-        self.values = values
-        self.exponents = exponents
-        self.error = 4 * UNIT_ROUNDOFF
-        self._top = 0
-
-    @classmethod
-    def behind_last_block(cls, transfer: FloatTransfer) -> _ScaledVector:
-        mantissas, exponents = transfer.entering_last_run
-        values = np.zeros((transfer.size + 1, 2))
-        values[transfer.window : -1] = mantissas[:, None]
-        # Below zero there is nothing: any exponent is true of it, and this one is never the
-        # largest.
-        states = np.full(transfer.size, int(exponents.min()))
-        states[transfer.window :] = exponents
-        return cls(values, states)
-
-    def store(
-        self, stored: FloatArray, exponents: IntArray, errors: FloatArray, index: int
-    ) -> None:
-        stored[index] = self.values[:-1]
-        exponents[index] = self.exponents
-        errors[index] = self.error
-
-    def mirror(self) -> None:
-        self.values[:-1] = self.values[-2::-1].copy()
-        self.exponents = self.exponents[::-1]
-
-    def pass_block(self, transfer: FloatTransfer, length: int, run_length: int) -> None:
-        matrix = transfer.matrix(length)
-        shifts = self.exponents + matrix.columns[:-1]
-        top = int(shifts[self.values[:-1, 1] > 0].max())
-        values = np.empty_like(self.values)
-        values[:-1] = np.ldexp(self.values[:-1], (shifts - top)[:, None])
-        if run_length:
-            edge, ratio = edge_of(self.values[:-1], self.exponents)
-            shift = int(self.exponents[-1]) - top
-            values[-1] = 0.0, _exit(transfer, math.ldexp(edge, min(shift, 1000)), ratio, run_length)
-        else:
-            values[-1] = np.ldexp(self.values[-1], self._top - top)
-        settle(values)
-        product = matrix @ values
-        self.error += transfer.product_error(matrix)
-        settle(product)
-        _, own = np.frexp(product[:-1, 1])
-        product[:-1] = np.ldexp(product[:-1], -own[:, None])
-        self.values = product
-        self.exponents = matrix.rows[:-1] + own + top
-        # The exit has one scale, that of the states' largest.
-        self._top = top
-
-
 def settle(values: FloatArray) -> None:
     """Replaces numbers near underflow in columns (lo, hi) by the bounds 0 and TINY."""
     lo, hi = values[:, 0], values[:, 1]
@@ -192,22 +134,19 @@ def settle(values: FloatArray) -> None:
     np.maximum(hi, TINY, out=hi)
 
 
-def edge_of(values: FloatArray, exponents: IntArray | None = None) -> tuple[float, float]:
+def edge_of(values: FloatArray) -> tuple[float, float]:
     """(edge, ratio) such that beta(W + k) <= edge * ratio**k for k >= 1, by log-concavity.
 
     Args:
       values: enclosures (lo, hi) of a log-concave sequence, its last row at W.
-      exponents: of the rows, if they have their own; edge is relative to the last of them.
     """
     last = len(values) - 1
-    if exponents is None and values.item(last - 1, 0) > _UNTOUCHED:
+    if values.item(last - 1, 0) > _UNTOUCHED:
         ratio = values.item(last, 1) / values.item(last - 1, 0)
     else:
         # Near underflow an enclosure is wide. Every earlier ratio bounds the later ones as well.
         known = np.flatnonzero(values[:-1, 0])
         ratios = values[known + 1, 1] / values[known, 0]
-        if exponents is not None:
-            ratios = np.ldexp(ratios, np.minimum(exponents[known + 1] - exponents[known], 2000))
         ratio = max(float(ratios.min()), TINY) if len(ratios) else math.inf
     return values.item(last, 1), ratio * (1 + 2.0**-18)
 

@@ -16,16 +16,20 @@ from dp_transforms.mechanisms import evaluation
 from dp_transforms.mechanisms.base2 import Eta, positive_rational
 from dp_transforms.mechanisms.block_filling import fill_blocks, infinite_run_parts
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.float_level import FloatLevel
+from dp_transforms.mechanisms.float_level import AnyTransfer, FloatLevel
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.precise_level import PreciseLevel
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
 
-MIN_RATE = Fraction(1, 40)
-"""The smallest c = epsilon / (2 * sensitivity): below it the weights of lists with large corners
-span more than float64 does, and the levels above it are slow."""
+SCALED_RATE = Fraction(1, 40)
+"""Below this c messages have an exponent for each state: see ``scaled_messages``."""
+
+MIN_RATE = Fraction(1, 1024)
+"""The smallest c = epsilon / (2 * sensitivity). Next to a large corner the walk goes as far as
+ln(2) / c from zero, and time and memory grow with powers of that."""
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
@@ -58,8 +62,8 @@ class IntegerPartitionMechanism:
 
     Raises:
       ValueError: both or neither of epsilon and eta are given, a parameter is not positive, or
-        epsilon / (2 * sensitivity) is below 0.025, where float64 no longer spans the weights and
-        sampling would take too long.
+        epsilon / (2 * sensitivity) is below 1 / 1024, where a release of a list with large corners
+        would take too long.
 
     Source: Blocki, Datta, Bonneau, "Differentially Private Password Frequency Lists" (NDSS 2016),
     whose ``dist`` is half the L1 distance; base 2: Ilvento (2019). The sampler is this project's.
@@ -92,7 +96,7 @@ class IntegerPartitionMechanism:
             decay = Decay(epsilon / (2 * sensitivity))
         if decay.log_enclosure(64)[1] < MIN_RATE:
             raise ValueError(
-                "epsilon / (2 * sensitivity) must be at least 0.025, got "
+                "epsilon / (2 * sensitivity) must be at least 1/1024, got "
                 f"epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}: "
                 "raise epsilon or bound each user to fewer partitions"
             )
@@ -154,7 +158,7 @@ class Level:
     def next(self, width: float) -> Level:
         """The level to try when this one left an enclosure of that width around a question."""
         if self.bits == 53 and width > 2.0**-20 and self.window < _WIDEST_FLOAT_WINDOW:
-            return Level(2 * self.window)
+            return Level(math.ceil(1.5 * self.window))
         if self.bits == 53:
             return Level(self.window, 128)
         return Level(math.ceil(1.5 * self.window), 2 * self.bits)
@@ -171,7 +175,8 @@ class Sampler:
         self.first_level = Level.first(decay)
         self._list = frequency_list
         self._decay = decay
-        self._float_transfers: dict[int, FloatTransfer] = {}
+        self._scaled = decay.log_enclosure(64)[1] < SCALED_RATE
+        self._float_transfers: dict[int, AnyTransfer] = {}
         self._levels: dict[Level, FloatLevel | PreciseLevel] = {}
 
     def release(self, tape: RandomTape) -> FrequencyList:
@@ -181,7 +186,9 @@ class Sampler:
     def walk(self, tape: RandomTape, level: Level | None = None) -> Walk:
         """The walk that this tape gives, whichever level is tried first."""
         states = self.states(tape, level)
-        transfer = self._float_transfer(self.first_level.window)
+        reach = int(np.abs(states).max())
+        windows = [window for window in self._float_transfers if window >= reach]
+        transfer = self._float_transfer(min(windows, default=reach))
         blocks, places = fill_blocks(self.blocks, states, (transfer, transfer), tape)
         head = infinite_run_parts(self._decay, int(states[0]), tape, "head parts")
         tail = infinite_run_parts(self._decay, int(states[-1]), tape, "tail parts")
@@ -213,7 +220,9 @@ class Sampler:
             self._levels[level] = found
         return found
 
-    def _float_transfer(self, window: int) -> FloatTransfer:
+    def _float_transfer(self, window: int) -> AnyTransfer:
         if window not in self._float_transfers:
-            self._float_transfers[window] = FloatTransfer(self._decay, self._decay, window)
+            self._float_transfers[window] = (ScaledTransfer if self._scaled else FloatTransfer)(
+                self._decay, self._decay, window
+            )
         return self._float_transfers[window]

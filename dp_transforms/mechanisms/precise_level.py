@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import gmpy2
 import numpy as np
 import numpy.typing as npt
 
@@ -78,8 +79,10 @@ class PreciseLevel:
             if run_length:
                 # A run starts: turn it into one of zeros, and bound what lies above its window.
                 lo, hi = (side[::-1] if bit else side for side in messages[-1])
-                edge, ratio = self._edge(lo, hi)
-                exit_weight = transfer.exit_weight(edge, ratio, run_length)
+                hi, ratio = self._tightened(lo, hi)
+                exit_weight = transfer.exit_weight(hi[-1], ratio, run_length)
+                if not gmpy2.is_finite(exit_weight):
+                    raise Undecided(1.0)
                 current = [np.append(lo, zero), np.append(hi, exit_weight)]
             current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
             lo, hi = (side[:size][::-1] if bit else side[:size] for side in current)
@@ -106,10 +109,10 @@ class PreciseLevel:
         below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]
         above = [self._up.mul(weight[1], beta) for weight, beta in zip(weights, hi, strict=True)]
         # A and beta_0 are log-concave both, and so is their product.
-        edge, ratio = self._edge(below, above)
+        above, ratio = self._tightened(below, above)
         if not ratio < 1:
             raise Undecided(1.0)
-        rest = self._up.div(self._up.mul(edge, ratio), self._down.sub(1, ratio))
+        rest = self._up.div(self._up.mul(above[-1], ratio), self._down.sub(1, ratio))
         below, above = self._sums(below, above)
         return below, above, self._up.add(above[-1], rest)
 
@@ -136,12 +139,22 @@ class PreciseLevel:
             sums.append(cumulative)
         return choose(lower, upper, *sums)
 
-    def _edge(self, lo: Any, hi: Any) -> tuple[Any, Any]:
-        """(edge, ratio) such that beta(W + k) <= edge * ratio**k for k >= 1, by log-concavity."""
-        for state in range(len(hi) - 2, -1, -1):
-            if lo[state] > 0:
-                return hi[-1], self._up.div(hi[state + 1], lo[state])
-        raise Undecided(1.0)
+    def _tightened(self, lo: Any, hi: Any) -> tuple[Any, Any]:
+        """Upper bounds hi, and a ratio with beta(W + k) <= hi[-1] * ratio**k, by log-concavity.
+
+        Towards the edge of the window upper bounds are made of what may lie outside. There the
+        last ratio that is known bounds them better.
+        """
+        last = len(hi) - 1
+        while last > 0 and not (lo[last - 1] > 0 and hi[last] <= self._down.mul(lo[last], 1.001)):
+            last -= 1
+        if last == 0:
+            raise Undecided(1.0)
+        ratio = self._up.div(hi[last], lo[last - 1])
+        hi = hi.copy()
+        for state in range(last + 1, len(hi)):
+            hi[state] = min(hi[state], self._up.mul(hi[state - 1], ratio))
+        return hi, ratio
 
     def _sums(self, lo: list[Any], hi: list[Any]) -> tuple[list[Any], list[Any]]:
         below, above = [lo[0]], [hi[0]]

@@ -53,8 +53,8 @@ UNIT_ROUNDOFF = 2.0**-53
 TINY = 2.0**-940
 """A smaller float counts as [0, TINY]: near underflow a relative error means nothing."""
 
-_FAR = 2**24
-"""Exponents beyond this are cut: such numbers are zero, or overflow, in float64 anyway."""
+FAR = 2**40
+"""Constants below 2**-FAR are not kept."""
 
 _STEPPING = 24
 """Runs shorter than the window by this factor are cheaper step by step than by a matrix."""
@@ -68,14 +68,12 @@ _SLACK = 1 + 2.0**-30
 class FloatMatrix:
     """T_n in float64 on a window and its exit.
 
-    Entry (i, j) stands for itself times 2**(rows[i] + columns[j]). The true entries lie within
-    lo * (1 - error) and hi * (1 + error). ``growth`` is the largest sum of a row of hi.
+    The true entries lie within lo * (1 - error) and hi * (1 + error). ``growth`` is the largest sum
+    of a row of hi.
     """
 
     lo: FloatArray
     hi: FloatArray
-    rows: IntArray
-    columns: IntArray
     error: float
     growth: float
 
@@ -85,45 +83,64 @@ class FloatMatrix:
             return self.hi @ messages
         return np.stack([self.lo @ messages[:, 0], self.hi @ messages[:, 1]], axis=1)
 
+    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, int]:
+        """Entries (index, index..index+count-1): lower and upper bounds, and their exponent."""
+        found = slice(index, index + count)
+        return self.lo[index, found], self.hi[index, found], 0
 
-class FloatTransfer:
-    """T_n on the window -W..W and its exit, in float64.
+    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, int]:
+        """Entries (first..index, index): lower and upper bounds, and their exponent."""
+        found = slice(first, index + 1)
+        return self.lo[found, index], self.hi[found, index], 0
 
-    State D has index D + W; the exit has index 2W + 1. At small rates T_n(-s, j) is close to
-    B(s) A(j), two factors that overflow. Where they do, matrices are ``scaled``: columns by
-    T_n(0, j), and then each row to a largest entry of about 1.
+
+class RunWeights:
+    """The closed forms that transfer weights on the window -W..W are made of.
+
+    Args:
+      positive: the ratio q of the states above zero.
+      negative: the ratio of the states below.
+      window: W.
+      beyond: how many states beyond the window to make constants for.
     """
 
-    def __init__(self, positive: Decay, negative: Decay, window: int):
+    def __init__(self, positive: Decay, negative: Decay, window: int, beyond: int = 1):
         self.window = window
         self.size = 2 * window + 1
         self.positive = positive
         self.negative = negative
-        self._positive = Weights(positive, window + 2, _FLOAT_CONSTANT_BITS)
-        self._negative = (
-            self._positive
+        self.positive_weights = Weights(positive, window + 1 + beyond, _FLOAT_CONSTANT_BITS)
+        self.negative_weights = (
+            self.positive_weights
             if negative == positive
-            else Weights(negative, window + 2, _FLOAT_CONSTANT_BITS)
+            else Weights(negative, window + 1 + beyond, _FLOAT_CONSTANT_BITS)
         )
         self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
-        self._exit_decay = math.exp(-self.rate * (window + 1) / 2) * _SLACK
-        _, entering = _split(self._negative.entering_last_run())
-        _, leaving = _split(self._positive.leaving_first_run())
-        self.scaled = bool(entering.max() + leaving.max() > 800)
-        self._matrices: dict[int, FloatMatrix] = {}
 
     @cached_property
     def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
         """A(a) for a = 0..W, as mantissas (two units of error) and exponents."""
-        return _split(self._positive.leaving_first_run()[:-1])
+        return split(self.positive_weights.leaving_first_run()[: self.window + 1])
 
     @cached_property
     def entering_last_run(self) -> tuple[FloatArray, IntArray]:
         """B(e) for e = 0..W, likewise."""
-        return _split(self._positive.entering_last_run()[:-1])
+        return split(self.positive_weights.entering_last_run()[: self.window + 1])
+
+
+class FloatTransfer(RunWeights):
+    """T_n on the window -W..W and its exit, in float64.
+
+    State D has index D + W; the exit has index 2W + 1.
+    """
+
+    def __init__(self, positive: Decay, negative: Decay, window: int):
+        super().__init__(positive, negative, window)
+        self._exit_decay = math.exp(-self.rate * (window + 1) / 2) * _SLACK
+        self._matrices: dict[int, FloatMatrix] = {}
 
     def apply(self, length: int, messages: FloatArray) -> tuple[FloatArray, float, float]:
-        """T_length times messages in two columns (lo, hi), exit included; not where ``scaled``.
+        """T_length times messages in two columns (lo, hi), exit included.
 
         Returns:
           The product; a bound on the relative error that it adds; and one on how much larger its
@@ -137,11 +154,7 @@ class FloatTransfer:
                 messages[:-1] += moved
             return messages, 6 * length * UNIT_ROUNDOFF, 2.0**length
         matrix = self.matrix(length)
-        return matrix @ messages, self.product_error(matrix), matrix.growth
-
-    def product_error(self, matrix: FloatMatrix) -> float:
-        """A bound on the relative error that a product with this matrix adds."""
-        return matrix.error + (self.size + 4) * UNIT_ROUNDOFF
+        return matrix @ messages, matrix.error + (self.size + 4) * UNIT_ROUNDOFF, matrix.growth
 
     def exit_weight(self, edge: float, ratio: float, length: int) -> float:
         """edge * ratio * R for a run of ``length`` zeros (see the module's text).
@@ -163,7 +176,7 @@ class FloatTransfer:
         """T_length, made once and kept.
 
         Raises:
-          FloatingPointError: an entry overflows float64 in spite of the scaling.
+          FloatingPointError: an entry overflows float64.
         """
         found = self._matrices.get(length)
         if found is None:
@@ -173,8 +186,8 @@ class FloatTransfer:
     @cached_property
     def _step(self) -> tuple[FloatArray, FloatArray]:
         """T_1: what each state keeps, and what moves up from each state, as columns."""
-        down = _split(self._negative.powers(1)[-2:0:-1])
-        up = _split(self._positive.powers(1))
+        down = split(self.negative_weights.powers(1)[-2:0:-1])
+        up = split(self.positive_weights.powers(1))
         weights = np.concatenate([np.ldexp(*down), np.ldexp(*up)])
         keep = np.append(weights[:-1], self._exit_decay)
         return keep[:, None], weights[1:, None]
@@ -182,69 +195,48 @@ class FloatTransfer:
     def _make(self, length: int) -> FloatMatrix:
         w, size = self.window, self.size
         across = np.s_[:w, w + 1 : size]
-        mantissas, exponents = self._one_side(length)
-        columns = np.zeros(size + 1, dtype=np.int64)
-        if self.scaled:
-            # States that a run from zero can not reach take the scale of the last one that it can.
-            reached = exponents[w, w:][np.minimum(np.arange(w + 1), length)]
-            columns[w:size] = np.maximum(reached, 0)
-            exponents -= columns[:size]
+        one_side = self._one_side(length)
         # Entries on one side are products of two constants of two units each.
-        error = one_side = 6 * UNIT_ROUNDOFF
+        error = 6 * UNIT_ROUNDOFF
+        lo = np.zeros((size + 1, size + 1))
+        lo[:size, :size] = one_side
+        hi = lo.copy()
         if length == 1:
-            base = np.zeros(size + 1, dtype=np.int64)
-            below = above = np.zeros((size + 1, size + 1))
-            above[size - 1, size] = math.exp(-self.rate * (w + 1))
-            above[size, size] = self._exit_decay
+            hi[size - 1, size] = math.exp(-self.rate * (w + 1)) * _SLACK
+            hi[size, size] = self._exit_decay
         else:
             near, far = self.matrix(length // 2), self.matrix(length - length // 2)
-            error = max(near.error, far.error) + one_side + (size + 4) * UNIT_ROUNDOFF
-            base = near.rows
-            below = above = _product(near, far, columns, w, bound="hi")
-            if near.lo is not near.hi or far.lo is not far.hi:
-                below = _product(near, far, columns, w, bound="lo")
-        rows = np.zeros(size + 1, dtype=np.int64)
-        if self.scaled:
-            peaks = [np.where(mantissas > 0, exponents, -_FAR).max(axis=1)]
-            _, crossing = np.frexp(above[across].max(axis=1))
-            peaks[0][:w] = np.maximum(peaks[0][:w], crossing + base[:w])
-            rows[:size] = peaks[0]
-        shift = _clipped(base - rows)[:, None]
-        lo = np.zeros((size + 1, size + 1))
-        lo[:size, :size] = np.ldexp(mantissas, _clipped(exponents - rows[:size, None]))
-        hi = lo.copy()
-        lo[across] = np.ldexp(below[across], shift[:w])
-        hi[across] = np.ldexp(above[across], shift[:w])
-        hi[:, size] = np.ldexp(above[:, size], shift[:, 0]) * _SLACK
+            error += max(near.error, far.error) + (size + 10) * UNIT_ROUNDOFF
+            above = near.hi @ far.hi[:, w + 1 :]
+            hi[across] = above[:w, :-1]
+            hi[:, size] = above[:, -1] * _SLACK
+            same = near.lo is near.hi and far.lo is far.hi
+            lo[across] = hi[across] if same else near.lo[:w] @ far.lo[:, w + 1 : size]
         lo, hi = self._settled(lo, hi, length)
-        return FloatMatrix(lo, hi, rows, columns, error, float(hi.sum(axis=1).max()))
+        return FloatMatrix(lo, hi, error, float(hi.sum(axis=1).max()))
 
-    def _one_side(self, length: int) -> tuple[FloatArray, IntArray]:
-        """The entries that do not cross zero, as mantissas (zero elsewhere) and exponents."""
+    def _one_side(self, length: int) -> FloatArray:
+        """The entries that do not cross zero, and zero elsewhere."""
         w, size = self.window, self.size
-        mantissas = np.zeros((size, size))
-        exponents = np.zeros((size, size), dtype=np.int64)
+        entries = np.zeros((size, size))
+        index = np.arange(w + 1)
+        gap = index[None, :] - index[:, None]
         for weights, climbs, mirrored in (
-            (self._positive, self._positive.upward(length), False),
-            (self._negative, self._negative.inward(length), True),
+            (self.positive_weights, self.positive_weights.upward(length), False),
+            (self.negative_weights, self.negative_weights.inward(length), True),
         ):
-            row, row_exponents = _split(weights.powers(length)[: w + 1])
-            climb, climb_exponents = _split(climbs[: w + 1])
-            index = np.arange(w + 1)
-            gap = index[None, :] - index[:, None]
-            upper = gap >= 0
-            gap = np.maximum(gap, 0)
-            parts = (
-                row[:, None] * climb[gap] * upper,
-                row_exponents[:, None] + climb_exponents[gap],
+            row, row_exponents = split(weights.powers(length)[: w + 1])
+            climb, climb_exponents = split(climbs[: w + 1])
+            part = np.ldexp(
+                row[:, None] * climb[np.maximum(gap, 0)] * (gap >= 0),
+                clipped(row_exponents[:, None] + climb_exponents[np.maximum(gap, 0)]),
             )
-            for target, part in zip((mantissas, exponents), parts, strict=True):
-                if mirrored:
-                    # Entry (-s, -t) is that of (t, s).
-                    target[: w + 1, : w + 1] = part.T[::-1, ::-1]
-                else:
-                    target[w:, w:] = part
-        return mantissas, exponents
+            if mirrored:
+                # Entry (-s, -t) is that of (t, s).
+                entries[: w + 1, : w + 1] = part.T[::-1, ::-1]
+            else:
+                entries[w:, w:] = part
+        return entries
 
     def _settled(
         self, lo: FloatArray, hi: FloatArray, length: int
@@ -364,27 +356,20 @@ class PreciseTransfer:
         return bounds[0], bounds[1]
 
 
-def _split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
-    """Mantissas in [1/2, 1) with an error of at most two units, and exponents."""
+def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
+    """Mantissas in [1/2, 1) with an error of at most two units, and exponents.
+
+    What is below 2**-FAR has the mantissa 0 and the exponent -FAR.
+    """
     parts = [gmpy2.frexp(lo) for lo, _ in enclosures]
-    mantissas = np.array([float(mantissa) for _, mantissa in parts])
-    return mantissas, np.array([max(int(exponent), -_FAR) for exponent, _ in parts])
+    exponents = [int(exponent) if mantissa else -FAR for exponent, mantissa in parts]
+    mantissas = [
+        float(mantissa) if exponent > -FAR else 0.0
+        for exponent, (_, mantissa) in zip(exponents, parts, strict=True)
+    ]
+    return np.array(mantissas), np.maximum(np.array(exponents), -FAR)
 
 
-def _product(
-    near: FloatMatrix, far: FloatMatrix, columns: IntArray, window: int, bound: str
-) -> FloatArray:
-    """The positive columns and the exit's of near @ far, divided by 2**(near.rows + columns)."""
-    inner = near.columns + far.rows
-    # Half of the summed index's scale goes to each side: one alone could overflow.
-    left = np.ldexp(getattr(near, bound), _clipped(inner // 2))
-    right = getattr(far, bound)[:, window + 1 :]
-    outer = (inner - inner // 2)[:, None] + (far.columns - columns)[window + 1 :]
-    product: FloatArray = np.zeros_like(left)
-    product[:, window + 1 :] = left @ np.ldexp(right, _clipped(outer))
-    return product
-
-
-def _clipped(exponents: IntArray) -> IntArray:
-    """Exponents that ldexp takes."""
-    return np.clip(exponents, -_FAR, _FAR)
+def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
+    """Exponents that ldexp takes, and that do what the given ones do."""
+    return np.clip(exponents, -5000, 5000).astype(np.int32)

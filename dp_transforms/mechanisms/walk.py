@@ -115,8 +115,10 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
     for j, (below, above) in enumerate(zip(lo, hi, strict=True)):
         if upper <= below:
             return j
-        if lower < above:
-            raise Undecided(min(float(above - below), 1.0))
+        # A bound that is not a number settles nothing either.
+        if not above <= lower:
+            width = float(above - below)
+            raise Undecided(width if width < 1 else 1.0)
     raise Undecided(1.0)
 
 

@@ -39,18 +39,14 @@ def test_law_of_100_000_releases(private, rate):
     laws.assert_follows(inside, {x: weight / total for x, weight in weights.items()})
 
 
-@pytest.mark.parametrize("rate", [Eta(1, 1, 1), Eta(3, 2, 1), 0.05], ids=str)
+@pytest.mark.parametrize("rate", [Eta(1, 1, 1), Eta(3, 2, 1), 0.05, 0.02], ids=str)
 @pytest.mark.parametrize(
     "private", [(), (3, 1), (2, 2, 2), (9, 9, 9, 4, 4, 1, 1, 1, 1, 1)], ids=str
 )
 def test_every_level_gives_the_same_walk_from_the_same_tape(private, rate):
     sampler = Sampler(enumeration.as_list(private), mechanism(rate).decay)
-    levels = [
-        sampler.first_level,
-        Level(2 * sampler.first_level.window),
-        Level(sampler.first_level.window, 128),
-        Level(sampler.first_level.window + 9, 256),
-    ]
+    window = 2 * sampler.first_level.window
+    levels = [Level(window), Level(2 * window), Level(window, 128), Level(window + 9, 256)]
     for seed in range(25):
         chains = [
             sampler.at_level(level).states(InsecureSeededTape(seed)).tolist() for level in levels
@@ -95,7 +91,7 @@ def test_a_number_close_to_a_threshold_raises_the_level_and_not_the_answer(agree
     assert max(bits for bits in used if bits < 1024) > min(agreement, 128) // 2
 
 
-@pytest.mark.parametrize("epsilon", [8, 1, 0.1])
+@pytest.mark.parametrize("epsilon", [8, 1, 0.1, 0.02])
 @pytest.mark.parametrize(
     "private",
     [
