@@ -33,6 +33,16 @@ class ParquetFiles:
         with open_bytes(path) as file:
             return _record_schema(path, _parquet(path, file).schema_arrow, columns)
 
+    def estimated_rows(self, path: str, size: int) -> int:
+        """How many records a file has, from its footer.
+
+        Raises:
+          InputError: it is not a Parquet file.
+        """
+        with open_bytes(path) as file:
+            rows: int = _parquet(path, file).metadata.num_rows
+            return rows
+
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         """Ranges that cover the file, to be read in any order."""
         for start in range(0, size, RANGE_BYTES):

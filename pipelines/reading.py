@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Iterator, Sequence
 
 import apache_beam as beam
@@ -11,6 +12,7 @@ import pyarrow.compute as pc
 from apache_beam.io import fileio
 from apache_beam.io.filesystem import FileMetadata
 
+from dp_transforms.shuffle import MAX_BUCKETS, num_buckets_for
 from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
 from pipelines.files import FileRange, local_path, match_files
@@ -59,6 +61,8 @@ class ReadRecords(beam.PTransform):
                 f"{', '.join(self._columns)}"
             )
         files = match_files(self._pattern)
+        self._bytes = sum(file.size_in_bytes for file in files)
+        self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
         if isinstance(self._format, DelimitedText) and not self._format.header:
             _check_positions(self._columns)
@@ -74,6 +78,16 @@ class ReadRecords(beam.PTransform):
     def partition_fields(self) -> list[pa.Field]:
         """The partition columns, with the types that they have in the files."""
         return [self._schema.field(column) for column in self._columns[1:]]
+
+    @functools.cached_property
+    def num_buckets(self) -> int:
+        """Into how many buckets to shuffle the records, by the sizes of the files.
+
+        The largest file says how many records there are to a byte.
+        """
+        size = self._largest.size_in_bytes
+        rows = self._format.estimated_rows(self._largest.path, size)
+        return num_buckets_for(rows * self._bytes // max(1, size))
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[pa.Table]:
         return (
@@ -147,6 +161,13 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="leave out records without a user or a partition; without this flag they are refused",
     )
+    group.add_argument(
+        "--num_buckets",
+        type=_num_buckets,
+        metavar="N",
+        help="how many parts the records are shuffled in (default: by the files' sizes); more "
+        "parts need less memory each",
+    )
     text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
     text.add_argument(
         "--delimiter",
@@ -208,6 +229,12 @@ def format_of(path: str) -> DelimitedText | ParquetFiles:
     if ".tsv" in (name[-4:], name.rsplit(".", 1)[0][-4:]):
         return DelimitedText(delimiter="\t")
     return DelimitedText()
+
+
+def _num_buckets(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
+        raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")
+    return int(text)
 
 
 def _check_positions(columns: Sequence[str]) -> None:

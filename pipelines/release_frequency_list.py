@@ -100,6 +100,7 @@ def build(
     mechanism: IntegerPartitionMechanism,
     directory: ReleaseDirectory,
     secret: JobSecret | None = None,
+    num_buckets: int | None = None,
     progress: bool = False,
     private_counters: bool = False,
 ) -> None:
@@ -111,10 +112,12 @@ def build(
       mechanism: releases the list; its sensitivity is the number of partitions kept per user.
       directory: receives the release.
       secret: where all random decisions come from; a fresh one by default. No two jobs share one.
+      num_buckets: how many parts records are shuffled in; by default, what the reader says.
       progress: tell of stages on stderr.
       private_counters: count elements exactly, in Beam counters.
     """
     secret = secret or JobSecret.from_os()
+    num_buckets = num_buckets or reader.num_buckets
     kappa = mechanism.sensitivity
 
     def watch(stage: str, rows: str) -> Watch:
@@ -122,10 +125,12 @@ def build(
 
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
-    bounded = records | "Bound" >> BoundContributions(kappa, secret=secret)
+    bounded = records | "Bound" >> BoundContributions(kappa, secret, num_buckets)
     # BoundContributions keeps each (user, partition) pair once, also behind a Watch.
     pairs = bounded | "WatchBounded" >> watch("bounding contributions", "contributions kept")
-    counts = pairs | "Count" >> CountDistinctUsers(already_distinct=True, secret=secret)
+    counts = pairs | "Count" >> CountDistinctUsers(
+        already_distinct=True, secret=secret, num_buckets=num_buckets
+    )
     watched = counts | "WatchCounts" >> watch("counting users per partition", "partitions")
     released = watched | "Release" >> ReleaseFrequencyList(
         mechanism=mechanism, max_partitions_per_user=kappa, secret=secret
@@ -157,6 +162,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         reader,
         mechanism,
         directory,
+        num_buckets=flags.num_buckets,
         progress=flags.progress,
         private_counters=flags.show_private_counters,
     )

@@ -207,11 +207,10 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     directory = ReleaseDirectory(flags.output, PARTITIONS_FILE, flags.overwrite)
     # The parameters are heard of before the files are.
-    select = _select(flags, ())
+    _select(flags, ())
     reader = records_from_flags(flags)
     public = _read_public(flags.public_partitions, reader) if flags.public_partitions else ()
-    if public:
-        select = _select(flags, public)
+    select = _select(flags, public, flags.num_buckets or reader.num_buckets)
     directory.check()
     statement = selection_statement(
         select.strategy,
@@ -256,7 +255,9 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
     return job
 
 
-def _select(flags: argparse.Namespace, public: Sequence[Any]) -> SelectPartitions:
+def _select(
+    flags: argparse.Namespace, public: Sequence[Any], num_buckets: int | None = None
+) -> SelectPartitions:
     return SelectPartitions(
         flags.epsilon,
         flags.delta,
@@ -266,6 +267,7 @@ def _select(flags: argparse.Namespace, public: Sequence[Any]) -> SelectPartition
         flags.already_bounded,
         public_partitions=public,
         secret=JobSecret.from_os(),
+        num_buckets=num_buckets,
         **_given(flags, "pre_threshold", "neighbours"),
         **(_given(flags, "public_threshold") if public or not flags.public_partitions else {}),
     )

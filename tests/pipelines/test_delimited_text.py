@@ -169,6 +169,20 @@ def test_cuts_never_change_what_is_read(tmp_path_factory, lines, cuts):
     assert in_parts == records(multiline, path, ("user", "page"))
 
 
+def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
+    rows = 20_000
+    text = b"user,page\n" + b"".join(b"user%05d,page\n" % i for i in range(rows))
+    for name, content, factor in (
+        ("a.csv", text, 1.01),
+        ("a.csv.gz", gzip.compress(text), 3),
+        ("b.csv", b"", 1),
+    ):
+        path = write(content, name)
+        found = DelimitedText().estimated_rows(str(path), len(content))
+        expected = rows if content else 0
+        assert expected / factor <= found <= expected * factor
+
+
 def test_a_file_is_cut_into_ranges_that_cover_it():
     size = 3 * delimited_text.RANGE_BYTES + 5
     parts = list(DelimitedText().split("records.csv", size))

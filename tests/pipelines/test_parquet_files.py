@@ -60,6 +60,11 @@ def test_every_row_group_is_in_one_range_wherever_the_cuts_are(tmp_path):
         assert read(path, ("user",), cuts) == {"user": users}
 
 
+def test_the_footer_knows_the_number_of_rows(tmp_path):
+    path = write(tmp_path / "a.parquet", pa.table({"user": ["ann"] * 1234}))
+    assert ParquetFiles().estimated_rows(path, 99) == 1234
+
+
 def test_ranges_cover_the_file():
     parts = list(ParquetFiles().split("a.parquet", 200 << 20))
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
