@@ -8,7 +8,6 @@ epsilon-DP, for adding or removing all records of one user.
 from __future__ import annotations
 
 import argparse
-import math
 import sys
 from collections.abc import Sequence
 
@@ -21,6 +20,7 @@ from dp_transforms.frequency_release import ReleaseFrequencyList, release_freque
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -34,8 +34,6 @@ from pipelines.output import (
 from pipelines.privacy_statement import frequency_list_statement
 from pipelines.progress import Watch, print_private_counters, say, say_private
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
-
-_MAX_EPSILON = 100
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: so many
@@ -67,7 +65,7 @@ def make_parser() -> JobParser:
     privacy = parser.add_argument_group("privacy and output")
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
-        "--epsilon", type=_epsilon, help="what the release costs; smaller is more private"
+        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
     )
     cost.add_argument(
         "--eta",
@@ -77,7 +75,7 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--max_partitions_per_user",
-        type=_positive_integer,
+        type=flag_types.positive_integer,
         metavar="KAPPA",
         help="keep at most so many partitions of each user, at random; with --frequency_list, how "
         "many entries one user may have contributed to (default there: 1)",
@@ -222,18 +220,6 @@ def _read_frequency_list(path: str, show_private_errors: bool) -> FrequencyList:
         ) from None
 
 
-def _epsilon(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 < value <= _MAX_EPSILON:
-        raise argparse.ArgumentTypeError(
-            f"must be a number above 0 and at most {_MAX_EPSILON}, got {text!r}"
-        )
-    return value
-
-
 def _eta(text: str) -> Eta:
     try:
         x, y, z = (int(part) for part in text.split(","))
@@ -242,12 +228,6 @@ def _eta(text: str) -> Eta:
         raise argparse.ArgumentTypeError(
             f"must be three positive integers X,Y,Z with X < 2**Y, for example 1,1,1, got {text!r}"
         ) from None
-
-
-def _positive_integer(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
-    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import csv
 import io
-import math
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -29,6 +28,7 @@ from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE,
 from dp_transforms.records import NOISY_COUNT
 from dp_transforms.selection import SelectPartitions
 from dp_transforms.selection_plot import plot_explanation
+from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -38,8 +38,6 @@ from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 from pipelines.selection_statement import selection_statement
 
 PARTITIONS_FILE = "released_partitions.csv"
-
-_MAX_EPSILON = 100
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -65,16 +63,16 @@ def make_parser() -> JobParser:
     add_input_flags(parser)
     privacy = parser.add_argument_group("privacy and output")
     privacy.add_argument(
-        "--epsilon", type=_epsilon, help="what the release costs; smaller is more private"
+        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
     )
     privacy.add_argument(
         "--delta",
-        type=_delta,
+        type=flag_types.proportion,
         help="the probability with which epsilon may fail; far below 1 / number of users",
     )
     privacy.add_argument(
         "--max_partitions_per_user",
-        type=_positive_integer,
+        type=flag_types.positive_integer,
         metavar="KAPPA",
         help="count each user in at most so many partitions, chosen at random",
     )
@@ -109,7 +107,7 @@ def make_parser() -> JobParser:
     )
     selection.add_argument(
         "--pre_threshold",
-        type=_positive_integer,
+        type=flag_types.positive_integer,
         metavar="USERS",
         help="never release a partition with fewer users than this",
     )
@@ -337,33 +335,6 @@ def _texts(values: pa.Array) -> list[Any]:
         raise InputError(
             "partitions are bytes that are not UTF-8, which text can not hold: cast the column"
         ) from None
-
-
-def _epsilon(text: str) -> float:
-    return _number(text, 0, _MAX_EPSILON)
-
-
-def _delta(text: str) -> float:
-    return _number(text, 0, 1)
-
-
-def _number(text: str, above: float, most: float) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not above < value <= most or value == 1 == most:
-        raise argparse.ArgumentTypeError(
-            f"must be a number above {above} and {'below' if most == 1 else 'at most'} {most}, "
-            f"got {text!r}"
-        )
-    return value
-
-
-def _positive_integer(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
-    return int(text)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

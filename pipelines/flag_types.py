@@ -1,0 +1,52 @@
+"""Values of flags that several jobs have, checked as they are read."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+MAX_EPSILON = 100
+
+
+def epsilon(text: str) -> float:
+    """A number above 0 and at most 100.
+
+    >>> epsilon("0.5")
+    0.5
+    """
+    value = _float(text)
+    if not 0 < value <= MAX_EPSILON:
+        raise argparse.ArgumentTypeError(
+            f"must be a number above 0 and at most {MAX_EPSILON}, got {text!r}"
+        )
+    return value
+
+
+def proportion(text: str) -> float:
+    """A number above 0 and below 1, such as delta.
+
+    >>> proportion("1e-6")
+    1e-06
+    """
+    value = _float(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be a number above 0 and below 1, got {text!r}")
+    return value
+
+
+def positive_integer(text: str) -> int:
+    """An integer above 0.
+
+    >>> positive_integer("10")
+    10
+    """
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
+    return int(text)
+
+
+def _float(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
