@@ -7,7 +7,6 @@ start again.
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,12 +14,11 @@ import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
 from dp_transforms.mechanisms.float_level import AnyTransfer
-from dp_transforms.mechanisms.geometric import geometric, places
+from dp_transforms.mechanisms.geometric import geometric, places, unbounded
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 from dp_transforms.mechanisms.transfer import (
     UNIT_ROUNDOFF,
     PreciseTransfer,
-    clipped,
 )
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
@@ -117,28 +115,12 @@ class _Splitter:
                 precision *= 2
 
     def _by_floats(self, index: int, near: int, far: int, entered: int, moves: int) -> int:
-        transfer = self.transfer
-        start = entered + transfer.window
-        if not (0 <= start and start + moves < transfer.size):
+        start = entered + self.transfer.window
+        if not (0 <= start and start + moves < self.transfer.size):
             raise Undecided(1.0)
-        first, second = transfer.matrix(near), transfer.matrix(far)
-        first_lo, first_hi, first_scale = first.row(start, moves + 1)
-        second_lo, second_hi, second_scale = second.column(start, start + moves)
-        scale = np.asarray(first_scale + second_scale)
-        scale = clipped(scale - scale.max())
-        lo = np.cumsum(np.ldexp(first_lo * second_lo, scale))
-        hi = np.cumsum(np.ldexp(first_hi * second_hi, scale))
-        if not lo[-1] > 0:
-            raise Undecided(1.0)
-        error = 2 * (first.error + second.error + (moves + 6) * UNIT_ROUNDOFF)
         word = self.tape.prefix(self.channel, index, 53)
-        return choose(
-            word * UNIT_ROUNDOFF,
-            (word + 1) * UNIT_ROUNDOFF,
-            # The last sum is the total by definition.
-            [*(lo[:-1] / hi[-1] * (1 - error)).tolist(), 1.0],
-            [*(hi[:-1] / lo[-1] * (1 + error)).tolist(), 1.0],
-        )
+        lo, hi = self.transfer.in_first_part(near, far, start, moves)
+        return choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, lo, hi)
 
     def _precisely(
         self, index: int, near: int, far: int, entered: int, moves: int, precision: int
@@ -171,5 +153,6 @@ def infinite_run_parts(decay: Decay, count: int, tape: RandomTape, channel: str)
     with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of the
     moves from the end of the first infinite run, or their places in the last one.
     """
-    columns = [geometric(decay, i, tape.uniform(channel, i)) for i in range(1, count + 1)]
-    return list(itertools.accumulate(reversed(columns)))[::-1]
+    columns = unbounded(decay, np.arange(1, count + 1), tape, channel)
+    parts: list[int] = columns[::-1].cumsum()[::-1].tolist()
+    return parts

@@ -25,6 +25,9 @@ asked."""
 _AHEAD = 6
 """How many moves within one block are looked at before all of them are."""
 
+_REMEMBERED = 2**15
+"""How many questions' thresholds are kept for the next release."""
+
 
 AnyTransfer = FloatTransfer | ScaledTransfer
 
@@ -45,6 +48,7 @@ class FloatLevel:
         self._transfers = transfers
         self._window = transfers[0].window
         self._size = transfers[0].size
+        self._recent: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         with np.errstate(all="ignore"):
             try:
                 self._messages = _backward(blocks, transfers)
@@ -107,8 +111,13 @@ class FloatLevel:
     def _moves(self, index: int, state: int, lower: float, upper: float) -> int:
         if abs(state) > self._window:
             raise Undecided(1.0)
+        found = self._recent.get((index, state))
+        if found is None:
+            found = self._thresholds(index, state, _AHEAD)
+            if len(self._recent) < _REMEMBERED:
+                self._recent[index, state] = found
         try:
-            return choose(lower, upper, *self._thresholds(index, state, _AHEAD))
+            return choose(lower, upper, *found)
         except Undecided:
             return choose(lower, upper, *self._thresholds(index, state, self._size))
 
@@ -132,9 +141,9 @@ class FloatLevel:
         below, above = row_lo * lo[climb], row_hi * hi[climb]
         if len(after) > 1:
             shift = clipped(scale + after[climb] - here[state + self._window])
-        else:
+            below, above = np.ldexp(below, shift), np.ldexp(above, shift)
+        elif after.item(0) != here.item(0):
             shift = clipped(after - here)
-        if shift.any():
             below, above = np.ldexp(below, shift), np.ldexp(above, shift)
         error = (
             messages.errors.item(index)

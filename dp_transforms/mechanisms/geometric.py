@@ -29,12 +29,33 @@ def geometric(decay: Decay, factor: int, uniform: Uniform, length: int | None = 
     """
     if length == 1:
         return 1
+    quick = _by_floats(decay, factor, uniform, length)
+    if quick is not None:
+        return quick
     precision = WORD_BITS
     while True:
         answer = _at_precision(decay, factor, uniform, length, precision)
         if answer is not None:
             return answer
         precision *= 2
+
+
+def _by_floats(decay: Decay, factor: int, uniform: Uniform, length: int | None) -> int | None:
+    """The answer, or None if float64 does not settle it."""
+    rate = float(decay.log_enclosure(WORD_BITS)[0]) * factor
+    norm = 1.0 if length is None else -math.expm1(-rate * length)
+    word = uniform.prefix(53)
+    lower, upper = word * UNIT, (word + 1) * UNIT
+    if lower * norm == 1:
+        return None
+    x = max(1, math.floor(math.log1p(-lower * norm) / -rate) + 1)
+    if length is not None and x >= length:
+        x = length
+    elif not upper <= -math.expm1(-rate * x) / norm * (1 - 4 * _EXPM1_ERROR):
+        return None
+    if not lower >= -math.expm1(-rate * (x - 1)) / norm * (1 + 4 * _EXPM1_ERROR):
+        return None
+    return x
 
 
 def _at_precision(
@@ -104,3 +125,24 @@ def places(
         uniform = tape.uniform(channel, int(indices[i]))
         found[i] = geometric(decay, 1, uniform, int(lengths[i]))
     return found
+
+
+def unbounded(
+    decay: Decay, factors: npt.NDArray[np.int64], tape: RandomTape, channel: str
+) -> npt.NDArray[np.int64]:
+    """``geometric(decay, factor, tape.uniform(channel, factor))`` for an array of factors."""
+    if not len(factors):
+        return np.zeros(0, dtype=np.int64)
+    first = int(factors.min())
+    words = tape.words(channel, int(factors.max()) - first + 1, first)[factors - first]
+    rates = float(decay.log_enclosure(WORD_BITS)[0]) * factors
+    lower = (words >> np.uint64(11)) * UNIT
+    upper = lower + UNIT
+    found = np.floor(np.log1p(-lower) / -rates) + 1
+    certain = upper <= -np.expm1(-rates * found) * (1 - 4 * _EXPM1_ERROR)
+    certain &= lower >= -np.expm1(-rates * (found - 1)) * (1 + 4 * _EXPM1_ERROR)
+    answers: npt.NDArray[np.int64] = found.astype(np.int64)
+    for i in np.flatnonzero(~certain):
+        factor = int(factors[i])
+        answers[i] = geometric(decay, factor, tape.uniform(channel, factor))
+    return answers

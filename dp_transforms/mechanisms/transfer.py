@@ -117,6 +117,46 @@ class RunWeights:
         )
         self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
 
+    def matrix(self, length: int) -> Any:
+        """T_length, made once and kept: entries by ``row`` and ``column``, and an ``error``."""
+        raise NotImplementedError
+
+    def in_first_part(
+        self, near: int, far: int, start: int, moves: int
+    ) -> tuple[list[float], list[float]]:
+        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves.
+
+        Args:
+          near: the length of a run's first part.
+          far: of the rest.
+          start: the index of the state that the run is entered in.
+          moves: how many moves there are in the run.
+        """
+        found = self._in_first_part.get((near, far, start, moves))
+        if found is None:
+            first, second = self.matrix(near), self.matrix(far)
+            first_lo, first_hi, first_scale = first.row(start, moves + 1)
+            second_lo, second_hi, second_scale = second.column(start, start + moves)
+            scale = np.asarray(first_scale + second_scale)
+            shift = clipped(scale - scale.max())
+            lo = np.cumsum(np.ldexp(first_lo * second_lo, shift))
+            hi = np.cumsum(np.ldexp(first_hi * second_hi, shift))
+            error = 2 * (first.error + second.error + (moves + 6) * UNIT_ROUNDOFF)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                # The last sum is the total by definition.
+                found = (
+                    [*(lo[:-1] / hi[-1] * (1 - error)).tolist(), 1.0],
+                    [*(hi[:-1] / lo[-1] * (1 + error)).tolist(), 1.0],
+                )
+            self._in_first_part[near, far, start, moves] = found
+        return found
+
+    @cached_property
+    def _in_first_part(
+        self,
+    ) -> dict[tuple[int, int, int, int], tuple[list[float], list[float]]]:
+        return {}
+
     @cached_property
     def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
         """A(a) for a = 0..W, as mantissas (two units of error) and exponents."""

@@ -4,6 +4,8 @@ The walk samples all lists, the table those within bounds: given that the walk's
 them, it has the table's law; and how often it is within them is the ratio of two tables' totals.
 """
 
+import itertools
+import math
 from fractions import Fraction
 
 import pytest
@@ -12,6 +14,7 @@ from dp_transforms.mechanisms import Eta, PartitionTable
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism, Level, Sampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
+from tests.row_law import RowLaw
 from tests.statistical import laws
 
 RELEASES = 4_000
@@ -55,17 +58,51 @@ def test_both_leave_the_bounds_equally_often(target, eta, upper):
     )
 
 
-SMALL_LISTS = [x for total in range(9) for x in enumeration.partitions_of_at_most(total)]
+def total_weight(target, mechanism):
+    """The walk's enclosure of the sum of q**||x - f||_1 over all x: Pr[x] is the quotient."""
+    sampler = Sampler(enumeration.as_list(target), mechanism.decay)
+    lo, hi = sampler.at_level(Level(60, 128)).total_weight()
+    assert hi - lo < lo * 2.0**-60
+    return lo, hi
 
 
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
 def test_the_walks_total_weight_is_the_tables(eta):
     """For every list of up to 8 users: Pr[x] = q**||x - f||_1 / Z, so this is the law of each x."""
-    for target in sorted(set(SMALL_LISTS)):
-        private = enumeration.as_list(target)
-        sampler = Sampler(private, IntegerPartitionMechanism(eta=eta).decay)
-        lo, hi = sampler.at_level(Level(40, 128)).total_weight()
-        assert hi - lo < lo * 2.0**-90
+    for target in enumeration.partitions_of_at_most(8):
+        lo, hi = total_weight(target, IntegerPartitionMechanism(eta=eta))
         # The table misses only lists with a frequency or a number of items above its bounds.
-        table = PartitionTable(private, eta, [70] * 70).total_weight
+        table = PartitionTable(enumeration.as_list(target), eta, [70] * 70).total_weight
         assert lo * (1 - 2.0**-20) <= table <= hi
+
+
+def test_the_walks_total_weight_is_that_of_the_rows_for_an_irrational_ratio():
+    mechanism = IntegerPartitionMechanism(epsilon=0.1)
+    for target in enumeration.partitions_of_at_most(8):
+        lo, _ = total_weight(target, mechanism)
+        assert RowLaw(target, math.exp(-0.05), 900).total == pytest.approx(float(lo), rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        IntegerPartitionMechanism(eta=Eta(1, 1, 1)),
+        IntegerPartitionMechanism(eta=Eta(3, 2, 1)),
+        IntegerPartitionMechanism(epsilon=0.1),
+    ],
+    ids=str,
+)
+def test_neighbours_keep_the_ratio_of_probabilities_of_every_list(mechanism):
+    """Pr[x] / Pr'[x] = q**(||x - f|| - ||x - f'||) Z' / Z, and the exponent is at least -1."""
+    _, inverse = mechanism.decay.power(-1, 128)
+    totals = {
+        target: total_weight(target, mechanism) for target in enumeration.partitions_of_at_most(8)
+    }
+    pairs = 0
+    for a, b in itertools.permutations(totals, 2):
+        if enumeration.l1_distance(a, b) == 1:
+            # At most e**epsilon = q**-2 in all, so at most q**-1 from the totals.
+            assert totals[b][1] <= totals[a][0] * inverse
+            pairs += 1
+    # Young's lattice has sum_{k <= n} p(k) edges from n to n + 1: 120 up to n = 7, each way.
+    assert pairs == 240
