@@ -8,8 +8,9 @@ epsilon-DP, for adding or removing all records of one user.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -116,28 +117,45 @@ def build(
     """
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
-    kappa = mechanism.sensitivity
-
-    def watch(stage: str, rows: str) -> Watch:
-        return Watch(stage, rows, progress, private_counters)
-
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    watch = functools.partial(Watch, progress=progress, counters=private_counters)
     records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
-    bounded = records | "Bound" >> BoundContributions(kappa, secret, num_buckets)
-    # BoundContributions keeps each (user, partition) pair once, also behind a Watch.
+    bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
+    statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    publish = PublishRelease(directory, FREQUENCIES_HEADER, statement)
+    release = ReleaseBounded(mechanism, publish, secret, num_buckets, watch)
+    _ = bounded | "FrequencyList" >> release
+
+
+@beam.ptransform_fn
+def ReleaseBounded(
+    bounded: beam.PCollection,
+    mechanism: IntegerPartitionMechanism,
+    publish: PublishRelease,
+    secret: JobSecret,
+    num_buckets: int,
+    watch: Callable[[str, str], Watch],
+) -> beam.PCollection[None]:
+    """What follows on ``BoundContributions``: counts, the mechanism, and the release.
+
+    Args:
+      bounded: what came out of it.
+      mechanism: releases the list; its sensitivity is the number of partitions kept per user.
+      publish: receives the lines of the release.
+      secret: where all random decisions come from.
+      num_buckets: how many parts partitions are shuffled in.
+      watch: makes a Watch from its stage and rows.
+    """
+    # Each (user, partition) pair is there once, also behind a Watch.
     pairs = bounded | "WatchBounded" >> watch("bounding contributions", "contributions kept")
     counts = pairs | "Count" >> CountDistinctUsers(
         already_distinct=True, secret=secret, num_buckets=num_buckets
     )
     watched = counts | "WatchCounts" >> watch("counting users per partition", "partitions")
     released = watched | "Release" >> ReleaseFrequencyList(
-        mechanism=mechanism, max_partitions_per_user=kappa, secret=secret
+        mechanism=mechanism, max_partitions_per_user=mechanism.sensitivity, secret=secret
     )
-    (
-        released
-        | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
-        | "Publish" >> PublishRelease(directory, FREQUENCIES_HEADER, statement)
-    )
+    lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
+    return lines | "Publish" >> publish
 
 
 def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:

@@ -156,15 +156,24 @@ def build(
       private_counters: count elements exactly, in Beam counters.
     """
     watch = Watch("reading records", "records", progress, private_counters)
-    (
-        pipeline
-        | "ReadRecords" >> reader
-        | "Records" >> watch
-        | "Select" >> select
-        | "WatchSelected" >> Watch("selecting partitions", "selected", progress, False)
-        | "Lines" >> beam.FlatMap(partition_lines).with_output_types(bytes)
-        | "Publish" >> publish
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch
+    _ = records | "Partitions" >> ReleasePartitions(select, publish, progress)
+
+
+@beam.ptransform_fn
+def ReleasePartitions(
+    records: beam.PCollection,
+    select: SelectPartitions,
+    publish: PublishRelease,
+    progress: bool = False,
+) -> beam.PCollection[None]:
+    """Selects partitions from tables of records, and publishes them."""
+    selected = records | "Select" >> select
+    watched = selected | "WatchSelected" >> Watch(
+        "selecting partitions", "selected", progress, False
     )
+    lines = watched | "Lines" >> beam.FlatMap(partition_lines).with_output_types(bytes)
+    return lines | "Publish" >> publish
 
 
 def partition_lines(table: pa.Table) -> Iterator[bytes]:

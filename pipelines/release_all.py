@@ -1,0 +1,310 @@
+"""Both releases from one read: the frequency list, and the names of partitions that may be named.
+
+Users' contributions are bounded once, and both releases see the same bounded records. A ledger
+splits the privacy budget between them: together they are (epsilon, delta)-DP, for adding or
+removing all records of one user.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import os
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dp_transforms.budget import (
+    BudgetExceededError,
+    CorruptedJournalError,
+    Ledger,
+    PrivacyBudget,
+    Reservation,
+)
+from dp_transforms.contributions import BoundContributions
+from dp_transforms.decimals import decimal_text, exact_fraction
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
+from dp_transforms.selection import SelectPartitions
+from pipelines import flag_types
+from pipelines.command_line import Job, JobParser, make_runner, require, run
+from pipelines.errors import InputError
+from pipelines.files import local_path, reason
+from pipelines.output import FREQUENCIES_FILE, FREQUENCIES_HEADER, PublishRelease, ReleaseDirectory
+from pipelines.privacy_statement import frequency_list_statement
+from pipelines.progress import Watch, print_private_counters
+from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+from pipelines.release_frequency_list import ReleaseBounded
+from pipelines.select_partitions import PARTITIONS_FILE, ReleasePartitions, header_line
+from pipelines.selection_statement import selection_statement
+
+LIST_DIRECTORY = "frequency_list"
+PARTITIONS_DIRECTORY = "partitions"
+
+_EPILOG = f"""\
+The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
+{PARTITIONS_DIRECTORY}/{PARTITIONS_FILE}, each with a privacy.json, which says what was
+promised and how the budget was split.
+
+example:
+  python -m pipelines.release_all --input='logs/*.csv' --user_column=account
+      --partition_column=page --epsilon=1 --delta=1e-5 --max_partitions_per_user=10
+      --output=release
+"""
+
+
+@dataclass(frozen=True)
+class Releases:
+    """The two releases, each with its part of the budget.
+
+    Attributes:
+      mechanism: releases the frequency list, with pure epsilon-DP.
+      strategy: selects partitions; the whole delta is its.
+      noisy_counts: whether their noisy counts are released as well.
+
+    Raises:
+      ValueError: the two keep different numbers of partitions per user.
+    """
+
+    mechanism: IntegerPartitionMechanism
+    strategy: SelectionStrategy
+    noisy_counts: bool = False
+
+    def __post_init__(self) -> None:
+        if self.mechanism.sensitivity != self.strategy.max_partitions_per_user:
+            raise ValueError(
+                "both releases must keep the same number of partitions per user, got "
+                f"{self.mechanism.sensitivity} and {self.strategy.max_partitions_per_user}"
+            )
+
+
+def make_parser() -> JobParser:
+    """The flags of this job."""
+    parser = JobParser(
+        "pipelines.release_all",
+        "Release the frequency list, and the names of partitions that enough users have, from\n"
+        "one read, under (epsilon, delta)-differential privacy for adding or removing all records\n"
+        "of one user.",
+        _EPILOG,
+    )
+    add_input_flags(parser)
+    privacy = parser.add_argument_group("privacy and output")
+    privacy.add_argument(
+        "--epsilon", type=flag_types.epsilon, help="what both releases cost together"
+    )
+    privacy.add_argument(
+        "--delta",
+        type=flag_types.proportion,
+        help="the probability with which epsilon may fail, all of it for the selection; far below "
+        "1 / number of users",
+    )
+    privacy.add_argument(
+        "--selection_share",
+        type=flag_types.proportion,
+        default=0.5,
+        metavar="PART",
+        help="the part of epsilon that the selection gets; the list gets the rest (default: 0.5)",
+    )
+    privacy.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="a privacy ledger that several jobs share (see dp_transforms.budget): the releases "
+        "are reserved there, or refused, before data are read",
+    )
+    privacy.add_argument(
+        "--max_partitions_per_user",
+        type=flag_types.positive_integer,
+        metavar="KAPPA",
+        help="keep at most so many partitions of each user, at random",
+    )
+    privacy.add_argument("--output", metavar="DIR", help="directory, on any filesystem")
+    privacy.add_argument(
+        "--overwrite", action="store_true", help="replace earlier releases in the directory"
+    )
+    selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
+    selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
+    selection.add_argument("--noisy_counts", action="store_true")
+    parser.add_common_flags()
+    return parser
+
+
+def build(
+    pipeline: beam.Pipeline,
+    reader: ReadRecords,
+    releases: Releases,
+    output: str,
+    budget: dict[str, Any],
+    overwrite: bool = False,
+    secret: JobSecret | None = None,
+    num_buckets: int | None = None,
+    progress: bool = False,
+    private_counters: bool = False,
+) -> None:
+    """Adds the whole job to a pipeline.
+
+    Args:
+      pipeline: where to.
+      reader: gives the records.
+      releases: what to release.
+      output: the directory that receives both.
+      budget: what to say of the whole budget in each privacy.json.
+      overwrite: replace earlier releases.
+      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
+      num_buckets: how many parts records are shuffled in; by default, what the reader says.
+      progress: tell of stages on stderr.
+      private_counters: count elements exactly, in Beam counters.
+    """
+    secret = secret or JobSecret.from_os()
+    num_buckets = num_buckets or reader.num_buckets
+    mechanism, strategy = releases.mechanism, releases.strategy
+    list_directory, partitions_directory = directories(output, overwrite)
+    watch = functools.partial(Watch, progress=progress, counters=private_counters)
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
+    statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | {"budget": budget})
+    release = ReleaseBounded(mechanism, publish, secret, num_buckets, watch)
+    _ = bounded | "FrequencyList" >> release
+    select = SelectPartitions(
+        strategy=strategy,
+        noisy_counts=releases.noisy_counts,
+        already_bounded=True,
+        secret=secret,
+        num_buckets=num_buckets,
+    )
+    statement = selection_statement(
+        strategy, noisy_counts=releases.noisy_counts, bounded_by_job=True
+    )
+    publish = PublishRelease(
+        partitions_directory,
+        header_line(reader, releases.noisy_counts),
+        statement | {"budget": budget},
+    )
+    _ = bounded | "Partitions" >> ReleasePartitions(select, publish, progress)
+
+
+def directories(output: str, overwrite: bool = False) -> tuple[ReleaseDirectory, ReleaseDirectory]:
+    """Where the frequency list and the partitions go."""
+    return (
+        ReleaseDirectory(
+            FileSystems.join(local_path(output), LIST_DIRECTORY), FREQUENCIES_FILE, overwrite
+        ),
+        ReleaseDirectory(
+            FileSystems.join(local_path(output), PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite
+        ),
+    )
+
+
+def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    """Checks everything that can be checked before data are read, and returns the job."""
+    require(flags, "input", "user_column", "partition_column")
+    require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    whole = PrivacyBudget(flags.epsilon, flags.delta)
+    for_selection = PrivacyBudget(
+        whole.epsilon * exact_fraction("selection_share", flags.selection_share), whole.delta
+    )
+    for_list = whole - for_selection
+    kappa = flags.max_partitions_per_user
+    # A fraction stays exact, where a float might be a little more than its share.
+    epsilon: Any = for_list.epsilon
+    releases = Releases(
+        IntegerPartitionMechanism(epsilon=epsilon, sensitivity=kappa),
+        make_strategy(
+            flags.strategy,
+            for_selection.epsilon,
+            for_selection.delta,
+            flags.noisy_counts,
+            max_partitions_per_user=kappa,
+        ),
+        flags.noisy_counts,
+    )
+    reader = records_from_flags(flags)
+    released_in = directories(flags.output, flags.overwrite)
+    for directory in released_in:
+        directory.check()
+    runner = make_runner(flags, options)
+
+    def job() -> None:
+        with contextlib.ExitStack() as stack:
+            ledger = _ledger(flags.ledger, whole, stack)
+            # Left without an error, they are committed; otherwise they stay spent.
+            for reservation in _reserved(ledger, for_list, for_selection):
+                stack.enter_context(reservation)
+            pipeline = beam.Pipeline(runner, options=options)
+            build(
+                pipeline,
+                reader,
+                releases,
+                flags.output,
+                _statement(ledger),
+                flags.overwrite,
+                num_buckets=flags.num_buckets,
+                progress=flags.progress,
+                private_counters=flags.show_private_counters,
+            )
+            result = pipeline.run()
+            result.wait_until_finish()
+        if flags.show_private_counters:
+            print_private_counters(result)
+        for directory in released_in:
+            print(directory.file(directory.file_name))
+
+    return job
+
+
+def _ledger(path: str | None, whole: PrivacyBudget, stack: contextlib.ExitStack) -> Ledger:
+    """The ledger of a file; or one for this job alone, with what it may spend."""
+    if path is None:
+        directory = stack.enter_context(tempfile.TemporaryDirectory())
+        return Ledger.create(os.path.join(directory, "ledger"), whole.epsilon, whole.delta)
+    path = local_path(path)
+    try:
+        return Ledger.open(path)
+    except CorruptedJournalError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"{path} is not a ledger that can be read: {reason(error)}") from None
+
+
+def _reserved(
+    ledger: Ledger, for_list: PrivacyBudget, for_selection: PrivacyBudget
+) -> list[Reservation]:
+    """Both parts of the budget, or an error and neither."""
+    reserved = []
+    try:
+        reserved += [ledger.reserve(for_list.epsilon, purpose="frequency list", bounded_range=True)]
+        reserved += [
+            ledger.reserve(
+                for_selection.epsilon, for_selection.delta, purpose="names of partitions"
+            )
+        ]
+    except (BudgetExceededError, CorruptedJournalError) as error:
+        for reservation in reserved:
+            reservation.abandon()
+        raise InputError(str(error)) from None
+    return reserved
+
+
+def _statement(ledger: Ledger) -> dict[str, Any]:
+    return {
+        "epsilon": decimal_text(ledger.budget.epsilon),
+        "delta": decimal_text(ledger.budget.delta),
+        "ledger": [line.to_json() for line in ledger.lines()],
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(prepare, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

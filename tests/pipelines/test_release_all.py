@@ -1,0 +1,156 @@
+import csv
+import json
+from fractions import Fraction
+
+import apache_beam as beam
+import pytest
+
+from dp_transforms.budget import Ledger
+from dp_transforms.frequency_release import release_frequency_list
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_selection import make_strategy
+from pipelines.reading import ReadRecords
+from pipelines.release_all import Releases, build, main
+from tests import reference
+from tests.selection_reference import RECORDS, SECRET, selected
+
+KAPPA = 3
+LIST = "frequency_list/released_frequencies.csv"
+NAMES = "partitions/released_partitions.csv"
+
+
+def write(directory, records=RECORDS):
+    lines = [f"{user},{page}" for user, page in records]
+    (directory / "records.csv").write_text("\n".join(["user,page", *lines, ""]))
+    return str(directory / "records.csv")
+
+
+def command(tmp_path, *flags):
+    usual = {
+        "--input": write(tmp_path),
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--epsilon": "1",
+        "--delta": "1e-6",
+        "--max_partitions_per_user": str(KAPPA),
+        "--output": str(tmp_path / "out"),
+    }
+    given = {flag.partition("=")[0] for flag in flags}
+    return main(
+        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
+    )
+
+
+def statements(tmp_path):
+    return [
+        json.loads((tmp_path / "out" / name / "privacy.json").read_text())
+        for name in ("frequency_list", "partitions")
+    ]
+
+
+@pytest.mark.parametrize("name", ["gaussian", "weighted_gaussian"])
+def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
+    mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA)
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        reader = ReadRecords(write(tmp_path), "user", ["page"])
+        build(pipeline, reader, Releases(mechanism, strategy), f"{tmp_path}/out", {}, secret=SECRET)
+    # Read once, and bounded once where the selection does not bound in its own rounds.
+    steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
+    assert steps.count("ReadRecords") == steps.count("Bound") == 1
+    bounded = reference.bound(
+        [(user, str(page)) for user, page in RECORDS], KAPPA, SECRET.key("bound contributions")
+    )
+    counts = FrequencyList.from_counts(reference.count(bounded).values())
+    assert FrequencyList.from_csv(tmp_path / "out" / LIST) == release_frequency_list(
+        counts, mechanism, SECRET
+    )
+    with open(tmp_path / "out" / NAMES, newline="") as file:
+        (_, *names) = csv.reader(file)
+    assert names == [[p] for p in sorted(selected(RECORDS, strategy))]
+
+
+def test_the_budget_is_split_and_said_so(tmp_path, capsys):
+    assert command(tmp_path, "--selection_share=0.3", "--epsilon=0.1", "--strategy=optimal") == 0
+    out, err = capsys.readouterr()
+    assert out.splitlines() == [f"{tmp_path}/out/{LIST}", f"{tmp_path}/out/{NAMES}"]
+    assert err == ""
+    of_list, of_names = statements(tmp_path)
+    assert (of_list["epsilon"], of_list["delta"]) == (0.07, 0)
+    assert (of_names["epsilon"], of_names["delta"]) == (0.03, 1e-6)
+    assert of_list["max_partitions_per_user_is"] == "enforced"
+    assert of_names["max_partitions_per_user_is"] == "enforced"
+    assert of_list["budget"] == of_names["budget"]
+    budget = of_list["budget"]
+    assert (budget["epsilon"], budget["delta"]) == ("0.1", "0.000001")
+    assert [line["epsilon"] for line in budget["ledger"]] == ["0.07", "0.03"]
+    assert sum(Fraction(line["delta"]) for line in budget["ledger"]) == Fraction(budget["delta"])
+
+
+def test_a_shared_ledger_pays_for_both_or_for_neither(tmp_path, capsys):
+    path = tmp_path / "ledger"
+    Ledger.create(path, 1.5, 1e-5)
+    assert command(tmp_path, f"--ledger={path}") == 0
+    assert [line.state.value for line in Ledger.open(path).lines()] == ["committed"] * 2
+    capsys.readouterr()
+    # The list alone would still fit.
+    assert command(tmp_path, f"--ledger={path}", "--output=" + str(tmp_path / "more")) == 1
+    out, err = capsys.readouterr()
+    assert out == "" and err.count("\n") == 1
+    assert "only epsilon 0" in err
+    assert not (tmp_path / "more").exists()
+    assert str(Ledger.open(path).remaining()) == "epsilon 0.5, delta 0.000009"
+
+
+def test_what_a_failed_job_reserved_stays_spent(tmp_path, capsys):
+    path = tmp_path / "ledger"
+    Ledger.create(path, 1.5, 1e-5)
+    (tmp_path / "bad.csv").write_bytes(b"user,page\nann,home\nb\xffb,zanzibar\n")
+    assert command(tmp_path, f"--ledger={path}", f"--input={tmp_path}/bad.csv") == 1
+    err = capsys.readouterr().err
+    assert "not all text is valid utf-8" in err and "zanzibar" not in err
+    assert [line.state.value for line in Ledger.open(path).lines()] == ["reserved"] * 2
+    assert not (tmp_path / "out").exists()
+
+
+def test_ledgers_that_can_not_be_used(tmp_path, capsys):
+    assert command(tmp_path, f"--ledger={tmp_path}/none") == 1
+    assert "none is not a ledger that can be read: no such file" in capsys.readouterr().err
+    (tmp_path / "other").write_text("not a ledger\n")
+    assert command(tmp_path, f"--ledger={tmp_path}/other") == 1
+    err = capsys.readouterr().err
+    assert "other" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("--selection_share=1", "--selection_share: must be a number above 0 and below 1"),
+        ("--delta=0", "--delta: must be a number above 0 and below 1"),
+        ("--strategy=sips", "sips"),
+        ("--strategy=best", "invalid choice"),
+    ],
+)
+def test_flags_are_checked(tmp_path, capsys, flag, says):
+    noisy = ["--noisy_counts"] if "sips" in flag else []
+    try:
+        code = command(tmp_path, flag, *noisy)
+    except SystemExit as stop:
+        code = stop.code
+    assert code == 2
+    assert says in capsys.readouterr().err
+
+
+def test_both_keep_the_same_partitions():
+    strategy = make_strategy("gaussian", 2.0, 1e-2, max_partitions_per_user=2)
+    with pytest.raises(ValueError, match="same number of partitions per user, got 3 and 2"):
+        Releases(IntegerPartitionMechanism(epsilon=1, sensitivity=3), strategy)
+
+
+def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):
+    assert command(tmp_path) == 0
+    assert command(tmp_path) == 1
+    assert "exists: give another --output" in capsys.readouterr().err
+    assert command(tmp_path, "--overwrite", "--noisy_counts") == 0
+    assert statements(tmp_path)[1]["noisy_counts"] is True
