@@ -25,9 +25,13 @@ def test_your_own_file(tmp_path, monkeypatch, capsys):
     FrequencyList.from_csv(tmp_path / printed)
 
 
-def test_as_a_library():
+def test_as_a_library(capsys):
     example = README[README.index("## As a library") : README.index("## How it is built")]
     code = "".join(line[4:] for line in example.splitlines(True) if line.startswith("    "))
     names = {}
     exec(code, names)
     assert isinstance(names["released"], FrequencyList)
+    # Three pages of 1,000 visitors each are missed with a probability far below 1e-9.
+    printed = capsys.readouterr().out.splitlines()
+    assert sorted(line for line in printed if line[0] == "/") == ["/0", "/1", "/2"]
+    assert any(re.fullmatch(r"\(\d+, \d+\)", line) for line in printed)
