@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import collections
 import functools
-import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import apache_beam as beam
@@ -20,9 +19,11 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
+from dp_transforms import threads
 from dp_transforms.columnar.columns import single
 from dp_transforms.columnar.hashing import Hashes, hash_rows
 from dp_transforms.columnar.scattering import Reduce, Route, gather, scatter
+from dp_transforms.threads import thread_pool
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
@@ -31,8 +32,6 @@ MAX_HELD_BYTES = 32 << 20
 
 With the columns of intermediate results, a thread needs up to twelve times this.
 """
-
-_THREADS = min(4, os.cpu_count() or 1)
 
 
 def num_buckets_for(rows: int) -> int:
@@ -112,8 +111,8 @@ class OnThreads(beam.DoFn):
 
     def submit(self, kernel: Callable[[Any], Iterable[Any]], element: Any) -> Iterator[Any]:
         """Starts the kernel, and yields results once enough others are running."""
-        self._running.append(_pool().submit(lambda: list(kernel(element))))
-        while len(self._running) > _THREADS:
+        self._running.append(thread_pool().submit(lambda: list(kernel(element))))
+        while len(self._running) > threads.THREADS:
             yield from self._running.popleft().result()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
@@ -142,8 +141,3 @@ class _Gather(OnThreads):
         del held
         # Too large to hold. The runner may fetch it in parts, in this thread alone.
         yield from self._kernel(pieces)
-
-
-@functools.cache
-def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_THREADS, thread_name_prefix="columnar")

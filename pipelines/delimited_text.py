@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import functools
 import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 from apache_beam.io.filesystem import CompressionTypes
 
+from dp_transforms.threads import map_ahead
 from pipelines.errors import InputError
 from pipelines.files import FileRange, open_bytes
 
@@ -131,7 +133,8 @@ class DelimitedText:
                     tables = self._stream(file, layout)
                 else:
                     blocks = _blocks(part, file, layout.data_start)
-                    tables = (self._table(part.path, block, layout) for block in blocks)
+                    parse = functools.partial(self._table, part.path, layout=layout)
+                    tables = map_ahead(parse, blocks)
                 for table in tables:
                     yield table.rename_columns(list(columns))
             except (pa.ArrowException, OSError, UnicodeError) as error:

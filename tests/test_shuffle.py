@@ -6,7 +6,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dp_transforms import shuffle
+from dp_transforms import shuffle, threads
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.packing import pack
 from dp_transforms.shuffle import OnThreads, ReduceByHash, hash_columns, num_buckets_for
@@ -37,7 +37,7 @@ def test_an_error_of_a_kernel_is_an_error_of_the_job():
 
 
 def test_no_more_kernels_run_than_there_are_threads_and_one_waits(monkeypatch):
-    monkeypatch.setattr(shuffle, "_THREADS", 2)
+    monkeypatch.setattr(threads, "THREADS", 2)
     release = threading.Event()
     started = []
 

@@ -1,0 +1,36 @@
+"""A few threads for kernels: Arrow and numpy run without Python's global lock."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+THREADS = min(4, os.cpu_count() or 1)
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@functools.cache
+def thread_pool() -> ThreadPoolExecutor:
+    """The threads of this process. What runs on them must not wait for more of them."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="columnar")
+
+
+def map_ahead(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
+    """The function's values in order, of which a few are computed ahead of their use.
+
+    >>> list(map_ahead(abs, range(-3, 3)))
+    [3, 2, 1, 0, 1, 2]
+    """
+    running: collections.deque[Future[T]] = collections.deque()
+    for item in items:
+        running.append(thread_pool().submit(function, item))
+        if len(running) > THREADS:
+            yield running.popleft().result()
+    while running:
+        yield running.popleft().result()
