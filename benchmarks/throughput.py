@@ -1,13 +1,15 @@
 """Speed and memory of the Beam transforms, beside DuckDB on the same files in the same run.
 
-    python -m benchmarks.throughput [--output=benchmarks/results] [--rows=5,20] [--data=DIR]
+    python -m benchmarks.throughput [--rows=5,10,20,40] [--repeats=3] [--data=DIR]
+        [--peers_python=peers/bin/python] [--output=benchmarks/results]
 
 Makes its own data: string ids, 80,000 users per million records, partitions with a Zipf law, and
 five users with thousands of records each; and passwords, with one record for each user. Every
 measurement has a process of its own, and starts after imports. The work is to read the files, keep
 at most kappa distinct partitions of each user, count distinct users, and make (ours: also release)
 the frequency list. DuckDB does it in one query on two threads, ours in one process on Beam's
-in-process runner.
+in-process runner. Selection of partitions is compared with pipeline-dp on the same runner, if there
+is a Python that has it (see ``partition_selection_peers``).
 """
 
 from __future__ import annotations
@@ -25,15 +27,15 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.csv
 import pyarrow.parquet as pq
 
-MILLION = 1_000_000
+from benchmarks.throughput_data import MILLION, hot_partition, hot_user, passwords, visits, write
+
 KAPPA = 10
+EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
+SELECTION_ROWS = (200_000, 2 * MILLION)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,78 +45,6 @@ class Measurement:
     wall: float
     cpu: float
     gibibytes: float
-
-
-def numbered(prefix: str, numbers: np.ndarray, digits: int) -> pa.Array:
-    """Strings such as u000000017."""
-    text = pc.utf8_lpad(pa.array(numbers).cast(pa.string()), digits, "0")
-    return pc.binary_join_element_wise(prefix, text, "")
-
-
-def visits(rows: int) -> Iterator[pa.Table]:
-    """Records of users with several partitions."""
-    rng = np.random.default_rng(rows)
-    users, partitions = int(0.08 * rows), int(rows**0.9 / 2)
-    for n in batches(rows):
-        user = (users * rng.random(n) ** 1.3).astype(np.int64)
-        hot = rng.random(n) < 0.002
-        user[hot] = rng.integers(0, 5, hot.sum())
-        item = rng.zipf(1.2, n)
-        item = np.where(item > partitions, rng.integers(1, partitions + 1, n), item)
-        yield pa.table(
-            # Multiplying by a prime spreads the numbers: files are not sorted by user.
-            {"user": numbered("u", user * 2654435761 % 999999937, 9),
-             "partition": numbered("item-", item, 1)}
-        )  # fmt: skip
-
-
-def passwords(rows: int) -> Iterator[pa.Table]:
-    """Records of users with one partition each."""
-    rng = np.random.default_rng(rows)
-    done = 0
-    for n in batches(rows):
-        user = np.arange(done, done + n)
-        done += n
-        password = rng.zipf(1.15, n)
-        password = np.where(password > rows, rng.integers(1, rows + 1, n), password)
-        yield pa.table(
-            {"user": numbered("a", user * 2654435761 % 99999999977, 11),
-             "partition": numbered("", password * 2654435761 % 10**10, 10)}
-        )  # fmt: skip
-
-
-def hot_user(rows: int) -> Iterator[pa.Table]:
-    """All records of one user, each of another partition."""
-    done = 0
-    for n in batches(rows):
-        partition = numbered("item-", np.arange(done, done + n), 9)
-        yield pa.table({"user": pa.repeat("u000000001", n), "partition": partition})
-        done += n
-
-
-def hot_partition(rows: int) -> Iterator[pa.Table]:
-    """All records of one partition, each of another user."""
-    for table in hot_user(rows):
-        yield pa.table({"user": table["partition"], "partition": table["user"]})
-
-
-def batches(rows: int) -> Iterator[int]:
-    for start in range(0, rows, MILLION):
-        yield min(MILLION, rows - start)
-
-
-def write(path: pathlib.Path, tables: Iterator[pa.Table]) -> str:
-    """Writes a Parquet or CSV file if it is not there."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        writer = None
-        for table in tables:
-            if writer is None:
-                make = pa.csv.CSVWriter if path.suffix == ".csv" else pq.ParquetWriter
-                writer = make(path, table.schema)
-            writer.write_table(table)
-        writer.close()
-    return str(path)
 
 
 def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], None]:
@@ -155,6 +85,31 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     return run
 
 
+def selection(path: str, strategy: str = "truncated_geometric") -> Callable[[], None]:
+    """From a CSV file to the selected names in a file."""
+    import apache_beam as beam
+
+    from dp_transforms import SelectPartitions
+    from pipelines.reading import ReadRecords
+
+    logging.disable(logging.WARNING)
+
+    def run() -> None:
+        with tempfile.TemporaryDirectory() as directory, beam.Pipeline("FnApiRunner") as pipeline:
+            reader = ReadRecords(path, "user", ["partition"])
+            select = SelectPartitions(
+                EPSILON, DELTA, KAPPA, strategy, num_buckets=reader.num_buckets
+            )
+            names = pipeline | reader | select | beam.FlatMap(_names)
+            _ = names | beam.io.WriteToText(f"{directory}/names")
+
+    return run
+
+
+def _names(table: pa.Table) -> list[str]:
+    return table["partition"].to_pylist()
+
+
 def tuples(path: str) -> Iterator[tuple[str, str]]:
     for batch in pq.ParquetFile(path).iter_batches(1 << 16):
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
@@ -182,7 +137,12 @@ def duckdb(path: str, kappa: int) -> Callable[[], None]:
 
 
 def measure_here(engine: str, path: str, kappa: int) -> Measurement:
-    run = duckdb(path, kappa) if engine == "duckdb" else transforms(path, kappa, engine)
+    if engine == "duckdb":
+        run = duckdb(path, kappa)
+    elif engine == "selection":
+        run = selection(path)
+    else:
+        run = transforms(path, kappa, engine)
     wall, cpu = time.perf_counter(), time.process_time()
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
@@ -207,49 +167,53 @@ def measure(source: str, path: str, repeats: int) -> Measurement:
     return median([measure_once(source, path, KAPPA) for _ in range(repeats)])
 
 
-def compared(title: str, path: str, kappa: int, repeats: int) -> str:
+def compared(path: str, kappa: int, repeats: int) -> tuple[Measurement, Measurement, float]:
+    """The transforms, DuckDB, and the median ratio of their times."""
     # In turns, so that whatever else runs on the machine slows both.
     runs = [
         [measure_once(engine, path, kappa) for engine in ("files", "duckdb")]
         for _ in range(repeats)
     ]
     ours, theirs = (median(list(side)) for side in zip(*runs, strict=True))
-    ratio = sorted(mine.wall / other.wall for mine, other in runs)[repeats // 2]
-    return (
-        f"| {title} | {ours.wall:.1f} s | {ours.cpu:.1f} s | {ours.gibibytes:.2f} GiB "
-        f"| {theirs.wall:.1f} s | {theirs.cpu:.1f} s | {theirs.gibibytes:.2f} GiB | {ratio:.2f} |"
-    )
+    return ours, theirs, sorted(mine.wall / other.wall for mine, other in runs)[repeats // 2]
 
 
-def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
-    yield "# Records to a released frequency list: time and memory"
-    yield ""
-    yield f"{os.cpu_count()} cores. Medians of {repeats} runs, in turns with DuckDB. CPU is that of"
-    yield "all threads; memory is the process's peak; the ratio is that of the times."
-    yield ""
-    yield "| records, Parquet | transforms | CPU | memory | DuckDB | CPU | memory | ratio |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+def cells(found: Measurement) -> str:
+    return f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
+
+
+def compared_rows(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
+    """The main job beside DuckDB, at sizes of which each should be twice the one before."""
+    yield "| records | transforms | CPU | memory | DuckDB | CPU | memory | ratio | growth |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    before = None
     for n in millions:
         path = write(data / f"visits{n}.parquet", visits(n * MILLION))
-        yield compared(f"{n}M, kappa = {KAPPA}", path, KAPPA, repeats)
+        ours, theirs, ratio = compared(path, KAPPA, repeats)
+        growth = f"{ours.wall / before.wall:.2f}" if before else ""
+        before = ours
+        title = f"{n}M, kappa = {KAPPA}"
+        yield f"| {title} | {cells(ours)} | {cells(theirs)} | {ratio:.2f} | {growth} |"
     n = 20 if 20 in millions else millions[0]
     path = write(data / f"passwords{n}.parquet", passwords(n * MILLION))
-    yield compared(f"{n}M passwords, kappa = 1", path, 1, repeats)
-    yield ""
+    ours, theirs, ratio = compared(path, 1, repeats)
+    yield f"| {n}M passwords, kappa = 1 | {cells(ours)} | {cells(theirs)} | {ratio:.2f} | |"
+
+
+def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterator[str]:
+    """The main job on input other than Parquet, and on skewed data."""
     yield "| transforms, other input | time | CPU | memory | than Parquet |"
     yield "| --- | ---: | ---: | ---: | --- |"
 
     def line(title: str, path: str, source: str, than: Measurement | None = None) -> str:
         found = measure(source, path, repeats)
         more = f"{found.wall - than.wall:.1f} s more, {found.wall / than.wall:.2f}" if than else ""
-        shown = f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
-        return f"| {title} | {shown} | {more} |"
+        return f"| {title} | {cells(found)} | {more} |"
 
-    n = millions[0]
-    path = write(data / f"visits{n}.parquet", visits(n * MILLION))
+    path = write(data / f"visits{millions}.parquet", visits(millions * MILLION))
     parquet = measure("files", path, repeats)
-    csv = write(data / f"visits{n}.parquet.csv", visits(n * MILLION))
-    yield line(f"{n}M records, CSV", csv, "files", parquet)
+    csv = write(data / f"visits{millions}.parquet.csv", visits(millions * MILLION))
+    yield line(f"{millions}M records, CSV", csv, "files", parquet)
     path = write(data / "visits1.parquet", visits(MILLION))
     yield line("1M records, Parquet", path, "files")
     parquet = measure("files", path, repeats)
@@ -262,12 +226,53 @@ def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[st
         yield line(title, path, "files")
 
 
+def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Iterator[str]:
+    """Selection of partitions, beside pipeline-dp."""
+    # Not at the top: what DuckDB's processes import counts as their memory.
+    from benchmarks.partition_selection import ask_peers
+
+    yield "| selection, CSV | transforms | CPU | memory | pipeline-dp | ratio |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for rows in SELECTION_ROWS:
+        path = write(data / f"visits{rows}.csv", visits(rows))
+        task = {"epsilon": EPSILON, "delta": DELTA, "kappa": KAPPA, "path": path}
+        runs = []
+        for _ in range(repeats):
+            ours = measure_once("selection", path, KAPPA)
+            theirs = ask_peers(peers_python, "select", output=str(data / "names"), **task)
+            runs.append((ours, theirs["seconds"]))
+        ours = median([mine for mine, _ in runs])
+        seconds = sorted(other for _, other in runs)[repeats // 2]
+        ratio = sorted(other / mine.wall for mine, other in runs)[repeats // 2]
+        yield f"| {rows:,} | {cells(ours)} | {seconds:.1f} s | {ratio:.1f} |"
+
+
+def report(
+    data: pathlib.Path, millions: list[int], repeats: int, peers_python: str | None
+) -> Iterator[str]:
+    yield "# Records to a released frequency list: time and memory"
+    yield ""
+    yield (
+        f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others. CPU is "
+        "that of all threads; memory is the process's peak; ratio is that of the times, and growth "
+        "that of the time to the row above."
+    )
+    yield ""
+    yield from compared_rows(data, millions, repeats)
+    yield ""
+    yield from other_input_rows(data, millions[0], repeats)
+    if peers_python:
+        yield ""
+        yield from selection_rows(data, peers_python, repeats)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     parser.add_argument("--rows", default="5,10,20,40", help="millions of records")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=pathlib.Path, help="where to keep the files")
+    parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
@@ -278,7 +283,8 @@ def main() -> None:
     millions = [int(n) for n in arguments.rows.split(",")]
     with tempfile.TemporaryDirectory() as temporary:
         lines = []
-        for line in report(arguments.data or pathlib.Path(temporary), millions, arguments.repeats):
+        data = arguments.data or pathlib.Path(temporary)
+        for line in report(data, millions, arguments.repeats, arguments.peers_python):
             print(line, flush=True)
             lines.append(line)
     text = "\n".join(lines) + "\n"
