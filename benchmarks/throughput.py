@@ -253,9 +253,9 @@ def report(
     yield "# Records to a released frequency list: time and memory"
     yield ""
     yield (
-        f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others. CPU is "
-        "that of all threads; memory is the process's peak; ratio is that of the times, and growth "
-        "that of the time to the row above."
+        f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others. CPU "
+        "is that of all threads; memory is the process's peak; ratio is that of the times, and "
+        "growth that of the time to the row above."
     )
     yield ""
     yield from compared_rows(data, millions, repeats)
