@@ -336,11 +336,9 @@ def _fields(partitions: pa.Array) -> list[pa.Array]:
 
 
 def _texts(values: pa.Array) -> list[Any]:
-    if not pa.types.is_binary(values.type):
-        return values.to_pylist()
     try:
-        return values.cast(pa.string()).to_pylist()
-    except pa.ArrowInvalid:
+        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
+    except (pa.ArrowInvalid, UnicodeDecodeError):
         raise InputError(
             "partitions are bytes that are not UTF-8, which text can not hold: cast the column"
         ) from None

@@ -1,0 +1,98 @@
+"""Columns of every type that records may have, through all transforms."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, SelectPartitions
+from dp_transforms.mechanisms.partition_selection import make_strategy
+from tests import reference
+from tests.beam_runs import rows_of, run
+from tests.selection_reference import selected
+
+SECRET = JobSecret.insecure_for_testing(17)
+KAPPA = 2
+
+TEXTS = ["", " ", "a", "a\0", "\0", "naïve", "😀", "e\u0301", "é", "x" * 1_000, "x" * 1_001]
+INTEGERS = [0, -1, 1, 2**31 - 1, -(2**31), 7, 8, 9, 10, 11, 12]
+BYTES = [text.encode() for text in TEXTS[:-2]] + [b"\xff", b"\xff\xfe"]
+CODES = [i * i % 11 for i in range(200)]
+USERS = [f"user{i % 40}" for i in range(200)]
+
+COLUMNS = {
+    "string": (TEXTS, pa.string()),
+    "large_string": (TEXTS, pa.large_string()),
+    "string_view": (TEXTS, pa.string_view()),
+    "int32": (INTEGERS, pa.int32()),
+    "int64": (INTEGERS, pa.int64()),
+    "binary": (BYTES, pa.binary()),
+    "large_binary": (BYTES, pa.large_binary()),
+}
+
+
+def column(name):
+    """A column of 200 rows, and its values."""
+    if name == "dictionary":
+        dictionary = pa.array(TEXTS, pa.large_string())
+        array = pa.DictionaryArray.from_arrays(pa.array(CODES, pa.int8()), dictionary)
+        return array, [TEXTS[code] for code in CODES]
+    if name == "composite":
+        fields = [column("dictionary")[0], column("int32")[0]]
+        array = pa.StructArray.from_arrays(fields, names=["country", "device"])
+        return array, [(TEXTS[code], INTEGERS[-1 - code]) for code in CODES]
+    values, kind = COLUMNS[name]
+    codes = CODES if name != "int32" else [10 - code for code in CODES]
+    return pa.array([values[code] for code in codes], kind), [values[code] for code in codes]
+
+
+def hashable(value):
+    return tuple(value.values()) if isinstance(value, dict) else value
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, "dictionary", "composite"])
+def test_partitions_of_every_type(name):
+    array, values = column(name)
+    tables = [
+        pa.table({"user": USERS[i : i + 70], "partition": array[i : i + 70]})
+        for i in range(0, 200, 70)
+    ]
+    expected = reference.bound(
+        list(zip(USERS, values, strict=True)), KAPPA, SECRET.key("bound contributions")
+    )
+    bounded = rows_of(run(tables, BoundContributions(KAPPA, SECRET, num_buckets=2)))
+    assert len(bounded) == len(expected)
+    assert {(user, hashable(partition)) for user, partition in bounded} == expected
+    counting = CountDistinctUsers(num_buckets=2)
+    counts = rows_of(run(tables, BoundContributions(KAPPA, SECRET, 2), counting))
+    assert {hashable(p): n for p, n in counts} == reference.count(expected)
+    certain = SelectPartitions(50, 1e-3, KAPPA, "laplace", secret=SECRET, num_buckets=2)
+    everything = rows_of(run(tables, certain))
+    assert {hashable(p) for (p,) in everything} == set(reference.count(expected))
+
+
+@pytest.mark.parametrize("name", [*COLUMNS, "dictionary"])
+def test_users_of_every_type(name):
+    array, values = column(name)
+    table = pa.table({"user": array, "partition": USERS})
+    records = list(zip(values, USERS, strict=True))
+    expected = reference.bound(records, KAPPA, SECRET.key("bound contributions"))
+    assert set(rows_of(run([table], BoundContributions(KAPPA, SECRET)))) == expected
+
+
+SHAPES = st.one_of(
+    st.just([]),
+    st.lists(st.tuples(st.just("ann"), st.integers(0, 30)), min_size=1),
+    st.lists(st.tuples(st.integers(0, 200), st.just("hot")).map(lambda r: (f"u{r[0]}", "hot"))),
+    st.lists(st.tuples(st.sampled_from(["ann", "bob"]), st.integers(0, 3)), max_size=60),
+).map(lambda records: [(user, str(partition)) for user, partition in records])
+
+
+@settings(deadline=None, max_examples=10)
+@given(SHAPES, st.sampled_from(["optimal", "weighted_gaussian"]), st.sampled_from([1, 5]))
+def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_buckets):
+    strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)
+    transform = SelectPartitions(strategy=strategy, secret=SECRET, num_buckets=num_buckets)
+    found = run(records, transform)
+    assert len(found) == len(set(found))
+    assert set(found) == selected(records, strategy, SECRET)
