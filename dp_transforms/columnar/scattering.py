@@ -83,7 +83,8 @@ def gather(
     """Reduces all pieces of a bucket while holding only a limited part of them.
 
     A bucket that stays larger than the limit after reducing is gone through several times, each
-    time for a part of the hashes.
+    time for a part of the hashes. Where that does not help, since most rows have one hash, more is
+    held: all of these rows must be reduced together.
 
     Args:
       pieces: packed tables; can be iterated over more than once.
@@ -98,22 +99,35 @@ def gather(
     while parts:
         residue, bits = parts.pop()
         held: list[pa.Table] = []
-        size = 0
+        size, limit = 0, max_bytes
         for piece in pieces:
             table = _part(unpack(piece), route, residue, bits)
             held.append(table)
             size += table.nbytes
-            if size <= max_bytes:
+            if size <= limit:
                 continue
             held = [decoded(reduce(concat(held)))]
-            while held[0].nbytes > max_bytes // 2 and bits < _PART_BITS:
+            while (
+                held[0].nbytes > max_bytes // 2
+                and bits < _PART_BITS
+                and not _has_crowded_hash(held[0], route)
+            ):
                 # The other half of what is held here has its own turn later.
                 parts.append((residue | 1 << bits, bits + 1))
                 bits += 1
                 held = [_part(held[0], route, residue, bits)]
             size = held[0].nbytes
+            # At least as much again before the next reduction, or these would take quadratic time.
+            limit = max(max_bytes, 2 * size)
         if any(table.num_rows for table in held):
             yield reduce(concat(held))
+
+
+def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
+    """Whether about half of the rows or more have one and the same hash."""
+    step = max(1, table.num_rows // _SAMPLE_ROWS)
+    sample = route(table.take(pa.array(np.arange(0, table.num_rows, step))))
+    return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)
 
 
 def _part(table: pa.Table, route: Route, residue: int, bits: int) -> pa.Table:
