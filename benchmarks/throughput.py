@@ -115,8 +115,8 @@ def tuples(path: str) -> Iterator[tuple[str, str]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def duckdb(path: str, kappa: int) -> Callable[[], None]:
-    """The same with DuckDB, up to the histogram of counts."""
+def duckdb(path: str, kappa: int) -> Callable[[], list[tuple[int, int]]]:
+    """The same with DuckDB, up to the histogram of counts: pairs (count, partitions)."""
     import duckdb
 
     query = f"""
@@ -128,15 +128,16 @@ def duckdb(path: str, kappa: int) -> Callable[[], None]:
             ) WHERE place <= {kappa} GROUP BY partition
         ) GROUP BY users"""
 
-    def run() -> None:
+    def run() -> list[tuple[int, int]]:
         connection = duckdb.connect()
         connection.execute("SET threads = 2")
-        connection.execute(query).fetchall()
+        return connection.execute(query).fetchall()
 
     return run
 
 
 def measure_here(engine: str, path: str, kappa: int) -> Measurement:
+    run: Callable[[], object]
     if engine == "duckdb":
         run = duckdb(path, kappa)
     elif engine == "selection":
