@@ -15,6 +15,7 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
+    frequency_release,
     release_frequency_list,
 )
 from dp_transforms.batching import _Batch
@@ -119,6 +120,22 @@ def test_failures_change_no_result(monkeypatch):
         with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
             check(pipeline)
     assert min(failures.values()) >= 10
+
+
+def test_a_release_that_is_lost_is_made_again(monkeypatch):
+    # The worker fails when the list is released and nobody has it yet.
+    made = []
+
+    def lost(*arguments):
+        made.append(list(release_frequency_list(*arguments)))
+        if len(made) < 3:
+            raise RuntimeError("injected")
+        return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))
+
+    monkeypatch.setattr(frequency_release, "release_frequency_list", lost)
+    with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
+        check(pipeline)
+    assert made == [RELEASED] * 3
 
 
 def test_a_failure_is_a_failure_if_it_stays(monkeypatch):
