@@ -44,12 +44,12 @@ def decide(task):
 
 
 def select(task):
-    """Seconds that pipeline-dp takes from a CSV file to selected names, in process on Beam."""
+    """Seconds that pipeline-dp takes from a CSV file to selected names, on a runner in process."""
     import apache_beam as beam
     import pipeline_dp
 
     start = time.perf_counter()
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline(runner=task.get("runner", "FnApiRunner")) as pipeline:
         budget = pipeline_dp.NaiveBudgetAccountant(task["epsilon"], task["delta"])
         engine = pipeline_dp.DPEngine(budget, pipeline_dp.BeamBackend())
         lines = pipeline | beam.io.ReadFromText(task["path"], skip_header_lines=1)

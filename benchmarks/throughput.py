@@ -35,7 +35,9 @@ from benchmarks.throughput_data import MILLION, hot_partition, hot_user, passwor
 KAPPA = 10
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
-SELECTION_ROWS = (200_000, 2 * MILLION)
+# The second one is Beam's older runner in process, which handles one element at a time.
+RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
+SELECTIONS = ((200_000, RUNNERS[0]), (200_000, RUNNERS[1]), (2 * MILLION, RUNNERS[0]))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,8 +87,8 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     return run
 
 
-def selection(path: str, strategy: str = "truncated_geometric") -> Callable[[], None]:
-    """From a CSV file to the selected names in a file."""
+def selection(path: str, runner: str) -> Callable[[], None]:
+    """From a CSV file to the selected names in a file, with the strategy of pipeline-dp."""
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
@@ -95,10 +97,10 @@ def selection(path: str, strategy: str = "truncated_geometric") -> Callable[[], 
     logging.disable(logging.WARNING)
 
     def run() -> None:
-        with tempfile.TemporaryDirectory() as directory, beam.Pipeline("FnApiRunner") as pipeline:
+        with tempfile.TemporaryDirectory() as directory, beam.Pipeline(runner) as pipeline:
             reader = ReadRecords(path, "user", ["partition"])
             select = SelectPartitions(
-                EPSILON, DELTA, KAPPA, strategy, num_buckets=reader.num_buckets
+                EPSILON, DELTA, KAPPA, "truncated_geometric", num_buckets=reader.num_buckets
             )
             names = pipeline | reader | select | beam.FlatMap(_names)
             _ = names | beam.io.WriteToText(f"{directory}/names")
@@ -140,8 +142,8 @@ def measure_here(engine: str, path: str, kappa: int) -> Measurement:
     run: Callable[[], object]
     if engine == "duckdb":
         run = duckdb(path, kappa)
-    elif engine == "selection":
-        run = selection(path)
+    elif engine in RUNNERS:
+        run = selection(path, engine)
     else:
         run = transforms(path, kappa, engine)
     wall, cpu = time.perf_counter(), time.process_time()
@@ -232,20 +234,20 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
     # Not at the top: what DuckDB's processes import counts as their memory.
     from benchmarks.partition_selection import ask_peers
 
-    yield "| selection, CSV | transforms | CPU | memory | pipeline-dp | ratio |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    for rows in SELECTION_ROWS:
+    yield "| selection, CSV | runner | transforms | CPU | memory | pipeline-dp | ratio |"
+    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
+    for rows, runner in SELECTIONS:
         path = write(data / f"visits{rows}.csv", visits(rows))
-        task = {"epsilon": EPSILON, "delta": DELTA, "kappa": KAPPA, "path": path}
+        task = {"epsilon": EPSILON, "delta": DELTA, "kappa": KAPPA, "path": path, "runner": runner}
         runs = []
         for _ in range(repeats):
-            ours = measure_once("selection", path, KAPPA)
+            ours = measure_once(runner, path, KAPPA)
             theirs = ask_peers(peers_python, "select", output=str(data / "names"), **task)
             runs.append((ours, theirs["seconds"]))
         ours = median([mine for mine, _ in runs])
         seconds = sorted(other for _, other in runs)[repeats // 2]
         ratio = sorted(other / mine.wall for mine, other in runs)[repeats // 2]
-        yield f"| {rows:,} | {cells(ours)} | {seconds:.1f} s | {ratio:.1f} |"
+        yield f"| {rows:,} | {runner} | {cells(ours)} | {seconds:.1f} s | {ratio:.1f} |"
 
 
 def report(
