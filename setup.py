@@ -13,7 +13,10 @@ setup(
     license="Apache-2.0",
     python_requires=">=3.10",
     packages=find_packages(include=["dp_transforms", "dp_transforms.*", "pipelines"]),
-    package_data={"dp_transforms.sample_data": ["*.csv", "README.md"]},
+    package_data={
+        "dp_transforms": ["beam_yaml_providers.yaml"],
+        "dp_transforms.sample_data": ["*.csv", "README.md"],
+    },
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "dp-accounting>=0.6,<0.7",

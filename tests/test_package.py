@@ -56,6 +56,7 @@ def test_the_source_distribution_holds_the_packages_and_their_data(source_distri
         }
         assert modules <= names
     data = {f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "README.md")}
+    data.add("dp_transforms/beam_yaml_providers.yaml")
     assert data | {"LICENSE", "README.md", "setup.py"} <= names
 
 
