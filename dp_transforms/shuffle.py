@@ -30,7 +30,10 @@ MAX_BUCKETS = 1 << 16
 MAX_HELD_BYTES = 32 << 20
 """About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
 
-With the columns of intermediate results, a thread needs up to twelve times this.
+With the columns of intermediate results, a thread needs up to twelve times this. So the memory of a
+worker depends on its threads, and not on how many records a user or a partition has, except where
+all distinct partitions of one user are needed at once: for a ``max_partitions_per_user`` as large
+as that, and in selection by several rounds.
 """
 
 
