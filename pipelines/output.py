@@ -145,6 +145,16 @@ class PublishRelease(beam.PTransform):
         self._directory.publish([self._header, *sorted(lines)], self._statement)
 
 
+def add_output_flags(group: Any) -> None:
+    """The flags of a ReleaseDirectory, for a group of a parser's flags."""
+    group.add_argument(
+        "--output", metavar="DIR", help="directory for the release, on any filesystem"
+    )
+    group.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier release in the directory"
+    )
+
+
 def frequency_lines(released: FrequencyList) -> bytes:
     """The lines of a frequency list's file after its header.
 

@@ -51,7 +51,15 @@ def say(line: str) -> None:
     print(time.strftime("%H:%M:%S"), line, file=sys.__stderr__, flush=True)
 
 
-def print_private_counters(result: PipelineResult) -> None:
+def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
+    """Runs a pipeline, and then prints the counters of `Watch` if they are wanted."""
+    result = pipeline.run()
+    result.wait_until_finish()
+    if private_counters:
+        _print_private_counters(result)
+
+
+def _print_private_counters(result: PipelineResult) -> None:
     """Prints the counters of `Watch` on stderr, labelled as private."""
     found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
     for counter in found:

@@ -39,9 +39,15 @@ from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
-from pipelines.output import FREQUENCIES_FILE, FREQUENCIES_HEADER, PublishRelease, ReleaseDirectory
+from pipelines.output import (
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    PublishRelease,
+    ReleaseDirectory,
+    add_output_flags,
+)
 from pipelines.privacy_statement import frequency_list_statement
-from pipelines.progress import Watch, print_private_counters
+from pipelines.progress import Watch, run_to_end
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 from pipelines.release_frequency_list import ReleaseBounded
 from pipelines.select_partitions import PARTITIONS_FILE, ReleasePartitions, header_line
@@ -126,10 +132,7 @@ def make_parser() -> JobParser:
         metavar="KAPPA",
         help="keep at most so many partitions of each user, at random",
     )
-    privacy.add_argument("--output", metavar="DIR", help="directory, on any filesystem")
-    privacy.add_argument(
-        "--overwrite", action="store_true", help="replace earlier releases in the directory"
-    )
+    add_output_flags(privacy)
     selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
     selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
     selection.add_argument("--noisy_counts", action="store_true")
@@ -251,10 +254,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
                 progress=flags.progress,
                 private_counters=flags.show_private_counters,
             )
-            result = pipeline.run()
-            result.wait_until_finish()
-        if flags.show_private_counters:
-            print_private_counters(result)
+            run_to_end(pipeline, flags.show_private_counters)
         for directory in released_in:
             print(directory.file(directory.file_name))
 

@@ -30,10 +30,11 @@ from pipelines.output import (
     FREQUENCIES_HEADER,
     PublishRelease,
     ReleaseDirectory,
+    add_output_flags,
     frequency_lines,
 )
 from pipelines.privacy_statement import frequency_list_statement
-from pipelines.progress import Watch, print_private_counters, say, say_private
+from pipelines.progress import Watch, run_to_end, say, say_private
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 
 _EPILOG = f"""\
@@ -81,14 +82,7 @@ def make_parser() -> JobParser:
         help="keep at most so many partitions of each user, at random; with --frequency_list, how "
         "many entries one user may have contributed to (default there: 1)",
     )
-    privacy.add_argument(
-        "--output",
-        metavar="DIR",
-        help="directory for the release, on any filesystem",
-    )
-    privacy.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier release in the directory"
-    )
+    add_output_flags(privacy)
     parser.add_common_flags()
     return parser
 
@@ -184,10 +178,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     )
 
     def job() -> None:
-        result = pipeline.run()
-        result.wait_until_finish()
-        if flags.show_private_counters:
-            print_private_counters(result)
+        run_to_end(pipeline, flags.show_private_counters)
         print(directory.file(FREQUENCIES_FILE))
 
     return job

@@ -32,8 +32,8 @@ from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
-from pipelines.output import PublishRelease, ReleaseDirectory
-from pipelines.progress import Watch, print_private_counters
+from pipelines.output import PublishRelease, ReleaseDirectory, add_output_flags
+from pipelines.progress import Watch, run_to_end
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 from pipelines.selection_statement import selection_statement
 
@@ -86,12 +86,7 @@ def make_parser() -> JobParser:
         choices=(ADD_OR_REMOVE, REPLACE),
         help="what is protected: that a user's records are there (default), or what they are",
     )
-    privacy.add_argument(
-        "--output", metavar="DIR", help="directory for the release, on any filesystem"
-    )
-    privacy.add_argument(
-        "--overwrite", action="store_true", help="replace an earlier release in the directory"
-    )
+    add_output_flags(privacy)
     selection = parser.add_argument_group("selection")
     selection.add_argument(
         "--strategy",
@@ -231,10 +226,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     build(pipeline, reader, select, publish, flags.progress, flags.show_private_counters)
 
     def job() -> None:
-        result = pipeline.run()
-        result.wait_until_finish()
-        if flags.show_private_counters:
-            print_private_counters(result)
+        run_to_end(pipeline, flags.show_private_counters)
         print(directory.file(PARTITIONS_FILE))
 
     return job
