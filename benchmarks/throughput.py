@@ -193,7 +193,7 @@ def compared_rows(data: pathlib.Path, millions: list[int], repeats: int) -> Iter
     for n in millions:
         path = write(data / f"visits{n}.parquet", visits(n * MILLION))
         ours, theirs, ratio = compared(path, KAPPA, repeats)
-        growth = f"{ours.wall / before.wall:.2f}" if before else ""
+        growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
         before = ours
         title = f"{n}M, kappa = {KAPPA}"
         yield f"| {title} | {cells(ours)} | {cells(theirs)} | {ratio:.2f} | {growth} |"
@@ -258,7 +258,7 @@ def report(
     yield (
         f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others. CPU "
         "is that of all threads; memory is the process's peak; ratio is that of the times, and "
-        "growth that of the time to the row above."
+        "growth that of the CPU time to the row above, on which other processes have less influence."
     )
     yield ""
     yield from compared_rows(data, millions, repeats)
