@@ -67,7 +67,7 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     logging.disable(logging.WARNING)
     buckets = num_buckets_for(pq.read_metadata(path.removesuffix(".csv")).num_rows)
     if source == "files":
-        reader = ReadRecords(path, "user", ["partition"])
+        reader: beam.PTransform = ReadRecords(path, "user", ["partition"])
     elif source == "tuples":
         reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
     else:
@@ -258,7 +258,7 @@ def report(
     yield (
         f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others. CPU "
         "is that of all threads; memory is the process's peak; ratio is that of the times, and "
-        "growth that of the CPU time to the row above, on which other processes have less influence."
+        "growth that of the CPU time to the row above, which other processes disturb less."
     )
     yield ""
     yield from compared_rows(data, millions, repeats)
