@@ -231,6 +231,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         flags.noisy_counts,
     )
     reader = records_from_flags(flags)
+    num_buckets = flags.num_buckets or reader.num_buckets
     released_in = directories(flags.output, flags.overwrite)
     for directory in released_in:
         directory.check()
@@ -250,7 +251,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
                 flags.output,
                 _statement(ledger),
                 flags.overwrite,
-                num_buckets=flags.num_buckets,
+                num_buckets=num_buckets,
                 progress=flags.progress,
                 private_counters=flags.show_private_counters,
             )
