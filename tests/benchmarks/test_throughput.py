@@ -5,7 +5,7 @@ import collections
 import pyarrow.parquet as pq
 import pytest
 
-from benchmarks.throughput import duckdb, measure_once
+from benchmarks.throughput import duckdb, duckdb_arg_min, measure_once
 from benchmarks.throughput_data import MILLION, hot_partition, hot_user, passwords, visits, write
 from dp_transforms import BoundContributions, CountDistinctUsers
 from tests.beam_runs import rows_of, run
@@ -23,6 +23,7 @@ def test_duckdb_and_the_transforms_do_the_same(tmp_path, make):
     for kappa in (1, 10, most):
         ours = rows_of(run([table], BoundContributions(kappa), CountDistinctUsers()))
         theirs = duckdb(path, kappa)()
+        assert sorted(duckdb_arg_min(path, kappa)()) == sorted(theirs)
         kept = sum(min(n, kappa) for n in collections.Counter(user for user, _ in pairs).values())
         # They keep different partitions of a user, but as many.
         assert sum(count for _, count in ours) == kept
