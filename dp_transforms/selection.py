@@ -74,8 +74,7 @@ class SelectPartitions(beam.PTransform):
 
     Raises:
       ValueError: an argument is out of range or missing, the input is unbounded or windowed, the
-      job
-        is a classic template; at run time, there are nulls.
+        job is a classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> records = [(user, "jazz") for user in range(40)] + [(99, "rock")]
