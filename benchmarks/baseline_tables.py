@@ -78,7 +78,9 @@ def main() -> None:
         for method in METHODS
     }
     text = "\n\n".join(
-        table(case, measure, flags.epsilons, errors) for case in inputs for measure in (0, 1)
+        table(case, measure, flags.epsilons, flags.repeats, errors)
+        for case in inputs
+        for measure in (0, 1)
     )
     print(text)
     flags.output.mkdir(parents=True, exist_ok=True)
@@ -103,11 +105,12 @@ def table(
     case: Input,
     measure: int,
     epsilons: list[float],
+    repeats: int,
     errors: dict[tuple[str, str, float], tuple[float, float]],
 ) -> str:
     """One measure on one list: a row per epsilon; in brackets, the ratio to the first method."""
     heading = (
-        f"Mean {MEASURES[measure]}: {case.name} (N = {case.private.total:,}, "
+        f"Mean {MEASURES[measure]} of {repeats} releases: {case.name} (N = {case.private.total:,}, "
         f"{case.private.distinct:,} items, sensitivity {case.sensitivity})"
     )
     rows = [["epsilon", *METHODS], ["---"] * (1 + len(METHODS))]
