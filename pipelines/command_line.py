@@ -35,12 +35,14 @@ LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 Job = Callable[[], None]
 
 
-class _OneLineParser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
+    """A parser whose errors are one line on stderr, and exit code 2."""
+
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"error: {message}\n")
 
 
-class JobParser(_OneLineParser):
+class JobParser(OneLineParser):
     """A parser for a job's own flags; what it does not know are options of Beam or of the runner.
 
     Its errors are one line on stderr, and exit code 2.
@@ -87,7 +89,7 @@ class JobParser(_OneLineParser):
     ) -> tuple[argparse.Namespace, PipelineOptions]:
         """The job's own flags, and Beam's options with the in-process runner as the default."""
         arguments = list(sys.argv[1:] if argv is None else argv)
-        config_flag = _OneLineParser(add_help=False, allow_abbrev=False)
+        config_flag = OneLineParser(add_help=False, allow_abbrev=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
