@@ -57,7 +57,8 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
       path: a file of records.
       kappa: how many partitions of a user are kept.
       source: "files" for the main job's reader, "tuples" for a step that yields tuples, "create"
-        for beam.Create of tuples, "create alone" for that without the job.
+        for beam.Create of tuples, "create unshuffled" for that without its reshuffle, "create
+        alone" for that without the job.
     """
     import apache_beam as beam
 
@@ -72,7 +73,7 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     elif source == "tuples":
         reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
     else:
-        reader = beam.Create(list(tuples(path)))
+        reader = beam.Create(list(tuples(path)), reshuffle=source != "create unshuffled")
     job = beam.Filter(bool)
     if source != "create alone":
         job = (
@@ -256,6 +257,8 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
     yield line("1M records, a step that yields tuples", path, "tuples", parquet)
     yield line("1M records, beam.Create of tuples", path, "create", parquet)
     yield line("1M records, beam.Create and nothing else", path, "create alone", parquet)
+    title = "1M records, beam.Create(reshuffle=False) of tuples"
+    yield line(title, path, "create unshuffled", parquet)
     for make in (hot_user, hot_partition):
         path = write(data / f"{make.__name__}.parquet", make(HOT_RECORDS))
         title = f"{HOT_RECORDS // MILLION}M records, one {make.__name__.removeprefix('hot_')}"
