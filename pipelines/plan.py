@@ -1,0 +1,223 @@
+"""What releases would be worth, from public numbers alone: nothing here reads private data.
+
+The expected error of the frequency list, how many users a partition needs to be named, and the
+time and memory that a release takes on this machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import sys
+from collections.abc import Sequence
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.planning import ReleasePlan, plan_releases, zipf_list
+from pipelines import flag_types
+from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+
+_ROWS_PER_SECOND = 1_000_000
+
+_EPILOG = """\
+Never give the list that is to be released as --reference: its expected error is private.
+
+examples:
+  python -m pipelines.plan --users=1000000 --epsilon=1,0.5,0.1
+  python -m pipelines.plan --reference=dp_transforms/sample_data/rockyou.csv --epsilon=1
+      --delta=1e-8 --max_partitions_per_user=10 --plot=plan.png
+"""
+
+
+def make_parser() -> OneLineParser:
+    """The flags of this command."""
+    parser = OneLineParser(
+        prog="python -m pipelines.plan",
+        usage="%(prog)s (--users=N | --reference=FILE.csv) --epsilon=E[,E...] [--delta=D] ...",
+        description="Say what releases would be worth, before any data is touched: the expected\n"
+        "error, the number of users that a partition needs to be named, time and memory.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    source = parser.add_argument_group("what is public about the data")
+    either = source.add_mutually_exclusive_group(required=True)
+    either.add_argument(
+        "--users",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="so many users, KAPPA partitions each; their list is taken to be Zipf's",
+    )
+    either.add_argument(
+        "--reference",
+        metavar="FILE.csv",
+        help="a PUBLIC list of a similar kind; header frequency,multiplicity; descending",
+    )
+    source.add_argument(
+        "--zipf_exponent",
+        type=float,
+        default=1.0,
+        metavar="S",
+        help="with --users: the partition of rank i has about 1 / i**S as many users as the first "
+        "(default: 1)",
+    )
+    source.add_argument(
+        "--records",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="so many input records, for the estimate of time",
+    )
+    privacy = parser.add_argument_group("privacy")
+    privacy.add_argument(
+        "--epsilon",
+        type=_epsilons,
+        required=True,
+        metavar="E[,E...]",
+        help="budgets to compare; the list and the selection cost so much each",
+    )
+    privacy.add_argument(
+        "--delta", type=flag_types.proportion, help="plan a selection of partitions as well"
+    )
+    privacy.add_argument(
+        "--max_partitions_per_user",
+        type=flag_types.positive_integer,
+        default=1,
+        metavar="KAPPA",
+        help="keep at most so many partitions of each user (default: 1)",
+    )
+    parser.add_argument(
+        "--plot", metavar="FILE.png", help="draw the same (matplotlib, extra: report)"
+    )
+    return parser
+
+
+def tables(plans: Sequence[ReleasePlan]) -> str:
+    """The plans as text: one table of lists, and one of selections if there is a delta."""
+    rows = [["epsilon", "expected dist", "of all contributions", "seconds for one release"]]
+    rows += [
+        [
+            f"{plan.epsilon:g}",
+            f"{plan.expected_dist:,.0f}",
+            f"{plan.relative_error:.2%}",
+            f"{plan.seconds:.2f}",
+        ]
+        for plan in plans
+    ]
+    text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
+    text += _aligned(rows)
+    if not plans[0].selections:
+        return text
+    rows = [["epsilon", *(selection.strategy for selection in plans[0].selections)]]
+    for plan in plans:
+        cells = [
+            "never" if one.half_from is None else f"{one.half_from:,} ({one.named:,})"
+            for one in plan.selections
+        ]
+        marked = [c + " *" * one.chosen for c, one in zip(cells, plan.selections, strict=True)]
+        rows.append([f"{plan.epsilon:g}", *marked])
+    return (
+        f"{text}\n\nSelection: users from which a partition is named half of the time (and how "
+        f"many have them)\n{_aligned(rows)}\n"
+        '* is what strategy="auto" takes; weighted strategies and sips do better where users have '
+        "fewer partitions"
+    )
+
+
+def plot(plans: Sequence[ReleasePlan], path: str) -> None:
+    """Draws the error, and the users that a partition needs, against epsilon.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError("plots need matplotlib: pip install matplotlib") from error
+    plans = sorted(plans, key=lambda plan: plan.epsilon)
+    epsilons = [plan.epsilon for plan in plans]
+    panels = 2 if plans[0].selections else 1
+    figure = Figure(figsize=(5.5 * panels, 4.5), layout="constrained")
+    axes = figure.subplots(1, panels, squeeze=False)[0]
+    axes[0].loglog(epsilons, [plan.expected_dist for plan in plans], marker="o")
+    axes[0].set(
+        title="Expected error of the frequency list",
+        ylabel="dist (half the L1 distance), users",
+    )
+    for index, selection in enumerate(plans[0].selections):
+        users = [plan.selections[index].half_from for plan in plans]
+        shown = [float("nan") if one is None else one for one in users]
+        axes[1].loglog(epsilons, shown, marker="o", markersize=4, label=selection.strategy)
+    if panels == 2:
+        axes[1].set(
+            title="Naming a partition half of the time", ylabel="users that the partition has"
+        )
+        axes[1].legend()
+    for panel in axes:
+        panel.set_xlabel("epsilon")
+        panel.grid(alpha=0.3, which="both")
+    figure.savefig(path, dpi=150)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    parser = make_parser()
+    flags = parser.parse_args(argv)
+    kappa = flags.max_partitions_per_user
+    try:
+        if flags.reference is None:
+            reference = zipf_list(flags.users * kappa, flags.zipf_exponent)
+        else:
+            reference = FrequencyList.from_csv(os.path.expanduser(flags.reference))
+        plans = plan_releases(reference, flags.epsilon, flags.delta, kappa)
+    except OSError as error:
+        print(f"error: {flags.reference} can not be read: {error.strerror}", file=sys.stderr)
+        return FAILURE
+    except ValueError as error:
+        parser.error(str(error))
+    kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
+    print(
+        f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
+        f"{kappa} per user\n\n{tables(plans)}\n\n{_machine(reference, flags.records)}"
+    )
+    if flags.plot is not None:
+        try:
+            plot(plans, flags.plot)
+        except (ImportError, OSError, ValueError) as error:
+            print(f"error: {flags.plot} can not be drawn: {error}", file=sys.stderr)
+            return FAILURE
+        print(flags.plot)
+    return SUCCESS
+
+
+def _machine(reference: FrequencyList, records: int | None) -> str:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    mebibytes = peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+    # m different frequencies need 1 + 2 + ... + m contributions.
+    pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
+    text = (
+        f"This machine, in one process: {mebibytes:,.0f} MiB at most while planning. The single "
+        f"worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
+    )
+    if records is not None:
+        seconds = records / _ROWS_PER_SECOND
+        text += (
+            f"\nReading, bounding and counting {records:,} records: about {seconds:,.0f} seconds "
+            "of one process at a million records a second (measure yours with "
+            "benchmarks/throughput.py)."
+        )
+    return text
+
+
+def _aligned(rows: list[list[str]]) -> str:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
+
+
+def _epsilons(text: str) -> list[float]:
+    return [flag_types.epsilon(part) for part in text.split(",")]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+import pytest
+
+from pipelines.plan import main
+
+
+def test_tables_and_plot(tmp_path, capsys):
+    plot = tmp_path / "plan.png"
+    arguments = ["--users=5000", "--epsilon=1,0.5", "--delta=1e-5", f"--plot={plot}"]
+    assert main([*arguments, "--max_partitions_per_user=2", "--records=3000000"]) == 0
+    text = capsys.readouterr().out
+    assert "at most 2 per user" in text
+    assert text.count("\n    0.5  ") == 2
+    assert "about 3 seconds" in text
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_reference_list_and_no_delta(tmp_path, capsys):
+    reference = tmp_path / "public.csv"
+    reference.write_text("frequency,multiplicity\n90,1\n4,20\n1,300\n")
+    assert main([f"--reference={reference}", "--epsilon=1"]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("the reference list: 470 contributions, 321 partitions")
+    assert "Selection" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--users=10"], "required: --epsilon"),
+        (["--epsilon=1"], "--users --reference is required"),
+        (["--users=10", "--epsilon=1,x"], "must be a number above 0"),
+        (["--users=10", "--epsilon=1", "--zipf_exponent=9"], "exponent must be between"),
+    ],
+)
+def test_faults_in_flags_are_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ") and message in error and error.count("\n") == 1
+
+
+def test_a_file_that_is_not_there_is_exit_code_1(tmp_path, capsys):
+    assert main([f"--reference={tmp_path}/none.csv", "--epsilon=1"]) == 1
+    assert "none.csv can not be read: No such file" in capsys.readouterr().err
+
+
+def test_a_plot_that_can_not_be_written_is_exit_code_1(tmp_path, capsys):
+    assert main(["--users=10", "--epsilon=1", f"--plot={tmp_path}/none/plan.png"]) == 1
+    assert "can not be drawn" in capsys.readouterr().err
