@@ -146,7 +146,8 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
     for index, selection in enumerate(plans[0].selections):
         users = [plan.selections[index].half_from for plan in plans]
         shown = [float("nan") if one is None else one for one in users]
-        axes[1].loglog(epsilons, shown, marker="o", markersize=4, label=selection.strategy)
+        style = "--" if index % 2 else "-"  # Some strategies need equally many users.
+        axes[1].loglog(epsilons, shown, style, marker="o", markersize=4, label=selection.strategy)
     if panels == 2:
         axes[1].set(
             title="Naming a partition half of the time", ylabel="users that the partition has"
@@ -154,6 +155,12 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
         axes[1].legend()
     for panel in axes:
         panel.set_xlabel("epsilon")
+        panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+        panel.set_xticks([], minor=True)
+        low, high = panel.get_ylim()
+        panel.yaxis.set_major_formatter(_whole)
+        # Over several powers of ten their labels are enough, and others would overlap.
+        panel.yaxis.set_minor_formatter(_whole if high < 30 * low else "")
         panel.grid(alpha=0.3, which="both")
     figure.savefig(path, dpi=150)
 
@@ -205,6 +212,10 @@ def _machine(reference: FrequencyList, records: int | None) -> str:
             "benchmarks/throughput.py)."
         )
     return text
+
+
+def _whole(value: float, _: int) -> str:
+    return f"{value:,.0f}"
 
 
 def _aligned(rows: list[list[str]]) -> str:
