@@ -30,7 +30,16 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.77,<2.78", "build", "setuptools>=68"],
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
         "report": ["matplotlib"],
-        "test": ["build", "hypothesis", "mypy", "pytest", "ruff", "scipy", "setuptools>=68"],
+        "test": [
+            "build",
+            "hypothesis",
+            "matplotlib",
+            "mypy",
+            "pytest",
+            "ruff",
+            "scipy",
+            "setuptools>=68",
+        ],
     },
     classifiers=[
         "Intended Audience :: Developers",

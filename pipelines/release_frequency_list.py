@@ -21,7 +21,7 @@ from dp_transforms.frequency_release import ReleaseFrequencyList, release_freque
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from pipelines import flag_types
+from pipelines import flag_types, report
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -83,6 +83,11 @@ def make_parser() -> JobParser:
         "many entries one user may have contributed to (default there: 1)",
     )
     add_output_flags(privacy)
+    privacy.add_argument(
+        "--report",
+        action="store_true",
+        help="draw the release as well: report.html and pictures (matplotlib, extra: report)",
+    )
     parser.add_common_flags()
     return parser
 
@@ -159,6 +164,8 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
+    if flags.report:
+        report.check_available()
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
     if flags.frequency_list is not None:
         return _prepare_counted(flags, directory)
@@ -179,7 +186,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
 
     def job() -> None:
         run_to_end(pipeline, flags.show_private_counters)
-        print(directory.file(FREQUENCIES_FILE))
+        _say_done(flags, directory)
 
     return job
 
@@ -202,9 +209,15 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
         directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
         if flags.show_private_counters:
             say_private("contributions", frequency_list.total)
-        print(directory.file(FREQUENCIES_FILE))
+        _say_done(flags, directory)
 
     return job
+
+
+def _say_done(flags: argparse.Namespace, directory: ReleaseDirectory) -> None:
+    print(directory.file(FREQUENCIES_FILE))
+    if flags.report:
+        print(report.write_report(directory.path))
 
 
 def _mechanism(flags: argparse.Namespace, kappa: int) -> IntegerPartitionMechanism:

@@ -1,0 +1,130 @@
+import html
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.errors import InputError
+from pipelines.release_frequency_list import main as release
+from pipelines.report import CURVE_FILE, RANKS_FILE, REPORT_FILE, main, write_report
+
+pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
+
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+# What a reader would stumble over: text cut off at the side, text on text, pictures that are empty.
+LOOK = """
+<script>
+window.onload = () => {
+  const texts = [...document.querySelectorAll("h1, h2, p, figcaption, th, td, img")];
+  const boxes = texts.map(t => t.getBoundingClientRect());
+  let overlaps = 0, outside = 0;
+  boxes.forEach((a, i) => {
+    if (a.right > innerWidth + 1 || a.left < 0) outside++;
+    boxes.slice(i + 1).forEach(b => {
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (wide > 1 && high > 1) overlaps++;
+    });
+  });
+  const sizes = [...document.images].map(i => [i.naturalWidth, i.clientWidth]);
+  const fonts = texts.map(t => parseFloat(getComputedStyle(t).fontSize));
+  parent.postMessage(JSON.stringify({width: innerWidth, overlaps, outside, sizes,
+    scroll: document.documentElement.scrollWidth, smallest: Math.min(...fonts),
+    external: performance.getEntriesByType("resource").filter(
+      r => !r.name.startsWith("data:")).length}), "*");
+};
+</script>
+"""
+
+# Chromium has no windows as narrow as a phone, but frames.
+FRAME = """
+<title></title><style>body {{ margin: 0 }}</style>
+<script>onmessage = message => {{ document.title = message.data }}</script>
+<iframe src="page.html" width="{width}" height="3000" style="border: 0"></iframe>
+"""
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    path = tmp_path_factory.mktemp("report")
+    (path / "counts.csv").write_text(
+        "frequency,multiplicity\n90000,1\n4000,2\n300,40\n20,900\n3,10000\n1,200000\n"
+    )
+    arguments = [f"--frequency_list={path}/counts.csv", "--epsilon=1", f"--output={path}/release"]
+    assert release([*arguments, "--max_partitions_per_user=2", "--report"]) == 0
+    return path / "release"
+
+
+def test_the_page_tells_what_the_release_says(directory):
+    page = html.unescape((directory / REPORT_FILE).read_text())
+    released = FrequencyList.from_csv(directory / "released_frequencies.csv")
+    assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
+    cells = re.findall(r'<td class="number">([\d.]+)(?: to ([\d.]+))?</td>', page)
+    bits = [float(value) for value, upper in cells if not upper]
+    assert bits == [
+        *(round(success_rate_bits(released, guesses), 2) for guesses in (1, 10, 100, 1000)),
+        *(round(alpha_guesswork_bits(released, alpha), 2) for alpha in ("0.25", "0.5")),
+    ]
+    intervals = [(float(lower), float(upper)) for lower, upper in cells if upper]
+    assert all(low <= x <= high for x, (low, high) in zip(bits, intervals, strict=True))
+    assert "epsilon = 1." in page and "at most 2 partitions" in page
+    statement = json.loads((directory / "privacy.json").read_text())
+    assert all(version in page for version in statement["versions"].values())
+
+
+def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
+    page = (directory / REPORT_FILE).read_text()
+    assert not re.search(r'(src|href)="(?!data:)', page)
+    for name in (RANKS_FILE, CURVE_FILE):
+        assert (directory / name).read_bytes().startswith(b"\x89PNG")
+
+
+def test_an_empty_release_has_a_page(tmp_path, directory):
+    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
+    shutil.copy(directory / "privacy.json", tmp_path)
+    assert main([str(tmp_path)]) == 0
+    assert "list is empty" in (tmp_path / REPORT_FILE).read_text()
+
+
+def test_a_directory_without_a_release(tmp_path, capsys):
+    assert main([str(tmp_path)]) == 1
+    assert "can not be read" in capsys.readouterr().err
+    (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
+    (tmp_path / "privacy.json").write_text("{}")
+    with pytest.raises(InputError, match="does not hold a released frequency list"):
+        write_report(str(tmp_path))
+
+
+@pytest.mark.browser
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_reads_well_in_a_browser(directory, tmp_path, width):
+    page = (directory / REPORT_FILE).read_text()
+    (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
+    frame = tmp_path / "frame.html"
+    frame.write_text(FRAME.format(width=width))
+    command = [
+        CHROMIUM,
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--window-size=1400,3000",
+    ]
+    command += [f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom"]
+    seen = subprocess.run(
+        [*command, frame.as_uri()], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    found = json.loads(html.unescape(re.search("<title>(.*?)</title>", seen, re.DOTALL)[1]))
+    assert found["width"] == width
+    assert found["scroll"] <= width and found["outside"] == 0 and found["overlaps"] == 0
+    assert found["smallest"] >= 14 and found["external"] == 0
+    assert len(found["sizes"]) == 2
+    # Pictures are drawn finer than they are shown, and fill a phone's width.
+    assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in found["sizes"])
