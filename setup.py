@@ -17,6 +17,7 @@ setup(
         "dp_transforms": ["beam_yaml_providers.yaml"],
         "dp_transforms.sample_data": ["*.csv", "README.md"],
     },
+    entry_points={"console_scripts": ["dp-frequency-lists = pipelines.__main__:main"]},
     install_requires=[
         "apache-beam>=2.77,<2.78",
         "dp-accounting>=0.6,<0.7",

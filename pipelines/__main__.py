@@ -1,0 +1,82 @@
+"""One command for all jobs: ``dp-frequency-lists COMMAND ...`` or ``python -m pipelines``.
+
+Each command is a module with a ``main`` of its own, which ``python -m pipelines.MODULE`` runs too.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import sys
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from dp_transforms.version import VERSION
+
+SUCCESS, USAGE_ERROR = 0, 2
+
+_NAME = "dp-frequency-lists"
+
+
+class Command(NamedTuple):
+    """A module of this package with a ``main(argv) -> exit code``, and one line of help."""
+
+    module: str
+    help: str
+
+
+COMMANDS = {
+    "plan": Command("plan", "what a release would be worth, from public numbers alone: start here"),
+    "release": Command("release_frequency_list", "how many users partitions have, without names"),
+    "select": Command("select_partitions", "the names of partitions that enough users have"),
+    "release-all": Command("release_all", "both, from one read and one budget"),
+    "report": Command("report", "draw a released list, with error bars: a page and pictures"),
+    "sample": Command("sample_records", "made-up records to try the others on"),
+}
+
+
+def usage() -> str:
+    """The help of the command itself."""
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {name:{width}}  {one.help}" for name, one in COMMANDS.items())
+    return f"""\
+usage: {_NAME} COMMAND [options]
+
+Publish statistics of users under differential privacy, exactly sampled, on Apache Beam.
+
+commands:
+{commands}
+
+{_NAME} COMMAND --help explains one; {_NAME} --version prints the version.
+Exit codes: 0 done, 1 failed, 2 a fault in the command line, 130 interrupted.
+
+A first release, from made-up records:
+  {_NAME} sample --users=100000 --output=records.csv
+  {_NAME} release --input=records.csv --user_column=user --partition_column=password_id
+      --epsilon=1 --max_partitions_per_user=1 --output=release
+"""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    name, *arguments = list(sys.argv[1:] if argv is None else argv) or [""]
+    if name in ("--help", "-h", "help"):
+        print(usage(), end="")
+        return SUCCESS
+    if name == "--version":
+        print(f"{_NAME} {VERSION}")
+        return SUCCESS
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
+        fault = f"there is no command {name!r}" if name else "a command is needed"
+        print(f"error: {fault}: {hint}", file=sys.stderr)
+        return USAGE_ERROR
+    # Imported only now: Beam takes a second, and help should not.
+    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+    code: int = module.main(arguments) or SUCCESS
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

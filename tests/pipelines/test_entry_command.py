@@ -1,0 +1,61 @@
+import importlib
+import inspect
+
+import pytest
+
+from dp_transforms.version import VERSION
+from pipelines.__main__ import COMMANDS, main
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_explains_itself(name, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([name, "--help"])
+    assert stopped.value.code == 0
+    text = capsys.readouterr().out
+    assert text.startswith("usage: ") and "--" in text
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_also_a_module_to_run(name):
+    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+    assert 'if __name__ == "__main__":' in inspect.getsource(module)
+
+
+def test_a_command_runs_and_its_exit_code_is_passed_on(tmp_path, capsys):
+    counts = tmp_path / "counts.csv"
+    counts.write_text("frequency,multiplicity\n90,1\n4,20\n1,300\n")
+    arguments = [f"--frequency_list={counts}", "--epsilon=1", f"--output={tmp_path}/release"]
+    assert main(["release", *arguments]) == 0
+    assert (tmp_path / "release" / "released_frequencies.csv").exists()
+    # The release is there already: a fault in files, not in flags.
+    assert main(["release", *arguments]) == 1
+    assert main(["release", "--epsilon=1"]) == 2
+    assert "give either --input or --frequency_list" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["relaese"], "error: there is no command 'relaese': did you mean release?\n"),
+        (["xyzzy"], "error: there is no command 'xyzzy': the commands are plan, release,"),
+        ([], "error: a command is needed: the commands are plan, release,"),
+    ],
+)
+def test_faults_are_one_line_and_exit_code_2(arguments, message, capsys):
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(message) and error.count("\n") == 1
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "help"])
+def test_help_lists_the_commands(flag, capsys):
+    assert main([flag]) == 0
+    text = capsys.readouterr().out
+    assert all(f"\n  {name} " in text for name in COMMANDS)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_version(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dp-frequency-lists {VERSION}\n"
