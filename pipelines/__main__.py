@@ -31,6 +31,7 @@ COMMANDS = {
     "select": Command("select_partitions", "the names of partitions that enough users have"),
     "release-all": Command("release_all", "both, from one read and one budget"),
     "report": Command("report", "draw a released list, with error bars: a page and pictures"),
+    "evaluate": Command("evaluate", "a release beside the list it was made from: PRIVATE"),
     "sample": Command("sample_records", "made-up records to try the others on"),
 }
 

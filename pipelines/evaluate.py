@@ -1,0 +1,117 @@
+"""A release beside the list it was made from: how far apart they are, and in which metrics.
+
+What it prints depends on the private list, so it is PRIVATE too: for those who may see the data,
+or for public lists.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from dp_transforms import guessing
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+
+_EPILOG = """\
+Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
+release. The metrics are those of Table III of Blocki, Datta and Bonneau (NDSS 2016), in bits.
+
+example:
+  python -m pipelines.evaluate --original=counts.csv --released=release/released_frequencies.csv
+"""
+
+
+def make_parser() -> OneLineParser:
+    """The flags of this command."""
+    parser = OneLineParser(
+        prog="python -m pipelines.evaluate",
+        description="Compare a released frequency list with the one it was made from (PRIVATE).",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--original", metavar="FILE.csv", required=True, help="what was released; PRIVATE"
+    )
+    parser.add_argument("--released", metavar="FILE.csv", required=True, help="the release of it")
+    return parser
+
+
+def comparison(original: FrequencyList, released: FrequencyList) -> str:
+    """A table with both lists' sizes and guessing metrics, and their distance.
+
+    Raises:
+      ValueError: a list is empty.
+
+    >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
+                   original  released  difference
+    contributions        16        16           0
+    partitions            9        10           1
+    lambda_1           1.00      1.19        0.19
+    lambda_10          3.32      3.32        0.00
+    lambda_100         6.64      6.64        0.00
+    G_0.25             1.00      1.19        0.19
+    G_0.5              1.00      1.81        0.81
+    dist (half the L1 distance): 1
+    """
+    rows = [["", "original", "released", "difference"]]
+    for name, size in (("contributions", "total"), ("partitions", "distinct")):
+        one, other = getattr(original, size), getattr(released, size)
+        rows.append([name, f"{one:,}", f"{other:,}", f"{other - one:,}"])
+    for guesses in (1, 10, 100):
+        rows.append(
+            _bits(
+                f"lambda_{guesses}",
+                *(guessing.success_rate_bits(f, guesses) for f in (original, released)),
+            )
+        )
+    for alpha in ("0.25", "0.5"):
+        rows.append(
+            _bits(
+                f"G_{alpha}",
+                *(guessing.alpha_guesswork_bits(f, alpha) for f in (original, released)),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            [row[0].ljust(widths[0])]
+            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
+        )
+        for row in rows
+    ]
+    distance = original.l1_distance(released) / 2
+    return "\n".join([*lines, f"dist (half the L1 distance): {distance:,.12g}"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    flags = make_parser().parse_args(argv)
+    lists = []
+    for path in (flags.original, flags.released):
+        try:
+            lists.append(FrequencyList.from_csv(os.path.expanduser(path)))
+        except OSError as error:
+            return _failed(f"{path} can not be read: {(error.strerror or '').lower()}")
+        except ValueError:
+            return _failed(f"{path} is not a list with the header frequency,multiplicity")
+    try:
+        print(comparison(*lists))
+    except ValueError as error:
+        return _failed(str(error))
+    return SUCCESS
+
+
+def _bits(name: str, one: float, other: float) -> list[str]:
+    return [name, f"{one:.2f}", f"{other:.2f}", f"{other - one:.2f}"]
+
+
+def _failed(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return FAILURE
+
+
+if __name__ == "__main__":
+    sys.exit(main())
