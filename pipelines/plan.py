@@ -98,7 +98,7 @@ def tables(plans: Sequence[ReleasePlan]) -> str:
         [
             f"{plan.epsilon:g}",
             f"{plan.expected_dist:,.0f}",
-            f"{plan.relative_error:.2%}",
+            f"{100 * plan.relative_error:.2g}%",
             f"{plan.seconds:.2f}",
         ]
         for plan in plans
