@@ -35,7 +35,7 @@ from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from dp_transforms.selection import SelectPartitions
-from pipelines import flag_types
+from pipelines import flag_types, report
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -133,6 +133,7 @@ def make_parser() -> JobParser:
         help="keep at most so many partitions of each user, at random",
     )
     add_output_flags(privacy)
+    report.add_report_flag(privacy)
     selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
     selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
     selection.add_argument("--noisy_counts", action="store_true")
@@ -211,6 +212,8 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    if flags.report:
+        report.check_available()
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(
         whole.epsilon * exact_fraction("selection_share", flags.selection_share), whole.delta
@@ -258,6 +261,8 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
             run_to_end(pipeline, flags.show_private_counters)
         for directory in released_in:
             print(directory.file(directory.file_name))
+        if flags.report:
+            print(report.write_report(released_in[0].path))
 
     return job
 

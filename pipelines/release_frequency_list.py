@@ -83,11 +83,7 @@ def make_parser() -> JobParser:
         "many entries one user may have contributed to (default there: 1)",
     )
     add_output_flags(privacy)
-    privacy.add_argument(
-        "--report",
-        action="store_true",
-        help="draw the release as well: report.html and pictures (matplotlib, extra: report)",
-    )
+    report.add_report_flag(privacy)
     parser.add_common_flags()
     return parser
 

@@ -91,6 +91,15 @@ def write_report(directory: str) -> str:
     return FileSystems.join(directory, REPORT_FILE)
 
 
+def add_report_flag(group: Any) -> None:
+    """The flag of jobs that release a frequency list, for a group of a parser's flags."""
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help=f"draw the list as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
+    )
+
+
 def check_available() -> None:
     """Makes sure, before a budget is spent, that a report can be drawn.
 
@@ -283,7 +292,25 @@ def _budget(statement: dict[str, Any]) -> str:
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
         for name, value in lines.items()
     )
-    return f'<div class="wide"><table>\n{rows}\n</table></div>'
+    return f'<div class="wide"><table>\n{rows}\n</table></div>\n{_ledger(statement)}'
+
+
+def _ledger(statement: dict[str, Any]) -> str:
+    """The releases that shared a budget with this one, where the statement lists them."""
+    budget = statement.get("budget")
+    if not budget:
+        return ""
+    names = ("purpose", "epsilon", "delta", "state")
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(line[name]))}</td>" for name in names) + "</tr>"
+        for line in budget["ledger"]
+    )
+    return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
+{budget["delta"]}, with these releases when it was made:</p>
+<div class="wide"><table>
+<tr>{"".join(f"<th>{name}</th>" for name in names)}</tr>
+{rows}
+</table></div>"""
 
 
 def _paragraphs(texts: list[str]) -> str:

@@ -86,6 +86,19 @@ def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_shared_budget_has_its_lines(directory, tmp_path):
+    shutil.copy(directory / "released_frequencies.csv", tmp_path)
+    line = {"purpose": "names & all", "epsilon": "0.25", "delta": "0.00001", "state": "reserved"}
+    budget = {"epsilon": "1.25", "delta": "0.00001", "ledger": [line]}
+    statement = json.loads((directory / "privacy.json").read_text()) | {"budget": budget}
+    (tmp_path / "privacy.json").write_text(json.dumps(statement))
+    write_report(str(tmp_path))
+    page = (tmp_path / REPORT_FILE).read_text()
+    assert "a budget of epsilon = 1.25" in page
+    row = "<td>names &amp; all</td><td>0.25</td><td>0.00001</td><td>reserved</td>"
+    assert row in page
+
+
 def test_an_empty_release_has_a_page(tmp_path, directory):
     (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
     shutil.copy(directory / "privacy.json", tmp_path)
