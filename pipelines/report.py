@@ -270,8 +270,10 @@ true list; all hold together with {_CONFIDENCE:.0%} confidence, over the noise a
 
 def _range(interval: Interval) -> str:
     # Rounded outwards: what is printed holds as well.
-    upper = math.ceil(100 * interval.upper) / 100 if interval.upper < math.inf else math.inf
-    return f"{math.floor(100 * interval.lower) / 100:.2f} to {upper:.2f}"
+    lower = f"{math.floor(100 * interval.lower) / 100:.2f}"
+    if interval.upper == math.inf:
+        return f"{lower} or more"
+    return f"{lower} to {math.ceil(100 * interval.upper) / 100:.2f}"
 
 
 def _budget(statement: dict[str, Any]) -> str:
