@@ -6,8 +6,8 @@
 Records are real ones (benchmarks/data) and synthetic ones: a universe of 100,000 items with a Zipf
 law, and one million users with one item each, or 100,000 users with ten draws each. All strategies
 have the same budget, epsilon = 1 and delta = 1e-5; in each run they share the random numbers, and
-the single-round ones the bounded records. Other packages are measured if they are there: in a Python of their own, see
-benchmarks/partition_selection_peers.py.
+the single-round ones the bounded records. Other packages are measured if they are there: in a
+Python of their own, see benchmarks/partition_selection_peers.py.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def release_rows(runs: int, peers: Peers) -> list[list[str]]:
 
 
 def decision_rows(peers: Peers) -> list[list[str]]:
-    """Decisions a second, from counts to kept or dropped, uniform numbers included; best of three."""
+    """Decisions a second from counts, uniform numbers included; the best of three times."""
     largest = 30
     users = np.random.default_rng(1).integers(1, largest + 1, DECISIONS)
     rows, rates = [], {}
