@@ -47,6 +47,9 @@ IntArray = npt.NDArray[np.int64]
 SHORT = 64
 """A run of at most this length is one block; a longer one is cut into powers of two and a rest."""
 
+NO_WALL = 2**63 - 1
+"""A wall that no walk reaches."""
+
 
 class Undecided(Exception):
     """A level's enclosures do not settle a question.
@@ -68,15 +71,21 @@ class Blocks:
       bits: 0 or 1 for each block.
       lengths: its length.
       run_lengths: the length of the run that ends with the block, or 0 where the run goes on.
+      top: the first block starts on diagonal top - 1, with the infinite run of zeros above it.
+      lowest: the least state that is allowed in front of each block, and behind the last one.
+      highest: the largest, likewise. State 0 is always allowed. See ``walls``.
     """
 
     bits: IntArray
     lengths: IntArray
     run_lengths: IntArray
+    top: int
+    lowest: IntArray
+    highest: IntArray
 
     @classmethod
     def of(cls, frequency_list: FrequencyList) -> Blocks:
-        """The blocks of a frequency list."""
+        """The blocks of a frequency list, without walls."""
         bits: list[int] = []
         lengths: list[int] = []
         run_lengths: list[int] = []
@@ -88,17 +97,26 @@ class Blocks:
             else values
         )
         for index, run in enumerate(runs.tolist()):
-            pieces = _pieces(run)
-            bits.extend([1 - index % 2] * len(pieces))
-            lengths.extend(pieces)
-            run_lengths.extend([0] * (len(pieces) - 1) + [run])
-        return cls(*(np.array(a, dtype=np.int64) for a in (bits, lengths, run_lengths)))
+            parts = pieces(run)
+            bits.extend([1 - index % 2] * len(parts))
+            lengths.extend(parts)
+            run_lengths.extend([0] * (len(parts) - 1) + [run])
+        walls = np.full(len(bits) + 1, NO_WALL)
+        return cls(
+            np.array(bits, dtype=np.int64),
+            np.array(lengths, dtype=np.int64),
+            np.array(run_lengths, dtype=np.int64),
+            int(values[0]) if len(values) else 0,
+            -walls,
+            walls,
+        )
 
     def __len__(self) -> int:
         return len(self.bits)
 
 
-def _pieces(run: int) -> list[int]:
+def pieces(run: int) -> list[int]:
+    """The lengths of the blocks that a run is cut into."""
     if run <= SHORT:
         return [run]
     rest = run % SHORT
@@ -137,11 +155,10 @@ class Walk:
     places: IntArray
     tail_parts: list[int] = field(default_factory=list)
 
-    def applied_to(self, frequency_list: FrequencyList, blocks: Blocks) -> FrequencyList:
+    def applied_to(self, blocks: Blocks) -> FrequencyList:
         """The partition x whose bits differ from f's exactly at the moves."""
-        top = int(frequency_list.frequencies[0]) if len(frequency_list) else 0
-        # The first block starts on diagonal c = v_1 - 1; reading goes downwards in c.
-        starts = top - np.concatenate([[0], np.cumsum(blocks.lengths)])
+        # Reading goes downwards in c.
+        starts = blocks.top - np.concatenate([[0], np.cumsum(blocks.lengths)])
         flips = np.concatenate(
             [
                 starts[0] + np.array(self.head_parts, dtype=np.int64) - 1,

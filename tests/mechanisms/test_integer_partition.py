@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition import Level, Sampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.walk import Blocks
 from tests import enumeration
 
 
@@ -24,7 +25,7 @@ def mechanism(rate):
     "private", [(), (3, 1), (2, 2, 2), (9, 9, 9, 4, 4, 1, 1, 1, 1, 1)], ids=str
 )
 def test_every_level_gives_the_same_walk_from_the_same_tape(private, rate):
-    sampler = Sampler(enumeration.as_list(private), mechanism(rate).decay)
+    sampler = Sampler(Blocks.of(enumeration.as_list(private)), mechanism(rate).decay)
     window = 2 * sampler.first_level.window
     levels = [Level(window), Level(2 * window), Level(window, 128), Level(window + 9, 256)]
     for seed in range(25):
@@ -62,7 +63,7 @@ def test_a_number_close_to_a_threshold_raises_the_level_and_not_the_answer(agree
     for a in range(60):
         total += weight
         weight *= base ** (2 * a + 1) / (1 - base ** (a + 1)) ** 2
-    sampler = Sampler(FrequencyList(), mechanism(Eta(1, 1, 1)).decay)
+    sampler = Sampler(Blocks.of(FrequencyList()), mechanism(Eta(1, 1, 1)).decay)
     tape = NearlyUndecidable(1, "head", 0, 1 / total, agreement)
     states = sampler.states(tape)
     highest = sampler.at_level(Level(40, 1024)).states(tape)
@@ -84,7 +85,7 @@ def test_a_number_close_to_a_threshold_raises_the_level_and_not_the_answer(agree
     ids=["square", "one item", "singletons", "stairs", "empty"],
 )
 def test_square_corners(private, epsilon):
-    sampler = Sampler(private, mechanism(epsilon / 2).decay)
+    sampler = Sampler(Blocks.of(private), mechanism(epsilon / 2).decay)
     distances = [
         sampler.release(InsecureSeededTape(seed)).l1_distance(private) for seed in range(50)
     ]

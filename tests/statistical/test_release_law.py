@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition import Sampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.sampler import Sampler
+from dp_transforms.mechanisms.walk import Blocks
 from tests import enumeration
 from tests.row_law import RowLaw
 from tests.statistical import laws
@@ -42,7 +43,7 @@ def test_100_000_releases(private, name):
 
 def check_releases(private, name, count):
     mechanism, q, reach = MECHANISMS[name]
-    sampler = Sampler(enumeration.as_list(private), mechanism.decay)
+    sampler = Sampler(Blocks.of(enumeration.as_list(private)), mechanism.decay)
     law = RowLaw(private, q, reach)
     top, lengths, distances = [], [], []
     for seed in range(count):

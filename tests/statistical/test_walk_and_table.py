@@ -11,8 +11,10 @@ from fractions import Fraction
 import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionTable
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism, Level, Sampler
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.walk import Blocks
 from tests import enumeration
 from tests.row_law import RowLaw
 from tests.statistical import laws
@@ -31,7 +33,7 @@ CASES = [
 @pytest.mark.parametrize(("target", "eta", "upper"), CASES, ids=str)
 def test_walks_within_the_bounds_have_the_law_of_the_table(target, eta, upper):
     private = enumeration.as_list(target)
-    sampler = Sampler(private, IntegerPartitionMechanism(eta=eta).decay)
+    sampler = Sampler(Blocks.of(private), IntegerPartitionMechanism(eta=eta).decay)
     table = PartitionTable(private, eta, upper)
     law = {
         released: probability
@@ -46,7 +48,7 @@ def test_walks_within_the_bounds_have_the_law_of_the_table(target, eta, upper):
 @pytest.mark.parametrize(("target", "eta", "upper"), CASES[:4], ids=str)
 def test_both_leave_the_bounds_equally_often(target, eta, upper):
     private = enumeration.as_list(target)
-    sampler = Sampler(private, IntegerPartitionMechanism(eta=eta).decay)
+    sampler = Sampler(Blocks.of(private), IntegerPartitionMechanism(eta=eta).decay)
     tight = PartitionTable(private, eta, upper)
     # So loose that what is still outside does not matter beside the noise of the draws.
     loose = PartitionTable(private, eta, [max(upper) + 80] * (len(upper) + 80))
@@ -60,7 +62,7 @@ def test_both_leave_the_bounds_equally_often(target, eta, upper):
 
 def total_weight(target, mechanism):
     """The walk's enclosure of the sum of q**||x - f||_1 over all x: Pr[x] is the quotient."""
-    sampler = Sampler(enumeration.as_list(target), mechanism.decay)
+    sampler = Sampler(Blocks.of(enumeration.as_list(target)), mechanism.decay)
     lo, hi = sampler.at_level(Level(60, 128)).total_weight()
     assert hi - lo < lo * 2.0**-60
     return lo, hi

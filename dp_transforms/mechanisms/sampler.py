@@ -1,0 +1,121 @@
+"""Samples walks at levels of rising precision, each made when it is first needed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.block_filling import fill_blocks, infinite_run_parts
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.float_level import AnyTransfer, FloatLevel
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.precise_level import PreciseLevel
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
+from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
+from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
+
+SCALED_RATE = Fraction(1, 40)
+"""Below this c messages have an exponent for each state: see ``scaled_messages``."""
+
+_WIDEST_FLOAT_WINDOW = 2000
+
+
+@dataclass(frozen=True)
+class Level:
+    """How precisely questions are settled: the states -window..window, and numbers of some bits."""
+
+    window: int
+    bits: int = 53
+
+    @classmethod
+    def first(cls, decay: Decay) -> Level:
+        """float64 on a window that is wide enough for most lists at this rate."""
+        return cls(8 + math.ceil(5 / math.sqrt(decay.log_enclosure(64)[0])))
+
+    def next(self, width: float) -> Level:
+        """The level to try when this one left an enclosure of that width around a question."""
+        if self.bits == 53 and width > 2.0**-20 and self.window < _WIDEST_FLOAT_WINDOW:
+            return Level(math.ceil(1.5 * self.window))
+        if self.bits == 53:
+            return Level(self.window, 128)
+        return Level(math.ceil(1.5 * self.window), 2 * self.bits)
+
+
+class Sampler:
+    """Draws lists x with weights q**||x - f||_1, or with one ratio for each direction.
+
+    Args:
+      blocks: f's blocks.
+      positive: what a unit of x above f costs (D > 0).
+      negative: what a unit below costs; by default the same.
+    """
+
+    def __init__(self, blocks: Blocks, positive: Decay, negative: Decay | None = None):
+        self.blocks = blocks
+        self._positive = positive
+        self._negative = positive if negative is None else negative
+        slower = min(positive, self._negative, key=lambda decay: decay.log_enclosure(64)[0])
+        self.first_level = Level.first(slower)
+        self._scaled = slower.log_enclosure(64)[1] < SCALED_RATE
+        self._float_transfers: dict[int, tuple[AnyTransfer, AnyTransfer]] = {}
+        self._levels: dict[Level, FloatLevel | PreciseLevel] = {}
+
+    def release(self, tape: RandomTape) -> FrequencyList:
+        """The list that this tape gives."""
+        return self.walk(tape).applied_to(self.blocks)
+
+    def walk(self, tape: RandomTape, level: Level | None = None) -> Walk:
+        """The walk that this tape gives, whichever level is tried first."""
+        states = self.states(tape, level)
+        reach = int(np.abs(states).max())
+        windows = [window for window in self._float_transfers if window >= reach]
+        transfers = self._floats(min(windows, default=reach))
+        blocks, places = fill_blocks(self.blocks, states, transfers, tape)
+        head = infinite_run_parts(self._positive, int(states[0]), tape, "head parts")
+        tail = infinite_run_parts(self._positive, int(states[-1]), tape, "tail parts")
+        return Walk(head, blocks, places, tail)
+
+    def states(self, tape: RandomTape, level: Level | None = None) -> npt.NDArray[np.int64]:
+        """The walk's states before each block and after the last."""
+        level = level or self.first_level
+        while True:
+            try:
+                return self.at_level(level).states(tape)
+            except Undecided as undecided:
+                level = level.next(undecided.width)
+
+    def at_level(self, level: Level) -> FloatLevel | PreciseLevel:
+        """The messages at one level.
+
+        Raises:
+          Undecided: the level's window is too narrow for any.
+        """
+        found = self._levels.get(level)
+        if found is None:
+            if level.bits == 53:
+                found = FloatLevel(self.blocks, self._floats(level.window))
+            else:
+                found = PreciseLevel(self.blocks, self._precise(level))
+            self._levels[level] = found
+        return found
+
+    def _floats(self, window: int) -> tuple[AnyTransfer, AnyTransfer]:
+        """The transfer weights of runs of zeros and, mirrored, of ones."""
+        if window not in self._float_transfers:
+            kind = ScaledTransfer if self._scaled else FloatTransfer
+            zeros = ones = kind(self._positive, self._negative, window)
+            if self._negative != self._positive:
+                ones = kind(self._negative, self._positive, window)
+            self._float_transfers[window] = zeros, ones
+        return self._float_transfers[window]
+
+    def _precise(self, level: Level) -> tuple[PreciseTransfer, PreciseTransfer]:
+        zeros = ones = PreciseTransfer(self._positive, self._negative, level.window, level.bits)
+        if self._negative != self._positive:
+            ones = PreciseTransfer(self._negative, self._positive, level.window, level.bits)
+        return zeros, ones
