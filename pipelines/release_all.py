@@ -8,11 +8,8 @@ removing all records of one user.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import functools
-import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,24 +18,18 @@ import apache_beam as beam
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dp_transforms.budget import (
-    BudgetExceededError,
-    CorruptedJournalError,
-    Ledger,
-    PrivacyBudget,
-    Reservation,
-)
+from dp_transforms.budget import PrivacyBudget
 from dp_transforms.contributions import BoundContributions
-from dp_transforms.decimals import decimal_text, exact_fraction
+from dp_transforms.decimals import exact_fraction
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from dp_transforms.selection import SelectPartitions
 from pipelines import flag_types, report
+from pipelines.budgeting import Part, add_ledger_flag, spending
 from pipelines.command_line import Job, JobParser, make_runner, require, run
-from pipelines.errors import InputError
-from pipelines.files import local_path, reason
+from pipelines.files import local_path
 from pipelines.output import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
@@ -120,12 +111,7 @@ def make_parser() -> JobParser:
         metavar="PART",
         help="the part of epsilon that the selection gets; the list gets the rest (default: 0.5)",
     )
-    privacy.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="a privacy ledger that several jobs share (see dp_transforms.budget): the releases "
-        "are reserved there, or refused, before data are read",
-    )
+    add_ledger_flag(privacy)
     privacy.add_argument(
         "--max_partitions_per_user",
         type=flag_types.positive_integer,
@@ -240,19 +226,20 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         directory.check()
     runner = make_runner(flags, options)
 
+    parts = [
+        Part("frequency list", for_list, bounded_range=True),
+        Part("names of partitions", for_selection),
+    ]
+
     def job() -> None:
-        with contextlib.ExitStack() as stack:
-            ledger = _ledger(flags.ledger, whole, stack)
-            # Left without an error, they are committed; otherwise they stay spent.
-            for reservation in _reserved(ledger, for_list, for_selection):
-                stack.enter_context(reservation)
+        with spending(flags.ledger, whole, parts) as budget:
             pipeline = beam.Pipeline(runner, options=options)
             build(
                 pipeline,
                 reader,
                 releases,
                 flags.output,
-                _statement(ledger),
+                budget,
                 flags.overwrite,
                 num_buckets=num_buckets,
                 progress=flags.progress,
@@ -265,47 +252,6 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
             print(report.write_report(released_in[0].path))
 
     return job
-
-
-def _ledger(path: str | None, whole: PrivacyBudget, stack: contextlib.ExitStack) -> Ledger:
-    """The ledger of a file; or one for this job alone, with what it may spend."""
-    if path is None:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        return Ledger.create(os.path.join(directory, "ledger"), whole.epsilon, whole.delta)
-    path = local_path(path)
-    try:
-        return Ledger.open(path)
-    except CorruptedJournalError as error:
-        raise InputError(str(error)) from None
-    except OSError as error:
-        raise InputError(f"{path} is not a ledger that can be read: {reason(error)}") from None
-
-
-def _reserved(
-    ledger: Ledger, for_list: PrivacyBudget, for_selection: PrivacyBudget
-) -> list[Reservation]:
-    """Both parts of the budget, or an error and neither."""
-    reserved = []
-    try:
-        reserved += [ledger.reserve(for_list.epsilon, purpose="frequency list", bounded_range=True)]
-        reserved += [
-            ledger.reserve(
-                for_selection.epsilon, for_selection.delta, purpose="names of partitions"
-            )
-        ]
-    except (BudgetExceededError, CorruptedJournalError) as error:
-        for reservation in reserved:
-            reservation.abandon()
-        raise InputError(str(error)) from None
-    return reserved
-
-
-def _statement(ledger: Ledger) -> dict[str, Any]:
-    return {
-        "epsilon": decimal_text(ledger.budget.epsilon),
-        "delta": decimal_text(ledger.budget.delta),
-        "ledger": [line.to_json() for line in ledger.lines()],
-    }
 
 
 def main(argv: Sequence[str] | None = None) -> int:
