@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pyarrow.compute as pc
 from apache_beam.io import fileio
 from apache_beam.io.filesystem import FileMetadata
 
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.shuffle import MAX_BUCKETS, num_buckets_for
 from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
@@ -37,6 +39,7 @@ class ReadRecords(beam.PTransform):
       partition_columns: the column of partitions likewise; several make a composite partition.
       file_format: by default what `format_of` says of the first file.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
+      attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -50,15 +53,17 @@ class ReadRecords(beam.PTransform):
         partition_columns: Sequence[str],
         file_format: DelimitedText | ParquetFiles | None = None,
         drop_nulls: bool = False,
+        attribute_columns: Sequence[str] = (),
     ):
         super().__init__()
         self._pattern = local_path(pattern)
-        self._columns = (user_column, *partition_columns)
+        self._columns = (user_column, *partition_columns, *attribute_columns)
+        self._attributes = len(attribute_columns)
         self._drop_nulls = drop_nulls
         if len(set(self._columns)) < len(self._columns):
+            names = "partition_column" + (" and group_by" if attribute_columns else "")
             raise ValueError(
-                f"user_column and partition_column must be different columns, got "
-                f"{', '.join(self._columns)}"
+                f"user_column and {names} must be different columns, got {', '.join(self._columns)}"
             )
         files = match_files(self._pattern)
         self._bytes = sum(file.size_in_bytes for file in files)
@@ -75,9 +80,15 @@ class ReadRecords(beam.PTransform):
             self._check_schema(path, schema)
 
     @property
+    def user_field(self) -> pa.Field:
+        """The user column, with the type that it has in the files."""
+        return self._schema.field(self._columns[0])
+
+    @property
     def partition_fields(self) -> list[pa.Field]:
         """The partition columns, with the types that they have in the files."""
-        return [self._schema.field(column) for column in self._columns[1:]]
+        columns = self._columns[1 : len(self._columns) - self._attributes]
+        return [self._schema.field(column) for column in columns]
 
     @functools.cached_property
     def num_buckets(self) -> int:
@@ -116,28 +127,27 @@ class ReadRecords(beam.PTransform):
                 )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        if any(column.null_count for column in table.columns):
-            if not self._drop_nulls:
-                raise InputError(
-                    f"{path} has records without a user or without a partition: fill these in, or "
-                    f"leave them out with --drop_nulls"
-                )
-            table = pc.drop_null(table)
-        user, *parts = table.columns
+        needed = self._columns[: len(self._columns) - self._attributes]
+        nulls = any(column.null_count for column in table.columns[: len(needed)])
+        if nulls and not self._drop_nulls:
+            raise InputError(
+                f"{path} has records without a user or without a partition: fill these in, or "
+                f"leave them out with --drop_nulls"
+            )
+        if nulls:
+            valid = [column.is_valid() for column in table.columns[: len(needed)]]
+            table = table.filter(functools.reduce(pc.and_, valid))
+        user, *others = table.columns
+        parts, attributes = others[: len(needed) - 1], others[len(needed) - 1 :]
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1:])]
-        return pa.table({"user": user, "partition": parts[0]})
+            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+        names = [USER, PARTITION, *self._columns[len(needed) :]]
+        return pa.table([user, parts[0], *attributes], names=names)
 
 
-def add_input_flags(parser: argparse.ArgumentParser) -> None:
-    """The flags from which `records_from_flags` makes a reader."""
-    group = parser.add_argument_group("records")
-    group.add_argument(
-        "--input",
-        metavar="GLOB",
-        help="files of records, of any Beam filesystem",
-    )
+def add_column_flags(group: Any) -> None:
+    """The flags that say which columns hold users and partitions."""
     group.add_argument(
         "--user_column",
         metavar="COLUMN",
@@ -150,6 +160,24 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
         help="what is counted (a password, a page, a product), likewise; give it several times for "
         "partitions of several columns",
     )
+
+
+def add_input_flags(
+    parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
+) -> None:
+    """The flags from which `records_from_flags` makes a reader.
+
+    Args:
+      parser: gets them, in groups.
+      add_columns: adds the flags that name columns to a group.
+    """
+    group = parser.add_argument_group("records")
+    group.add_argument(
+        "--input",
+        metavar="GLOB",
+        help="files of records, of any Beam filesystem",
+    )
+    add_columns(group)
     group.add_argument(
         "--input_format",
         choices=("auto", "csv", "parquet"),
@@ -186,8 +214,14 @@ def add_input_flags(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--encoding", metavar="CODEC", help="of the text (default: utf-8)")
 
 
-def records_from_flags(flags: argparse.Namespace) -> ReadRecords:
+def records_from_flags(
+    flags: argparse.Namespace, attribute_columns: Sequence[str] = ()
+) -> ReadRecords:
     """The reader that the flags describe.
+
+    Args:
+      flags: as parsed.
+      attribute_columns: see ReadRecords.
 
     Raises:
       InputError, ValueError: see ReadRecords and DelimitedText.
@@ -213,7 +247,12 @@ def records_from_flags(flags: argparse.Namespace) -> ReadRecords:
             f"or give --input_format=csv"
         )
     return ReadRecords(
-        flags.input, flags.user_column, flags.partition_column, file_format, flags.drop_nulls
+        flags.input,
+        flags.user_column,
+        flags.partition_column,
+        file_format,
+        flags.drop_nulls,
+        attribute_columns,
     )
 
 

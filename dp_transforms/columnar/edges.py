@@ -1,0 +1,57 @@
+"""Edges of a graph as records: a node's degree is the number of its distinct neighbours."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.columns import PARTITION, USER, concat, single
+
+SOURCE = "source"
+TARGET = "target"
+
+UNDIRECTED = "undirected"
+IN = "in"
+OUT = "out"
+DEGREES = (UNDIRECTED, IN, OUT)
+
+
+def without_self_loops(edges: pa.Table) -> pa.Table:
+    """The edges between two different nodes.
+
+    Args:
+      edges: plain columns ``source`` and ``target``.
+
+    Raises:
+      TypeError: the two have different types, so that no node could be in both.
+    """
+    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
+    if source.type != target.type:
+        raise TypeError(
+            f"both ends of an edge must have one type, got {source.type} and {target.type}: cast "
+            "one of the columns"
+        )
+    return edges.filter(pc.not_equal(source, target))
+
+
+def neighbours(edges: pa.Table, degree: str) -> pa.Table:
+    """Records in which the distinct users of a partition are the neighbours of a node.
+
+    Args:
+      edges: plain columns ``source`` and ``target``.
+      degree: "in", where sources are neighbours of targets; "out", the other way round;
+        "undirected", both.
+
+    Returns:
+      Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.
+
+    >>> edges = pa.table({"source": ["a", "b", "c"], "target": ["b", "a", "c"]})
+    >>> neighbours(edges, "in").to_pydict()
+    {'user': ['a', 'b'], 'partition': ['b', 'a']}
+    """
+    edges = without_self_loops(edges)
+    into = edges.rename_columns([USER, PARTITION])
+    out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])
+    if degree == UNDIRECTED:
+        return concat([into, out_of])
+    return into if degree == IN else out_of
