@@ -29,6 +29,7 @@ COMMANDS = {
     "plan": Command("plan", "what a release would be worth, from public numbers alone: start here"),
     "release": Command("release_frequency_list", "how many users partitions have, without names"),
     "select": Command("select_partitions", "the names of partitions that enough users have"),
+    "degrees": Command("release_degree_list", "how many nodes of a graph have each degree"),
     "release-all": Command("release_all", "both, from one read and one budget"),
     "report": Command("report", "draw a released list, with error bars: a page and pictures"),
     "evaluate": Command("evaluate", "a release beside the list it was made from: PRIVATE"),

@@ -12,6 +12,10 @@ from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.version import VERSION
 
 NEIGHBOURS = "add or remove all records of one user"
+EDGE, NODE = "edge", "node"
+
+_EDGE_NEIGHBOURS = "add or remove all records of one edge"
+_NODE_NEIGHBOURS = "add or remove one node with all its edges"
 
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
@@ -26,13 +30,43 @@ def frequency_list_statement(
       bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
         declares that they are.
     """
+    bound = {
+        "max_partitions_per_user": mechanism.sensitivity,
+        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+    }
+    return _statement(mechanism, NEIGHBOURS, bound)
+
+
+def degree_list_statement(
+    mechanism: IntegerPartitionMechanism, degree: str, degree_bound: int | None
+) -> dict[str, Any]:
+    """The statement of one released list of degrees. Nothing in it depends on the graph.
+
+    Args:
+      mechanism: what released it.
+      degree: which degree of a node.
+      degree_bound: of the projection, where nodes are protected; None where edges are.
+    """
+    about: dict[str, Any] = {
+        "privacy_unit": EDGE if degree_bound is None else NODE,
+        "degree": degree,
+        "self_loops": "dropped",
+        "repeated_edges": "counted once",
+    }
+    if degree_bound is None:
+        return _statement(mechanism, _EDGE_NEIGHBOURS, about)
+    return _statement(mechanism, _NODE_NEIGHBOURS, about | {"degree_bound": degree_bound})
+
+
+def _statement(
+    mechanism: IntegerPartitionMechanism, neighbours: str, about: dict[str, Any]
+) -> dict[str, Any]:
     statement: dict[str, Any] = {
         "mechanism": "exponential mechanism for integer partitions",
         "epsilon": _cost(mechanism),
         "delta": 0,
-        "neighbours": NEIGHBOURS,
-        "max_partitions_per_user": mechanism.sensitivity,
-        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+        "neighbours": neighbours,
+        **about,
         "sensitivity": mechanism.sensitivity,
         "sensitivity_norm": "L1 distance of sorted lists",
     }

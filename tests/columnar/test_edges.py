@@ -1,0 +1,44 @@
+import itertools
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.counting import count_pairs
+from dp_transforms.columnar.edges import neighbours
+from dp_transforms.degrees import edge_private_sensitivity
+
+
+def edge_table(edges):
+    sources, targets = zip(*edges, strict=True) if edges else ((), ())
+    return pa.table({"source": pa.array(sources, pa.int64()), "target": pa.array(targets, "int64")})
+
+
+def degree_list(edges, degree, nodes):
+    counts = count_pairs(distinct_pairs(neighbours(edge_table(edges), degree)))["count"]
+    row = np.zeros(nodes, np.int64)
+    row[: len(counts)] = sorted(counts.to_pylist(), reverse=True)
+    return row
+
+
+@pytest.mark.parametrize("degree", ["undirected", "in", "out"])
+def test_one_edge_moves_no_list_further_than_the_sensitivity(degree):
+    """Every graph with three nodes, self-loops included, with and without each of its edges."""
+    nodes = 3
+    edges = list(itertools.product(range(nodes), repeat=2))
+    worst = 0
+    for g in range(2 ** len(edges)):
+        graph = [edge for i, edge in enumerate(edges) if g >> i & 1]
+        row = degree_list(graph, degree, nodes)
+        for edge in graph:
+            # An undirected edge is there in both directions: all of its records go.
+            gone = {edge, edge[::-1]} if degree == "undirected" else {edge}
+            others = [other for other in graph if other not in gone]
+            worst = max(worst, int(np.abs(row - degree_list(others, degree, nodes)).sum()))
+    assert worst == edge_private_sensitivity(degree)
+
+
+def test_nodes_of_two_types_never_meet():
+    with pytest.raises(TypeError, match="one type, got string and int64"):
+        neighbours(pa.table({"source": ["1"], "target": [1]}), "in")

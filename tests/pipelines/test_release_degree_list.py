@@ -1,0 +1,161 @@
+import itertools
+import json
+import random
+
+import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.budget import Ledger
+from dp_transforms.frequency_release import release_frequency_list
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
+from pipelines.output import FREQUENCIES_HEADER, PublishRelease, ReleaseDirectory
+from pipelines.reading import ReadRecords
+from pipelines.release_degree_list import DegreeRelease, build, main
+from tests.test_degrees import degrees_of
+
+SECRET = JobSecret.insecure_for_testing(3)
+
+
+def make_edges():
+    """A graph with hubs, in which edges also come twice, the other way round, and as self-loops."""
+    rng = random.Random(8)
+    nodes = [f"n{i}" for i in range(60)]
+    edges = [(rng.choice(nodes[: 1 + i % 60]), rng.choice(nodes)) for i in range(400)]
+    edges += [(b, a) for a, b in edges[:50]] + edges[:30]
+    rng.shuffle(edges)
+    return edges
+
+
+EDGES = make_edges()
+
+
+def write(directory, edges=EDGES):
+    path = directory / "edges.csv"
+    path.write_text("from,to\n" + "".join(f"{a},{b}\n" for a, b in edges))
+    return str(path)
+
+
+def oracle(release):
+    if release.degree_bound is None:
+        return FrequencyList.from_counts(degrees_of(EDGES, release.degree).values())
+    key = SECRET.key("order of edges")
+    if release.degree == "undirected":
+        return project_degrees(EDGES, release.degree_bound, key)
+    return project_directed_degrees(EDGES, release.degree_bound, key)[release.degree == "out"]
+
+
+@pytest.mark.parametrize(
+    ("degree", "bound"), list(itertools.product(["undirected", "in", "out"], [None, 4]))
+)
+def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
+    release = DegreeRelease(1.0, degree, bound)
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        build(
+            pipeline,
+            ReadRecords(write(tmp_path), "from", ["to"]),
+            release,
+            PublishRelease(
+                ReleaseDirectory(str(tmp_path / "out"), "list.csv"), FREQUENCIES_HEADER, {}
+            ),
+            secret=SECRET,
+        )
+    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
+    assert released == release_frequency_list(oracle(release), release.mechanism, SECRET)
+
+
+def command(tmp_path, *flags, edges=EDGES):
+    usual = {
+        "--input": write(tmp_path, edges),
+        "--source_column": "from",
+        "--target_column": "to",
+        "--epsilon": "1",
+        "--output": str(tmp_path / "out"),
+    }
+    given = {flag.partition("=")[0] for flag in flags}
+    return main(
+        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
+    )
+
+
+def statement(tmp_path):
+    return json.loads((tmp_path / "out" / "privacy.json").read_text())
+
+
+# At epsilon = 100 and sensitivity 2, a degree changes with probability below 1e-10.
+def test_self_loops_and_repeats_do_not_count(tmp_path, capsys):
+    edges = [("hub", f"leaf{i}") for i in range(5)] * 2
+    edges += [("leaf0", "hub"), ("hub", "hub"), ("alone", "alone")]
+    assert command(tmp_path, "--epsilon=100", edges=edges) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"{tmp_path}/out/released_frequencies.csv\n", "")
+    assert FrequencyList.from_csv(out.strip()) == FrequencyList([5, 1], [1, 5])
+    assert command(tmp_path, "--epsilon=100", "--degree=in", "--overwrite", edges=edges) == 0
+    assert FrequencyList.from_csv(out.strip()) == FrequencyList([1], [6])
+
+
+def test_the_statement_for_edges(tmp_path):
+    assert command(tmp_path, "--epsilon=0.1") == 0
+    said = statement(tmp_path)
+    assert said["epsilon"] == 0.1
+    assert said["neighbours"] == "add or remove all records of one edge"
+    assert (said["privacy_unit"], said["degree"], said["sensitivity"]) == ("edge", "undirected", 2)
+    assert said["budget"]["ledger"][0]["epsilon"] == "0.1"
+    assert "degree_bound" not in said
+
+
+@pytest.mark.parametrize(("degree", "sensitivity"), [("undirected", 14), ("out", 21)])
+def test_the_statement_for_nodes(tmp_path, degree, sensitivity):
+    flags = ["--privacy_unit=node", "--degree_bound=7", f"--degree={degree}"]
+    assert command(tmp_path, *flags) == 0
+    said = statement(tmp_path)
+    assert said["neighbours"] == "add or remove one node with all its edges"
+    assert (said["privacy_unit"], said["degree_bound"]) == ("node", 7)
+    assert (said["degree"], said["sensitivity"]) == (degree, sensitivity)
+
+
+def test_a_shared_ledger_pays_once_and_then_refuses(tmp_path, capsys):
+    path = tmp_path / "ledger"
+    Ledger.create(path, 1.5)
+    assert command(tmp_path, f"--ledger={path}") == 0
+    (line,) = Ledger.open(path).lines()
+    assert (line.state.value, line.purpose) == ("committed", "undirected degrees, edge-private")
+    capsys.readouterr()
+    assert command(tmp_path, f"--ledger={path}", "--overwrite") == 1
+    out, err = capsys.readouterr()
+    assert out == "" and "only epsilon 0.5" in err and err.count("\n") == 1
+
+
+FAULTS = {
+    "no bound": (["--privacy_unit=node"], 2, "--degree_bound is needed"),
+    "bound of edges": (["--degree_bound=3"], 2, "--degree_bound is for --privacy_unit=node"),
+    "bound 0": (["--privacy_unit=node", "--degree_bound=0"], 2, "positive integer"),
+    "noise": (["--privacy_unit=node", "--degree_bound=9999"], 2, "raise epsilon"),
+    "same column": (["--target_column=from"], 2, "must be different columns, got from"),
+    "no column": (["--target_column=too"], 1, "has no column 'too'"),
+    "degree": (["--degree=both"], 2, "invalid choice: 'both'"),
+    "other job's flag": (["--user_column=from"], 2, "there is no flag --user_column"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
+    flags, expected, says = FAULTS[name]
+    try:
+        code = command(tmp_path, *flags)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert code == expected and says in err
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_ends_of_different_types_are_refused(tmp_path, capsys):
+    table = pa.table({"from": ["1", "2"], "to": [2, 3]})
+    pq.write_table(table, tmp_path / "edges.parquet")
+    assert command(tmp_path, f"--input={tmp_path}/edges.parquet") == 1
+    assert "'from' is read as string, but 'to' as int64: give both" in capsys.readouterr().err
