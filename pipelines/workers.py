@@ -1,0 +1,108 @@
+"""Worker processes for runners that ask for them: the other end of --environment_type=EXTERNAL.
+
+A runner's worker node, such as a Flink TaskManager, asks the pool at an address for Python workers,
+and these connect back to it. Beam has such a pool too. This one
+
+* lets several worker nodes share a pool: nodes number their workers alike, and Beam's pool, told to
+  stop the worker of one node, stops that of another;
+* writes no log: a worker's log quotes records in tracebacks of errors, which the runner hears of
+  in another way;
+* listens on this machine alone unless told otherwise: whoever reaches a pool can run code in it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import grpc
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
+
+LOOPBACK = "127.0.0.1"
+CONNECT_SECONDS = 5.0
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Starts a process for each worker that a runner asks for.
+
+    A worker ends by itself when the runner closes the connection to it. One that does not, for
+    example because its node died while it was at work, is killed when nobody listens any more where
+    it reports to. All end with this process.
+
+    Args:
+      host: where to listen.
+      port: likewise; a free one by default.
+
+    Raises:
+      OSError: the port can not be listened on.
+    """
+
+    def __init__(self, host: str = LOOPBACK, port: int = 0):
+        self._processes: set[subprocess.Popen] = set()
+        self._server = grpc.server(shared_unbounded_instance())
+        beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
+        try:
+            port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise OSError("the port can not be listened on: it may be taken")
+        self.address = f"{host}:{port}"
+        self._server.start()
+        atexit.register(self.stop)
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        endpoint = request.control_endpoint.url
+        variables = {
+            "WORKER_ID": request.worker_id,
+            "CONTROL_API_SERVICE_DESCRIPTOR": str(request.control_endpoint),
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local_worker"],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+        )
+        self._processes.add(process)
+        threading.Thread(target=self._watch, args=(process, endpoint), daemon=True).start()
+        return beam_fn_api_pb2.StartWorkerResponse()
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        # The request has a number that workers of several nodes may have.
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def wait(self) -> None:
+        """Serves until the process is interrupted."""
+        self._server.wait_for_termination()
+
+    def stop(self) -> None:
+        """Stops serving, and all workers."""
+        self._server.stop(None)
+        for process in list(self._processes):
+            process.kill()
+
+    def _watch(self, process: subprocess.Popen, endpoint: str) -> None:
+        while process.poll() is None:
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+            if not listens(endpoint):
+                process.kill()
+                process.wait()
+        self._processes.discard(process)
+
+
+def listens(endpoint: str) -> bool:
+    """Whether something accepts connections at a host:port."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
