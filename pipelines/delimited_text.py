@@ -31,6 +31,17 @@ _ARROW_CODECS = {
     CompressionTypes.ZSTD: "zstd",
 }
 _QUOTE = b'"'
+# How files begin that are not text whatever their names say.
+_SIGNATURES = {
+    b"PK\x03\x04": "is a zip archive: unpack it, or compress text with gzip, bzip2 or zstd",
+    b"\x1f\x8b\x08": "is compressed with gzip: end its name with .gz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd: end its name with .zst",
+    b"PAR1": "is a Parquet file: give --input_format=parquet",
+    b"\xff\xfe": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+}
+# The fields of a line behind the last one, which a quote that is still open would swallow.
+_END = "end of the records"
 
 
 @dataclass(frozen=True)
@@ -130,7 +141,7 @@ class DelimitedText:
             try:
                 if self.multiline:
                     file.read(layout.data_start)
-                    tables = self._stream(file, layout)
+                    tables = self._stream(part.path, file, layout)
                 else:
                     blocks = _blocks(part, file, layout.data_start)
                     parse = functools.partial(self._table, part.path, layout=layout)
@@ -144,6 +155,9 @@ class DelimitedText:
         with _text_bytes(path) as file:
             try:
                 line = _line(path, file)
+                for signature, fault in _SIGNATURES.items():
+                    if line.startswith(signature):
+                        raise InputError(f"{path} {fault}")
                 while not self.header and line and not line.strip(b"\r\n"):
                     line = _line(path, file)
                 if not line.strip(b"\r\n"):
@@ -238,11 +252,20 @@ class DelimitedText:
             table = table.slice(0, table.num_rows - 1)
         return table
 
-    def _stream(self, file: Any, layout: _Layout) -> Iterator[pa.Table]:
-        if not file.peek(1):
-            return
-        for batch in pa.csv.open_csv(file, **self._options(layout, BLOCK_BYTES)):
-            yield pa.Table.from_batches([batch])
+    def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
+        guard = "\n" + self.delimiter.join([_END] * layout.width) + "\n"
+        stream = _Chained(file, guard.encode("ascii"))
+        last = pa.table({})
+        for batch in pa.csv.open_csv(stream, **self._options(layout, BLOCK_BYTES)):
+            if batch.num_rows:
+                if last.num_rows:
+                    yield last
+                last = pa.Table.from_batches([batch])
+        if any(column[-1].as_py() != _END for column in last.columns):
+            raise InputError(
+                f"{path}: a quote is not closed: give --no_quotes if quotes are ordinary characters"
+            )
+        yield last.slice(0, last.num_rows - 1)
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
         # The texts of these errors quote the line at fault, so they are only looked at here.
@@ -268,6 +291,21 @@ class _Layout(NamedTuple):
     width: int
     positions: tuple[int, ...]
     data_start: int
+
+
+class _Chained(io.RawIOBase):
+    """The bytes of a file, and then some more."""
+
+    def __init__(self, file: Any, end: bytes):
+        super().__init__()
+        self._file = file
+        self._end = io.BytesIO(end)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        return self._file.read(size) or self._end.read(size)
 
 
 def _compression(path: str) -> str:

@@ -28,7 +28,7 @@ def match_files(pattern: str) -> list[FileMetadata]:
     """The files of a glob, in order of their paths.
 
     Raises:
-      InputError: there are none, the path is a directory, or no filesystem knows such a path.
+      InputError: there are none, one is not a regular file, or no filesystem knows such a path.
     """
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
@@ -40,6 +40,10 @@ def match_files(pattern: str) -> list[FileMetadata]:
         raise InputError(
             f"no file matches {pattern}: check the path, and quote a glob in the shell"
         )
+    for file in found:
+        # A pipe can be read only once, and a device may have no end.
+        if FileSystems.get_scheme(file.path) is None and not os.path.isfile(file.path):
+            raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
     return sorted(found, key=lambda file: file.path)
 
 

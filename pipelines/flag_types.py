@@ -35,13 +35,16 @@ def proportion(text: str) -> float:
 
 
 def positive_integer(text: str) -> int:
-    """An integer above 0.
+    """An integer above 0 and below 10**18.
 
     >>> positive_integer("10")
     10
     """
-    if not (text.isascii() and text.isdigit() and int(text) > 0):
-        raise argparse.ArgumentTypeError(f"must be a positive integer, got {text!r}")
+    digits = text.lstrip("0")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise argparse.ArgumentTypeError(
+            f"must be a positive integer of at most 18 digits, got {text!r}"
+        )
     return int(text)
 
 

@@ -43,12 +43,7 @@ class ReleaseDirectory:
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        if not self.path or set(self.path) & set("*?[]"):
-            raise ValueError(
-                f"output must be a directory without any of the characters * ? [ ], got "
-                f"{self.path!r}"
-            )
-        object.__setattr__(self, "path", local_path(self.path))
+        object.__setattr__(self, "path", directory_path(self.path))
 
     def check(self) -> None:
         """Makes sure, before anything is read or spent, that a release can be written.
@@ -117,7 +112,7 @@ class ReleaseDirectory:
         if FileSystems.get_scheme(directory) is None:
             # It is only made when there is something to write: a failed job leaves none.
             directory = os.path.abspath(directory)
-            while not os.path.lexists(directory):
+            while not _exists(directory):
                 directory = os.path.dirname(directory)
         return directory
 
@@ -145,6 +140,19 @@ class PublishRelease(beam.PTransform):
         self._directory.publish([self._header, *sorted(lines)], self._statement)
 
 
+def directory_path(path: str) -> str:
+    """The path of a directory to write to, with a leading ~ expanded.
+
+    Raises:
+      ValueError: it is empty or contains characters of a glob.
+    """
+    if not path or set(path) & set("*?[]"):
+        raise ValueError(
+            f"output must be a directory without any of the characters * ? [ ], got {path!r}"
+        )
+    return local_path(path)
+
+
 def add_output_flags(group: Any) -> None:
     """The flags of a ReleaseDirectory, for a group of a parser's flags."""
     group.add_argument(
@@ -170,6 +178,15 @@ def json_bytes(statement: dict[str, Any]) -> bytes:
 
 
 _PLAIN = CompressionTypes.UNCOMPRESSED
+
+
+def _exists(path: str) -> bool:
+    """Like os.path.lexists, but a path that can not be is an error."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _same(one: str, other: str) -> bool:

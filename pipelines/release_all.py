@@ -29,13 +29,13 @@ from dp_transforms.selection import SelectPartitions
 from pipelines import flag_types, report
 from pipelines.budgeting import Part, add_ledger_flag, spending
 from pipelines.command_line import Job, JobParser, make_runner, require, run
-from pipelines.files import local_path
 from pipelines.output import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
     PublishRelease,
     ReleaseDirectory,
     add_output_flags,
+    directory_path,
 )
 from pipelines.privacy_statement import frequency_list_statement
 from pipelines.progress import Watch, run_to_end
@@ -184,12 +184,11 @@ def build(
 
 def directories(output: str, overwrite: bool = False) -> tuple[ReleaseDirectory, ReleaseDirectory]:
     """Where the frequency list and the partitions go."""
+    parent = directory_path(output)
     return (
+        ReleaseDirectory(FileSystems.join(parent, LIST_DIRECTORY), FREQUENCIES_FILE, overwrite),
         ReleaseDirectory(
-            FileSystems.join(local_path(output), LIST_DIRECTORY), FREQUENCIES_FILE, overwrite
-        ),
-        ReleaseDirectory(
-            FileSystems.join(local_path(output), PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite
+            FileSystems.join(parent, PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite
         ),
     )
 

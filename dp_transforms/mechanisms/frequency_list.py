@@ -7,7 +7,7 @@ import operator
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 import numpy.typing as npt
@@ -95,20 +95,20 @@ class FrequencyList:
         values: list[int] = []
         repeats: list[int] = []
         with open(path, newline="", encoding="utf-8") as file:
-            rows = csv.reader(file)
-            header = next(rows, None)
+            rows = _csv_rows(file, os.fspath(path))
+            _, header = next(rows, (0, None))
             if header is None:
                 raise ValueError(f"{os.fspath(path)} is empty; expected {','.join(_HEADER)}")
             if [name.strip().lstrip("\ufeff") for name in header] != _HEADER:
                 raise ValueError(f"{os.fspath(path)}: the first line must be {','.join(_HEADER)}")
-            for row in rows:
+            for line, row in rows:
                 if not row:
                     continue
                 try:
                     value, repeat = (int(field) for field in row)
                 except ValueError:
                     raise ValueError(
-                        f"{os.fspath(path)}, line {rows.line_num}: expected two integers "
+                        f"{os.fspath(path)}, line {line}: expected two integers "
                         f"({','.join(_HEADER)})"
                     ) from None
                 values.append(value)
@@ -182,6 +182,16 @@ class FrequencyList:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrequencyList, (self._frequencies, self._multiplicities)
+
+
+def _csv_rows(file: TextIO, path: str) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a file with the numbers of their lines."""
+    rows = csv.reader(file)
+    try:
+        for row in rows:
+            yield rows.line_num, row
+    except csv.Error as error:
+        raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
 
 
 def _positive_integers(name: str, entries: Iterable[Any]) -> npt.NDArray[np.int64]:

@@ -203,7 +203,7 @@ def test_a_file_is_cut_into_ranges_that_cover_it():
         (f"user,page\n{SECRET},a,b\n", "2 fields"),
         (f"user,page\n{SECRET},".encode() + b"\xff\n", "--encoding"),
         (b"us\xffer,page\nann,home\n", "--encoding"),
-        ("user,page\nann,home\n".encode("utf-16"), "--encoding"),
+        ("user,page\nann,home\n".encode("utf-16"), "iconv -f UTF-16"),
         (f'user,page\nann,"{SECRET}\nhome"\n', "--multiline"),
         (f'user,page\nann,"{SECRET}\n', "--multiline"),
         (f'user,page\nann,{SECRET}\nbob"x,"{SECRET}\n', "--multiline"),

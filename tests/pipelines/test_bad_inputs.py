@@ -1,0 +1,400 @@
+"""The bad-input book: malformed and hostile inputs to the jobs.
+
+Each fault ends with its exit code (2: the command line, 1: a file) and one line on stderr that says
+what to do. Nothing is written, nothing private is in the message, and no budget is spent on faults
+that are seen before records are read. (A job that fails on what is in the records has told
+something about them, so what it reserved stays spent: ``Ledger.abandon``.)
+"""
+
+import gzip
+import os
+import pathlib
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.budget import Ledger
+from pipelines import release_all, release_frequency_list, select_partitions
+
+# In the records of every case; must never be in a message.
+PRIVATE = "zanzibar"
+RECORDS = f"user,page\nann,{PRIVATE}\n{PRIVATE},home\n"
+COUNTS = "frequency,multiplicity\n"
+
+JOBS = {
+    "release": release_frequency_list.main,
+    "select": select_partitions.main,
+    "all": release_all.main,
+}
+USAGE, FAILURE = 2, 1
+
+
+class Fault(NamedTuple):
+    """What is wrong, and what the job says of it.
+
+    Attributes:
+      flags: in place of the usual ones; {tmp} is the directory of the files.
+      says: a part of the message.
+      code: the exit code.
+      records: the text of records.csv.
+      jobs: those that are to meet the fault.
+    """
+
+    flags: tuple[str, ...]
+    says: str
+    code: int = FAILURE
+    records: str | bytes = RECORDS
+    jobs: tuple[str, ...] = ("release", "select", "all")
+
+
+def flag(text, says, *jobs):
+    return Fault((text,), says, USAGE, jobs=jobs or tuple(JOBS))
+
+
+def text(records, says, *flags):
+    """Records in records.csv that can not be read."""
+    return Fault(flags, says, FAILURE, records, ("release",))
+
+
+def parquet(name, says, *flags):
+    return Fault((f"--input={{tmp}}/{name}", *flags), says, FAILURE, jobs=("release",))
+
+
+NUMBER = "must be a number above 0 and at most 100"
+PROPORTION = "must be a number above 0 and below 1"
+COUNT = "must be a positive integer"
+
+FAULTS = {
+    # Privacy parameters.
+    "epsilon 0": flag("--epsilon=0", NUMBER),
+    "epsilon -1": flag("--epsilon=-1", NUMBER),
+    "epsilon nan": flag("--epsilon=nan", NUMBER),
+    "epsilon inf": flag("--epsilon=inf", NUMBER),
+    "epsilon 1e6": flag("--epsilon=1e6", NUMBER),
+    "epsilon that is 0 as a float": flag("--epsilon=1e-400", NUMBER),
+    "epsilon in words": flag("--epsilon=one", NUMBER),
+    "epsilon empty": flag("--epsilon=", NUMBER),
+    "epsilon 1e-12": flag("--epsilon=1e-12", "raise epsilon", "release", "all"),
+    "delta 0": flag("--delta=0", PROPORTION, "select", "all"),
+    "delta 1": flag("--delta=1", PROPORTION, "select", "all"),
+    "delta -1": flag("--delta=-1", PROPORTION, "select", "all"),
+    "delta nan": flag("--delta=nan", PROPORTION, "select", "all"),
+    "kappa 0": flag("--max_partitions_per_user=0", COUNT),
+    "kappa -1": flag("--max_partitions_per_user=-1", COUNT),
+    "kappa 1.5": flag("--max_partitions_per_user=1.5", COUNT),
+    "kappa nan": flag("--max_partitions_per_user=nan", COUNT),
+    "kappa in other digits": flag("--max_partitions_per_user=²", COUNT),
+    "kappa of 18 digits": flag(
+        "--max_partitions_per_user=1" + 17 * "0", "sensitivity", "release", "all"
+    ),
+    "kappa of 30 digits": flag("--max_partitions_per_user=1" + 29 * "0", COUNT),
+    "eta": flag("--eta=4,2,1", "X < 2**Y", "release"),
+    "eta and epsilon": flag("--eta=1,1,1", "not allowed with", "release"),
+    "share 1": flag("--selection_share=1", PROPORTION, "all"),
+    "strategy": flag("--strategy=magic", "invalid choice: 'magic'", "select", "all"),
+    "pre-threshold": flag("--pre_threshold=0", COUNT, "select"),
+    "buckets 0": flag("--num_buckets=0", "must be between 1 and"),
+    "buckets 1e12": flag("--num_buckets=1000000000000", "must be between 1 and"),
+    # The command line.
+    "misspelt": flag("--epsilom=1", "there is no flag --epsilom: did you mean --epsilon?"),
+    "unknown": flag("--frobnicate=1", "there is no flag --frobnicate: see --help"),
+    "stray": flag("out/", "there is no place for 'out/'"),
+    "runner": flag("--runner=NoRunner", "NoRunner"),
+    "beam's value": flag("--direct_num_workers=x", "invalid int value"),
+    "template": flag("--template_location=gs://b/t", "--template_location is refused"),
+    "threads": flag("--direct_running_mode=multi_threading", "it corrupts data"),
+    "columns are the same": flag("--user_column=page", "must be different columns"),
+    "a position of no header": flag("--no_header", "positions counted from 1"),
+    "delimiter of two characters": flag("--delimiter=::", "one ASCII character"),
+    "delimiter that quotes": flag('--delimiter="', "one ASCII character"),
+    "no such codec": flag("--encoding=utf-99", "must be the name of a Python codec"),
+    "codec of two bytes": flag("--encoding=utf-16", "convert the files"),
+    "codec that is none of text": flag("--encoding=base64", "convert the files"),
+    "format": flag("--input_format=xml", "invalid choice: 'xml'"),
+    "flag of text for Parquet": Fault(
+        ("--input_format=parquet", "--no_header"), "--no_header is for delimited text", USAGE
+    ),
+    "lines in fields without quotes": Fault(
+        ("--multiline", "--no_quotes"), "multiline needs quotes", USAGE
+    ),
+    # Option files.
+    "no option file": flag("--config={tmp}/none.yaml", "none.yaml can not be read"),
+    "option file is a directory": flag("--config={tmp}", "can not be read: is a directory"),
+    "option file of bytes": flag("--config={tmp}/bytes.parquet", "is not YAML"),
+    "option file runs code": flag("--config={tmp}/code.yaml", "is not YAML"),
+    "option file in itself": flag("--config={tmp}/loop.yaml", "a value or a list of values"),
+    "option file of a list": flag("--config={tmp}/list.yaml", "must be a mapping"),
+    "option file names another": flag("--config={tmp}/nested.yaml", "config"),
+    # Paths.
+    "no file": Fault(("--input={tmp}/none-*.csv",), "no file matches"),
+    "no path": Fault(("--input=",), "no file matches"),
+    "a directory": Fault(("--input={tmp}",), "is a directory: give its files"),
+    "no filesystem": Fault(("--input=nosuch://x",), "no filesystem for such a path"),
+    "a link to nothing": Fault(("--input={tmp}/link.csv",), "link.csv"),
+    "a pipe": Fault(("--input={tmp}/pipe.csv",), "is not a regular file"),
+    "a device": Fault(("--input=/dev/zero",), "is not a regular file"),
+    "output is a file": Fault(("--output={tmp}/records.csv",), "can not be written"),
+    "output in a file": Fault(("--output={tmp}/records.csv/out",), "can not be written"),
+    "output is no place to write": Fault(("--output=/proc/none",), "can not be written"),
+    "output empty": flag("--output=", "output must be a directory"),
+    "output is a glob": flag("--output=out*", "output must be a directory"),
+    "output has a name of 300": Fault(("--output={tmp}/" + 300 * "a",), "can not be written"),
+    # Delimited text.
+    "no column": Fault(("--user_column=uid",), "no column 'uid'"),
+    "no such position": Fault(("--no_header", "--user_column=9", "--partition_column=1"), "9"),
+    "another delimiter": Fault(("--delimiter=;",), "1 column with the delimiter ';'"),
+    "nothing": text("", "nothing on its first line"),
+    "an empty first line": text("\n" + RECORDS, "nothing on its first line"),
+    "a line too short": text(RECORDS + f"{PRIVATE}\n", "does not have 2 fields"),
+    "a line too long": text(RECORDS + f"{PRIVATE},a,b\n", "does not have 2 fields"),
+    "the same column twice": text(f"user,page,page\na,{PRIVATE},c\n", "more than one column"),
+    "no user": text(RECORDS + f",{PRIVATE}\n", "--drop_nulls"),
+    "no partition": text(RECORDS + f"{PRIVATE},\n", "--drop_nulls"),
+    "not UTF-8": text(RECORDS.encode() + f"{PRIVATE},".encode() + b"\xff\n", "--encoding"),
+    "UTF-16": text(RECORDS.encode("utf-16"), "records.csv"),
+    "a quote that is not closed": text(RECORDS + f'ann,"{PRIVATE}\n' + 9 * "a,b\n", "--no_quotes"),
+    "a line break in quotes": text(RECORDS + f'ann,"{PRIVATE}\nb"\n', "--multiline"),
+    "a quote that is not closed, in many lines": text(
+        RECORDS + f'ann,"{PRIVATE}\n' + 9 * "a,b\n", "quote", "--multiline"
+    ),
+    "line ends of old": text(RECORDS.replace("\n", "\r"), "end lines with"),
+    "a key of 10 MB, where lines do not end records": text(
+        f"user,page\nann,{PRIVATE}{10_000_000 * 'k'}\n", "longer than", "--multiline"
+    ),
+    "100,000 columns, the wrong ones": text(
+        ",".join(f"c{i}" for i in range(100_000)) + "\n" + 99_999 * "," + "\n", "no column 'user'"
+    ),
+    "100,000 columns and a short line": text(
+        ",".join(["user", "page", *map(str, range(99_998))]) + f"\nann,{PRIVATE}\n",
+        "does not have 100000 fields",
+    ),
+    "gzip cut short": parquet("cut.csv.gz", "cut short, damaged"),
+    "not gzip": parquet("text.csv.gz", "cut short, damaged"),
+    "a gzip bomb": parquet("bomb.csv.gz", "a line is longer than 64 MiB"),
+    "a zip archive": parquet("archive.csv.zip", "is a zip archive"),
+    # Parquet.
+    "Parquet that is none": parquet("text.parquet", "is not a Parquet file, or is cut short"),
+    "Parquet by flag": Fault(("--input_format=parquet",), "is not a Parquet file"),
+    "bytes in Parquet's magic": parquet("bytes.parquet", "is not a Parquet file"),
+    "Parquet cut short": parquet("cut.parquet", "is not a Parquet file, or is cut short"),
+    "a damaged page": parquet("damaged.parquet", "can not be read to its end"),
+    "Parquet without the column": parquet("good.parquet", "no column 'uid'", "--user_column=uid"),
+    "NaN and floats": parquet("floats.parquet", "store it as a string or an integer"),
+    "lists as users": parquet("lists.parquet", "store it as a string or an integer"),
+    "null users": parquet("nulls.parquet", "--drop_nulls"),
+    "types that differ between files": parquet("mixed-*.parquet", "give both the same type"),
+    "text among Parquet": parquet("*.parquet", "parquet"),
+    # Frequency lists.
+    "no list": Fault(("--frequency_list={tmp}/none.csv",), "can not be read", jobs=("release",)),
+    "a list that is a directory": Fault(
+        ("--frequency_list={tmp}",), "can not be read: is a directory", jobs=("release",)
+    ),
+    "a list and records": Fault(
+        ("--frequency_list=a.csv", "--input=b.csv"), "either --input", USAGE, jobs=("release",)
+    ),
+    "a list with columns": Fault(
+        ("--frequency_list=a.csv", "--user_column=user"), "is for --input", USAGE, jobs=("release",)
+    ),
+    # Names that are public, plots, ledgers.
+    "no public file": Fault(("--public_partitions=none.csv",), "can not be read", jobs=("select",)),
+    "public file of nothing": Fault(
+        ("--public_partitions={tmp}/blank.csv",), "write one on each line", jobs=("select",)
+    ),
+    "public file of two columns": Fault(
+        ("--public_partitions={tmp}/records.csv",), "expected 1 fields", jobs=("select",)
+    ),
+    "public file not UTF-8": Fault(
+        ("--public_partitions={tmp}/bytes.parquet",), "can not be read", jobs=("select",)
+    ),
+    "public names that are no integers": Fault(
+        ("--input={tmp}/integers.parquet", "--public_partitions={tmp}/names.csv"),
+        "is not an integer",
+        jobs=("select",),
+    ),
+    "a threshold of nothing public": flag("--public_threshold=1", "is for public", "select"),
+    "a plot of nothing": flag("--plot=a.png", "--plot is for --explain", "select"),
+    "names that are not text": Fault(
+        ("--input={tmp}/binary.parquet", "--epsilon=100", "--delta=0.99"),
+        "not UTF-8",
+        jobs=("select",),
+    ),
+    "noisy counts of sips": Fault(
+        ("--strategy=sips", "--noisy_counts"), "sips", USAGE, jobs=("select", "all")
+    ),
+    "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
+    "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),
+    "a ledger that is none": Fault(("--ledger={tmp}/records.csv",), "line 1", jobs=("all",)),
+    "a ledger that is used up": Fault(
+        ("--epsilon=2", "--ledger={tmp}/ledger"), "is left", jobs=("all",)
+    ),
+}
+
+LISTS = {
+    "nothing": "",
+    "no header": "77,1\n",
+    "another header": "a,b\n77,1\n",
+    "one column": "frequency\n77\n",
+    "three columns": COUNTS + "77,1,1\n",
+    "words": COUNTS + f"77,{PRIVATE}\n",
+    "a fraction": COUNTS + "77.5,1\n",
+    "NaN": COUNTS + "nan,77\n",
+    "infinity": COUNTS + "inf,77\n",
+    "a frequency of 0": COUNTS + "77,1\n0,77\n",
+    "a negative frequency": COUNTS + "77,1\n-77,1\n",
+    "a negative multiplicity": COUNTS + "77,-77\n",
+    "a multiplicity of 0": COUNTS + "77,0\n",
+    "ascending": COUNTS + "76,1\n77,1\n",
+    "a frequency twice": COUNTS + "77,1\n77,1\n",
+    "a frequency above 64 bits": COUNTS + f"{77 * 10**18},1\n",
+    "a total above 64 bits": COUNTS + f"{77 * 10**15},{10**9}\n",
+    "5,000 digits": COUNTS + 2500 * "77" + ",1\n",
+    "a NUL": COUNTS + "77\0,1\n",
+    "an open quote": COUNTS + '"77,1\n',
+    "not UTF-8": COUNTS.encode() + b"77,\xff\n",
+    "UTF-16": (COUNTS + "77,1\n").encode("utf-16"),
+    "a field of 1 MB": COUNTS + 1_000_000 * "7" + ",1\n",
+}
+
+FILES = {
+    "text.parquet": RECORDS.encode(),
+    "bytes.parquet": b"PAR1" + bytes(range(256)) * 4 + b"PAR1",
+    "text.csv.gz": RECORDS.encode(),
+    "archive.csv.zip": b"PK\3\4" + bytes(60),
+    "blank.csv": b"\n\n",
+    "names.csv": b"home\n",
+    "code.yaml": b"epsilon: !!python/object/apply:os.getcwd []\n",
+    "loop.yaml": b"epsilon: &a [*a]\n",
+    "list.yaml": b"- epsilon\n",
+    "nested.yaml": b"config: other.yaml\n",
+}
+
+
+def write_files(directory):
+    """What the faults name."""
+    for name, content in FILES.items():
+        (directory / name).write_bytes(content)
+    compressed = gzip.compress((RECORDS * 999).encode(), mtime=0)
+    (directory / "cut.csv.gz").write_bytes(compressed[: len(compressed) // 2])
+    # 80 MiB of one line in 80 KiB.
+    (directory / "bomb.csv.gz").write_bytes(gzip.compress(b"user,page\n" + bytes(80 << 20), 9))
+    users = [f"{PRIVATE}{i}" for i in range(1000)]
+
+    def table(name, users, pages=None):
+        columns = pa.table({"user": users, "page": users if pages is None else pages})
+        path = directory / f"{name}.parquet"
+        pq.write_table(columns, path, compression="none", use_dictionary=False)
+        return path.read_bytes()
+
+    good = table("good", users)
+    (directory / "cut.parquet").write_bytes(good[: len(good) // 2])
+    (directory / "damaged.parquet").write_bytes(good[:4] + bytes(200) + good[204:])
+    table("floats", [1.0, float("nan")])
+    table("lists", [[1], [2, 3]])
+    table("nulls", [None, PRIVATE])
+    table("integers", users, list(range(1000)))
+    table("binary", [b"a", b"b"], [b"\xff" + PRIVATE.encode()] * 2)
+    table("mixed-1", [PRIVATE])
+    table("mixed-2", [1])
+    os.mkfifo(directory / "pipe.csv")
+    (directory / "link.csv").symlink_to(directory / "none")
+    Ledger.create(directory / "ledger", 1, 1e-5)
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("files")
+    write_files(directory)
+    return directory
+
+
+def run(job, files, output, flags):
+    usual = {
+        "--input": f"{files}/records.csv",
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--epsilon": "1",
+        "--delta": "1e-6",
+        "--max_partitions_per_user": "1",
+        "--output": f"{output}",
+        "--ledger": f"{files}/ledger",
+    }
+    given = {flag.partition("=")[0] for flag in flags}
+    drop = {"release": {"--delta", "--ledger"}, "select": {"--ledger"}, "all": set()}[job]
+    if "--frequency_list" in given:
+        drop |= {"--input", "--user_column", "--partition_column"}
+    rest = [f"{name}={value}" for name, value in usual.items() if name not in given | drop]
+    try:
+        return JOBS[job]([*rest, *flags])
+    except SystemExit as stop:
+        return stop.code
+
+
+def everything(directory):
+    """Names, kinds and times of all files below a directory but the ledger."""
+    return {
+        path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns)
+        for path in pathlib.Path(directory).rglob("*")
+        if path.name != "ledger"
+    }
+
+
+CASES = [(name, job) for name, fault in FAULTS.items() for job in fault.jobs]
+
+
+@pytest.mark.parametrize(("name", "job"), CASES)
+def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, job):
+    fault = FAULTS[name]
+    records = fault.records
+    (files / "records.csv").write_bytes(records if isinstance(records, bytes) else records.encode())
+    before = everything(files)
+    flags = [flag.replace("{tmp}", str(files)) for flag in fault.flags]
+    code = run(job, files, tmp_path / "out", flags)
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err.startswith("error: ") and err.count("\n") == 1 and err.endswith("\n"), err
+    assert fault.says in err
+    assert code == fault.code
+    assert PRIVATE not in err
+    assert len(err) < 1000
+    assert everything(files) == before
+    spent = Ledger.open(files / "ledger").spent()
+    assert (spent.epsilon, spent.delta) == (0, 0)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("job", "flags"),
+    [
+        ("select", ("--epsilon=1e-12",)),
+        ("release", ("--input={tmp}/long.csv",)),
+    ],
+    ids=["epsilon 1e-12", "a key of 10 MB"],
+)
+def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flags):
+    (files / "long.csv").write_text(f"user,page\nann,{10_000_000 * 'k'}\nbob,home\n")
+    (files / "records.csv").write_text(RECORDS)
+    flags = [flag.replace("{tmp}", str(files)) for flag in flags]
+    assert run(job, files, tmp_path / "out", flags) == 0
+    assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_that_is_none_is_not_shown(tmp_path, capfd, name):
+    content = LISTS[name]
+    path = tmp_path / "counts.csv"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    code = release_frequency_list.main(
+        [f"--frequency_list={path}", "--epsilon=1", f"--output={tmp_path}/out"]
+    )
+    out, err = capfd.readouterr()
+    assert (code, out) == (FAILURE, "")
+    assert err.startswith(f"error: {path} is not a frequency list: the first line must be")
+    assert err.count("\n") == 1
+    assert "77" not in err.replace(str(path), "") and PRIVATE not in err
+    assert [found.name for found in tmp_path.iterdir()] == ["counts.csv"]
+
+
+def test_the_book_is_long_enough():
+    assert len(FAULTS) + len(LISTS) >= 60
