@@ -1,0 +1,82 @@
+"""How often a release needs a higher level of precision, beside what the enclosures predict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms.float_level import FloatLevel
+from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
+from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.walk import Blocks, Undecided
+from dp_transforms.sample_data import rockyou
+
+NARROW_WINDOW = 4
+"""So much narrower than the first level's window that some enclosures are wide."""
+
+PREDICTING = 500
+"""The mean prediction is over so many releases."""
+
+
+@dataclass(frozen=True)
+class Escalations:
+    """How many releases a level did not settle, and how many it was predicted not to settle.
+
+    A release's prediction is the sum of its enclosures' widths along its chain of states, which
+    bounds the probability that one of its uniform numbers falls into one of them.
+    """
+
+    releases: int
+    observed: int
+    predicted: float
+
+
+def count_escalations(
+    private: FrequencyList, epsilon: float, window: int | None, tapes: Iterable[RandomTape]
+) -> Escalations:
+    """Counts the releases that one float64 level leaves undecided.
+
+    Args:
+      private: the list.
+      epsilon: of the mechanism.
+      window: of the level; None for that of the mechanism's first level.
+      tapes: one for each release.
+    """
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    sampler = Sampler(Blocks.of(private), mechanism.decay)
+    level = sampler.first_level if window is None else Level(window)
+    floats = sampler.at_level(level)
+    if not isinstance(floats, FloatLevel):
+        raise TypeError("the level is not one of float64")
+    releases = observed = 0
+    widths = []
+    for tape in tapes:
+        try:
+            states = floats.states(tape)
+        except Undecided:
+            observed += 1
+            states = sampler.states(tape)
+        releases += 1
+        if len(widths) < PREDICTING:
+            # Behind a state outside the window nothing is asked at this level.
+            outside = np.flatnonzero(np.abs(states) > level.window)
+            asked = states[: outside[0] + 1] if len(outside) else states
+            widths.append(floats.undecided_probability(asked))
+    return Escalations(releases, observed, releases * sum(widths) / max(1, len(widths)))
+
+
+def escalation_rows(releases: int) -> Iterator[str]:
+    """RockYou at epsilon = 1: the first level, and one that settles less."""
+    yield "RockYou, epsilon = 1: the first level, and a window made too narrow for comparison."
+    yield ""
+    yield "| window | releases | not settled | predicted |"
+    yield "| ---: | ---: | ---: | ---: |"
+    private = rockyou()
+    for window in (None, NARROW_WINDOW):
+        tapes = map(InsecureSeededTape, range(releases))
+        found = count_escalations(private, 1.0, window, tapes)
+        name = "first level" if window is None else str(window)
+        yield f"| {name} | {found.releases:,} | {found.observed} | {found.predicted:.2g} |"

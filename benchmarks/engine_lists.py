@@ -1,0 +1,80 @@
+"""The frequency lists that ``benchmarks.engine`` releases, by name."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+
+import numpy as np
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.sample_data import rockyou, yahoo
+
+SEED = 20_161_110
+
+
+def named_list(name: str, directory: pathlib.Path | None = None) -> FrequencyList:
+    """The list of this name.
+
+    Args:
+      name: "rockyou", "yahoo_all", "rockyou x 1000", "power law N D" (see ``power_law``), or the
+        name of a CSV file.
+      directory: where the file is.
+
+    Raises:
+      ValueError: there is none.
+    """
+    if name == "rockyou":
+        return rockyou()
+    if name == "yahoo_all":
+        return yahoo()
+    if name.startswith("rockyou x "):
+        return scaled(rockyou(), int(name.rsplit(" ", 1)[1]))
+    if name.startswith("power law "):
+        total, distinct = name.split(" ")[2:]
+        return power_law(int(total), int(distinct))
+    if directory is None:
+        raise ValueError(f"{name} needs --lists, the directory of its file")
+    return FrequencyList.from_csv(directory / f"{name}.csv")
+
+
+def scaled(private: FrequencyList, factor: int) -> FrequencyList:
+    """The list with every multiplicity times ``factor``: as many runs, as much longer."""
+    return FrequencyList(private.frequencies, private.multiplicities * factor)
+
+
+def power_law(total: int, distinct_frequencies: int, seed: int = SEED) -> FrequencyList:
+    """A list of a total and a number of distinct frequencies, with a heavy tail as in passwords.
+
+    The number of items with frequency v is Poisson with the mean C / v**2, where C is such that
+    about sqrt(pi C), slightly more than ``distinct_frequencies``, have any. So many are kept, at
+    random, and singletons make up the rest of the total. A list of N users has at most sqrt(2 N)
+    distinct frequencies; RockYou has 0.36 sqrt(N).
+
+    Raises:
+      ValueError: the frequencies that were drawn have more users than ``total``.
+    """
+    rng = np.random.default_rng(seed)
+    scale = (1.05 * distinct_frequencies + 10) ** 2 / math.pi
+    body = math.ceil(4 * math.sqrt(scale))
+    values = np.arange(1, body + 1)
+    repeats = rng.poisson(scale / values.astype(np.float64) ** 2)
+    # Beyond the body the frequencies of single items: the quantiles of P(> v) = body / v.
+    count = round(scale / body)
+    tail = body * count / (np.arange(count) + 0.5)
+    tail_values, tail_repeats = np.unique(tail.astype(np.int64) + 1, return_counts=True)
+    new = tail_values > body
+    values = np.concatenate([values, tail_values[new]])
+    repeats = np.concatenate([repeats, tail_repeats[new]])
+    drawn = np.flatnonzero(repeats)
+    # 1 stays, as singletons make up the rest.
+    kept = rng.choice(drawn[1:], distinct_frequencies - 1, replace=False)
+    kept = np.sort(np.append(kept, 0))[::-1]
+    values, repeats = values[kept], repeats[kept]
+    missing = total - int((values[:-1] * repeats[:-1]).sum())
+    if missing < 1:
+        raise ValueError(
+            f"{distinct_frequencies} distinct frequencies have more than {total} users"
+        )
+    repeats[-1] = missing
+    return FrequencyList(values, repeats)
