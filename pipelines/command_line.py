@@ -22,10 +22,12 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from pipelines.errors import InputError, input_error_message
+from pipelines.portable import prepare_portable
 
 SUCCESS, FAILURE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 
@@ -217,13 +219,17 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     """The runner that the options ask for, quiet about errors unless the flags say otherwise.
 
     Raises:
-      ValueError: there is no such runner.
+      ValueError: there is no such runner, or it needs further flags.
+      InputError: the engine that it submits to does not answer.
     """
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
     if name != DEFAULT_RUNNER or not multi_processing or flags.show_private_errors:
-        return create_runner(name)
+        runner = create_runner(name)
+        if isinstance(runner, PortableRunner):
+            prepare_portable(runner, options)
+        return runner
     # In its own multi-processing mode the runner starts workers that log to stderr.
     direct.direct_running_mode = "in_memory"
     command = f"{shlex.quote(sys.executable)} -m pipelines.local_worker"
