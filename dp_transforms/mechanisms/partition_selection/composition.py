@@ -35,7 +35,7 @@ Share = tuple[Fraction, Fraction]
 """(epsilon', delta') of one partition."""
 
 _PRECISION = 192
-_NEGLIGIBLE_BITS = 96
+_NEGLIGIBLE_BITS = 64
 _GRID = 24
 _REFINEMENTS = 3
 
@@ -61,20 +61,22 @@ def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
     # The last l with (parts - l) epsilon0 > epsilon + l epsilon0.
     last = math.ceil((parts - epsilon / epsilon0) / 2) - 1
     rate = gmpy2.mpq(epsilon0)
-    total = gmpy2.mpfr(0)
+    # Running products, with what is added rounded up and what is taken off rounded down.
+    grown, shrunk = up.exp(rate), down.exp(-rate)
     ways = gmpy2.mpz(math.comb(parts, last))
-    for l in range(last, -1, -1):  # noqa: E741
-        large = up.exp((parts - l) * rate)
-        term = up.mul(ways, large)
-        total = up.add(total, up.mul(ways, up.sub(large, down.exp(gmpy2.mpq(epsilon) + l * rate))))
-        # Each term's first part is this share of the one before, and the shares fall with l.
-        ratio = up.mul(up.div(l, parts - l + 1), up.exp(rate))
-        if ratio < 1:
-            rest = up.div(up.mul(term, ratio), down.sub(1, ratio))
-            if rest < total * gmpy2.mpfr(2) ** -_NEGLIGIBLE_BITS:
+    large, small = up.exp((parts - last) * rate), down.exp(gmpy2.mpq(epsilon) + last * rate)
+    total = gmpy2.mpfr(0)
+    for left in range(last, -1, -1):
+        total = up.add(total, up.mul(ways, up.sub(large, small)))
+        # Each term's first part is this share of the one before, and the shares fall.
+        share = up.mul(up.div(left, parts - left + 1), grown)
+        if share < 1:
+            rest = up.div(up.mul(up.mul(ways, large), share), down.sub(1, share))
+            if rest < up.mul(total, gmpy2.mpfr(2) ** -_NEGLIGIBLE_BITS):
                 total = up.add(total, rest)
                 break
-        ways = ways * l // (parts - l + 1)
+        ways = up.div(up.mul(ways, left), parts - left + 1)
+        large, small = up.mul(large, grown), down.mul(small, shrunk)
     return up.div(total, down.pow(down.add(1, down.exp(rate)), parts))
 
 

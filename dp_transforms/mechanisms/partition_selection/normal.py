@@ -8,6 +8,7 @@ post-processing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
@@ -18,13 +19,16 @@ import gmpy2
 
 from dp_transforms.mechanisms.decay import rounding_pair
 from dp_transforms.mechanisms.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.float_tails import FloatTail
+from dp_transforms.mechanisms.float_tails import FloatTail, GaussianFloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
 
 _GUARD_BITS = 32
 _PRECISION = 192
 """Of calibrations: enough for delta = 1e-30 at epsilon = 50."""
+
+_TABLE_SIGMA2 = 512**2
+"""Up to this variance noise comes from a table."""
 
 _STEPS = 40
 """Calibrated parameters are within 2**-40 of their best values."""
@@ -59,7 +63,16 @@ class RoundedGaussian(IntegerNoise):
         return tails
 
     def _float_tail(self) -> FloatTail | None:
-        return None
+        return _RoundedFloatTail(self.sigma2) if self.sigma2 > _TABLE_SIGMA2 else None
+
+
+class _RoundedFloatTail(GaussianFloatTail):
+    """Q((x + 1/2) / sigma): what the discrete Gaussian's tail is but for its corrections."""
+
+    def __init__(self, sigma2: Fraction):
+        super().__init__(sigma2)
+        # The corrections are divided by the variance, so that they vanish.
+        self._variance = math.inf
 
 
 @dataclass(frozen=True)

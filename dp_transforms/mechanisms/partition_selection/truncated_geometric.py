@@ -47,14 +47,10 @@ class TruncatedGeometricNoise(IntegerNoise):
     def tail(self, x: int, precision: int) -> Enclosure:
         if x >= self.k:
             return gmpy2.mpq(0), gmpy2.mpq(0)
-        # P[X > x] = q**(x+1) (1 - q**(k-x)) / (1 + q - 2 q**(k+1)), whose denominator is
-        # (1 - q**k) + q (1 - q**k) + (1 - q) q**k: all terms are positive.
+        # P[X > x] = q**(x+1) (1 - q**(k-x)) / (1 + q - 2 q**(k+1)).
         working = precision + _GUARD_BITS
         down, up = rounding_pair(working)
-        ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
-        gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
-        total_lo = down.add(down.mul(down.add(1, ratio[0]), inner[0]), down.mul(gap[0], end[0]))
-        total_hi = up.add(up.mul(up.add(1, ratio[1]), inner[1]), up.mul(gap[1], end[1]))
+        total_lo, total_hi = self._total(working)
         power = self._decay.power(x + 1, working)
         rest = self._decay.one_minus_power(self.k - x, working)
         return (
@@ -63,7 +59,30 @@ class TruncatedGeometricNoise(IntegerNoise):
         )
 
     def _tails(self, precision: int) -> list[Enclosure]:
-        return [self.tail(x, precision) for x in range(self.k + 1)]
+        # By a chain of products, (q**(x+1) - q**(k+1)) / total: the guard bits outlast its length.
+        working = precision + 2 * _GUARD_BITS
+        down, up = rounding_pair(working)
+        ratio, end = self._decay.power(1, working), self._decay.power(self.k + 1, working)
+        total_lo, total_hi = self._total(working)
+        lo, hi = ratio
+        tails: list[Enclosure] = []
+        for _ in range(self.k):
+            tails.append(
+                (down.div(down.sub(lo, end[1]), total_hi), up.div(up.sub(hi, end[0]), total_lo))
+            )
+            lo, hi = down.mul(lo, ratio[0]), up.mul(hi, ratio[1])
+        return [*tails, (gmpy2.mpq(0), gmpy2.mpq(0))]
+
+    def _total(self, working: int) -> Enclosure:
+        """(lo, hi) around 1 + q - 2 q**(k+1), by terms that are all positive."""
+        # (1 + q) (1 - q**k) + (1 - q) q**k.
+        down, up = rounding_pair(working)
+        ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
+        gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
+        return (
+            down.add(down.mul(down.add(1, ratio[0]), inner[0]), down.mul(gap[0], end[0])),
+            up.add(up.mul(up.add(1, ratio[1]), inner[1]), up.mul(gap[1], end[1])),
+        )
 
     def _float_tail(self) -> FloatTail | None:
         return None

@@ -60,21 +60,32 @@ def test_composition_is_that_of_the_worst_pair(share, epsilon, parts):
     assert mpmath.mpf(str(found)) <= expected * (1 + mpmath.mpf(10) ** -20) + mpmath.mpf(10) ** -20
 
 
-def test_long_sums_are_cut_off_on_the_safe_side():
+@pytest.mark.parametrize(
+    ("epsilon0", "epsilon", "parts"),
+    [
+        (Fraction(1, 20), Fraction(1), 900),
+        # Many terms grow before they fall, one term only, and nearly equal exponentials.
+        (Fraction(3), Fraction(1), 200),
+        (Fraction(1), Fraction(99, 2), 50),
+        (Fraction(1, 10**6), Fraction(1, 10**5), 300),
+        (Fraction(1, 300), Fraction(1, 2), 3000),
+    ],
+)
+def test_long_sums_are_rounded_and_cut_off_on_the_safe_side(epsilon0, epsilon, parts):
     # The same number by a sum of all its terms.
-    epsilon0, epsilon, parts = Fraction(1, 20), Fraction(1), 900
-    with mpmath.workdps(60):
-        rate = mpmath.mpf(1) / 20
+    with mpmath.workdps(80):
+        rate, allowed = (mpmath.mpf(e.numerator) / e.denominator for e in (epsilon0, epsilon))
         full = (
             mpmath.fsum(
                 math.comb(parts, lost)
-                * max(0, mpmath.exp((parts - lost) * rate) - mpmath.exp(1 + lost * rate))
+                * max(0, mpmath.exp((parts - lost) * rate) - mpmath.exp(allowed + lost * rate))
                 for lost in range(parts + 1)
             )
             / (1 + mpmath.exp(rate)) ** parts
         )
-        found = mpmath.mpf(str(response_delta(epsilon0, epsilon, parts)))
-        assert full * (1 - mpmath.mpf(10) ** -40) <= found <= full * (1 + mpmath.mpf(10) ** -20)
+        numerator, denominator = response_delta(epsilon0, epsilon, parts).as_integer_ratio()
+        found = mpmath.mpf(int(numerator)) / int(denominator)
+        assert full * (1 - mpmath.mpf(10) ** -60) <= found <= full * (1 + mpmath.mpf(2) ** -60)
 
 
 @pytest.mark.parametrize("parts", [2, 10, 100])
