@@ -47,6 +47,18 @@ def match_files(pattern: str) -> list[FileMetadata]:
     return sorted(found, key=lambda file: file.path)
 
 
+def file_version(path: str) -> FileMetadata:
+    """The file's size and when it was last written; equal as long as nobody writes to it.
+
+    Raises:
+      InputError: the file is not there any more.
+    """
+    try:
+        return FileSystems.get_filesystem(path).metadata(path)
+    except (BeamIOError, OSError) as error:
+        raise InputError(f"{path} can not be opened: {reason(error)}") from None
+
+
 def open_bytes(path: str) -> Any:
     """A readable, seekable binary file, never decompressed on the way.
 

@@ -17,7 +17,7 @@ from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.shuffle import MAX_BUCKETS, num_buckets_for
 from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
-from pipelines.files import FileRange, local_path, match_files
+from pipelines.files import FileRange, file_version, local_path, match_files
 from pipelines.parquet_files import ParquetFiles
 
 FILES_CHECKED_AT_LAUNCH = 16
@@ -109,14 +109,22 @@ class ReadRecords(beam.PTransform):
             | "Read" >> beam.FlatMap(self._read).with_output_types(pa.Table)
         )
 
-    def _split(self, file: FileMetadata) -> Iterator[FileRange]:
-        return self._format.split(file.path, file.size_in_bytes)
+    def _split(self, file: FileMetadata) -> Iterator[tuple[FileRange, FileMetadata]]:
+        version = file_version(file.path)
+        for part in self._format.split(file.path, version.size_in_bytes):
+            yield part, version
 
-    def _read(self, part: FileRange) -> Iterator[pa.Table]:
+    def _read(self, element: tuple[FileRange, FileMetadata]) -> Iterator[pa.Table]:
+        part, version = element
         for table in self._format.read(part, self._columns):
             self._check_schema(part.path, table.schema)
             if table.num_rows:
                 yield self._records(part.path, table)
+        # Ranges of different versions of a file do not fit together: records would be lost.
+        if file_version(part.path) != version:
+            raise InputError(
+                f"{part.path} has changed while it was read: give a copy that nobody writes to"
+            )
 
     def _check_schema(self, path: str, schema: pa.Schema) -> None:
         for column, here, first in zip(self._columns, schema, self._schema, strict=True):

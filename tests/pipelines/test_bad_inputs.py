@@ -17,6 +17,7 @@ import pytest
 
 from dp_transforms.budget import Ledger
 from pipelines import release_all, release_frequency_list, select_partitions
+from pipelines.delimited_text import DelimitedText
 
 # In the records of every case; must never be in a message.
 PRIVATE = "zanzibar"
@@ -362,6 +363,28 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     spent = Ledger.open(files / "ledger").spent()
     assert (spent.epsilon, spent.delta) == (0, 0)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("change", ["grows", "shrinks", "goes away"])
+def test_a_file_that_changes_while_it_is_read(files, tmp_path, capfd, monkeypatch, change):
+    records = tmp_path / "records.csv"
+    records.write_text(RECORDS)
+    read = DelimitedText.read
+
+    def read_and_change(self, part, columns):
+        yield from read(self, part, columns)
+        if change == "goes away":
+            records.unlink()
+        else:
+            records.write_text(RECORDS * 2 if change == "grows" else "user,page\n")
+
+    monkeypatch.setattr(DelimitedText, "read", read_and_change)
+    code = run("release", files, tmp_path / "out", [f"--input={records}"])
+    out, err = capfd.readouterr()
+    assert (code, out) == (FAILURE, "")
+    assert err.startswith(f"error: {records} ") and err.count("\n") == 1
+    assert ("can not be opened" if change == "goes away" else "has changed while") in err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(
