@@ -19,23 +19,29 @@ from dp_transforms.records import COUNT, Kind, refuse_windows
 
 
 def release_frequency_list(
-    frequency_list: FrequencyList, mechanism: IntegerPartitionMechanism, secret: JobSecret
+    frequency_list: FrequencyList,
+    mechanism: IntegerPartitionMechanism,
+    secret: JobSecret,
+    purpose: str = "frequency list",
 ) -> FrequencyList:
     """Releases one list under a job's secret; the function of the transform of this name.
 
-    The mechanism's tape is derived from the secret, the mechanism and the list itself. The same
-    release repeated is the same, and releases of other lists or by other mechanisms under the same
-    secret are independent of it, as composition assumes: neither can noise on changed data cancel.
+    The mechanism's tape is derived from the secret, the purpose, the mechanism and the list itself.
+    The same release repeated is the same, and releases of other lists or by other mechanisms under
+    the same secret are independent of it, as composition assumes: neither can noise on changed data
+    cancel.
 
     Args:
       frequency_list: the private input.
       mechanism: what releases it; its repr must say all its parameters.
       secret: the job's secret.
+      purpose: tells several lists under one secret apart. Two that are equal would otherwise have
+        equal releases, which would tell that they are.
     """
     content = hashlib.sha256()
     for array in (frequency_list.frequencies, frequency_list.multiplicities):
         content.update(array.astype("<i8").tobytes())
-    tape = secret.tape(f"frequency list {content.hexdigest()} by {mechanism!r}")
+    tape = secret.tape(f"{purpose} {content.hexdigest()} by {mechanism!r}")
     return mechanism.release(frequency_list, tape=tape)
 
 
@@ -57,6 +63,7 @@ class ReleaseFrequencyList(beam.PTransform):
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta``. Its
         sensitivity must be at least ``max_partitions_per_user``.
       secret: the job's secret; a fresh one when the transform is applied, by default.
+      purpose: tells several lists under one secret apart, see ``release_frequency_list``.
 
     Raises:
       ValueError: an argument is out of range, neither or both of epsilon and mechanism are given,
@@ -71,6 +78,7 @@ class ReleaseFrequencyList(beam.PTransform):
         max_partitions_per_user: int,
         mechanism: IntegerPartitionMechanism | None = None,
         secret: JobSecret | None = None,
+        purpose: str = "frequency list",
     ):
         super().__init__()
         self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
@@ -85,6 +93,7 @@ class ReleaseFrequencyList(beam.PTransform):
             )
         self._mechanism = mechanism
         self._secret = secret
+        self._purpose = purpose
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:
         refuse_templates(counts.pipeline.options)
@@ -98,7 +107,12 @@ class ReleaseFrequencyList(beam.PTransform):
             | beam.Flatten()
             | "Merge" >> beam.CombineGlobally(MergeHistograms()).without_defaults()
             | "Release"
-            >> beam.Map(_release, self._mechanism, self._secret or JobSecret.from_os())
+            >> beam.Map(
+                release_histogram,
+                self._mechanism,
+                self._secret or JobSecret.from_os(),
+                self._purpose,
+            )
             .with_output_types(FrequencyList)
             .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
             # The hints above are for one step: what follows is not fused to it.
@@ -150,13 +164,21 @@ def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:
     return {counts.count if kind is Kind.ROWS else counts[1]: 1}
 
 
-def _release(
-    histogram: Mapping[int, int], mechanism: IntegerPartitionMechanism, secret: JobSecret
+def release_histogram(
+    histogram: Mapping[int, int],
+    mechanism: IntegerPartitionMechanism,
+    secret: JobSecret,
+    purpose: str,
 ) -> FrequencyList:
+    """``release_frequency_list`` of the list that has these counts: {count: partitions}.
+
+    Raises:
+      ValueError: a count is not a positive integer.
+    """
     counts = sorted(histogram, reverse=True)
     try:
         frequency_list = FrequencyList(counts, [histogram[count] for count in counts])
     except ValueError:
         # The original message names the entry.
         raise ValueError("counts must be positive integers, and partitions be counted") from None
-    return release_frequency_list(frequency_list, mechanism, secret)
+    return release_frequency_list(frequency_list, mechanism, secret, purpose)

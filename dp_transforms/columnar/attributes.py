@@ -1,0 +1,138 @@
+"""Users with attributes, such as a gender or a language: one value each, and lists of each value.
+
+A table here has the columns ``user`` and ``partition``, and one column of text for each attribute,
+in which "" stands for no value. In the end every row of a user has the same values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
+
+NO_VALUE = ""
+LIST = "list"
+
+
+def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+    """The values of an attribute as text; nulls are no values.
+
+    Args:
+      column: strings, UTF-8 binary, integers, booleans or dates.
+      name: what to call it in an error.
+
+    Raises:
+      TypeError: the values have another type.
+      ValueError: binary values are not UTF-8.
+
+    >>> attribute_text(pa.array([1, None]), "age").to_pylist()
+    ['1', '']
+    """
+    array = single(column) if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+        raise TypeError(
+            f"attribute {name!r} has type {kind}, in which it is not clear which values are equal: "
+            "store it as strings or integers"
+        )
+    try:
+        return pc.fill_null(array.cast(pa.string()), NO_VALUE)
+    except pa.ArrowNotImplementedError:
+        raise TypeError(f"attribute {name!r} of type {kind} has no text: cast it first") from None
+    except pa.ArrowInvalid:
+        # Arrow's own message may show the value.
+        raise ValueError(f"attribute {name!r} holds bytes that are not UTF-8") from None
+
+
+def only(values: pa.Array, allowed: Sequence[str]) -> pa.Array:
+    """The values that are allowed, and no value in place of others."""
+    known = pc.is_in(values, value_set=pa.array(allowed, pa.string()))
+    return pc.if_else(known, values, NO_VALUE)
+
+
+def bound_users(
+    table: pa.Table, at_most: int, key: bytes, attribute_keys: Mapping[str, bytes]
+) -> pa.Table:
+    """The distinct (user, partition) pairs, at most ``at_most`` a user, with one value each.
+
+    Of several values that a user has for an attribute, the one with the smallest PRF(key, user,
+    value) stays, and all rows of the user get it. So what stays of a user depends on that user's
+    rows alone. Idempotent, and mergeable, as ``distinct_pairs`` is for each of its parts: a user
+    always keeps a row, and with it the values.
+
+    Args:
+      table: plain columns; see the module.
+      at_most: kappa.
+      key: decides which partitions are kept; at least 32 bytes.
+      attribute_keys: for each attribute column a key that decides which value is.
+    """
+    pairs = distinct_pairs(table.select([USER, PARTITION]), at_most, key)
+    users = single(pairs[USER])
+    columns = {USER: users, PARTITION: pairs[PARTITION]}
+    for name, value_key in attribute_keys.items():
+        valued = table.filter(pc.not_equal(table[name], NO_VALUE))
+        values = pa.table({USER: valued[USER], PARTITION: valued[name]}).combine_chunks()
+        chosen = decoded(distinct_pairs(values, 1, value_key))
+        row = pc.index_in(users.dictionary, value_set=single(chosen[USER]))
+        of_user = pc.fill_null(single(chosen[PARTITION]).take(row), NO_VALUE)
+        columns[name] = of_user.take(users.indices)
+    return pa.table(columns)
+
+
+def in_list(table: pa.Table, name: str) -> pa.Table:
+    """All pairs, in the list of this name; see ``in_lists_by``."""
+    return _listed(table, pa.repeat(name, table.num_rows))
+
+
+def in_lists_by(table: pa.Table, attribute: str, prefix: str) -> pa.Table:
+    """The pairs of users who have a value, in the list of that value: its name has the prefix.
+
+    Args:
+      table: as ``bound_users`` gives it.
+      attribute: the column of the values.
+      prefix: tells lists of other attributes apart.
+
+    Returns:
+      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
+      ``partition``.
+    """
+    table = table.filter(pc.not_equal(table[attribute], NO_VALUE))
+    return _listed(table, pc.binary_join_element_wise(prefix, single(table[attribute]), ""))
+
+
+def users_of_lists(listed: pa.Table) -> pa.Table:
+    """The distinct users of each list: columns ``user`` and ``partition``, which is the list."""
+    lists = single(listed[PARTITION]).field(LIST)
+    return decoded(distinct_pairs(pa.table({USER: listed[USER], PARTITION: lists})))
+
+
+def histograms(counts: pa.Table) -> dict[str, dict[int, int]]:
+    """Of counts of (list, partition) pairs: {list: {count: number of partitions}}.
+
+    >>> pairs = pa.array([{"list": "a", "partition": i} for i in range(3)])
+    >>> histograms(pa.table({"partition": pairs, "count": [7, 1, 1]}))
+    {'a': {7: 1, 1: 2}}
+    """
+    lists = single(counts[PARTITION]).field(LIST)
+    rows = (
+        pa.table({LIST: lists, COUNT: counts[COUNT]})
+        .group_by([LIST, COUNT])
+        .aggregate([([], "count_all")])
+    )
+    found: dict[str, dict[int, int]] = {}
+    columns = (rows[name].to_pylist() for name in (LIST, COUNT, "count_all"))
+    for name, count, partitions in zip(*columns, strict=True):
+        found.setdefault(name, {})[count] = partitions
+    return found
+
+
+def _listed(table: pa.Table, lists: pa.Array) -> pa.Table:
+    table = decoded(table.select([USER, PARTITION]))
+    parts = [lists, single(table[PARTITION])]
+    return pa.table(
+        {USER: table[USER], PARTITION: pa.StructArray.from_arrays(parts, names=[LIST, PARTITION])}
+    )

@@ -1,0 +1,390 @@
+"""Frequency lists of overlapping groups of the same users, under one composed budget.
+
+Records carry attributes of their users, such as gender, age band and language. Released are the
+list of all users and one for each value of each attribute, as of the Yahoo! passwords (Bonneau,
+"The science of guessing", IEEE S&P 2012; Blocki, Datta and Bonneau, NDSS 2016).
+
+Neighbours: one input is the other with all records of one user added. The argument, for any value
+of the secret that keys the bounding:
+
+1. Which partitions are kept of a user (at most kappa), and which value of each attribute (at most
+   one), depends on the user's own records alone. So the bounded inputs are equal but for that user.
+2. The list of all users moves by at most kappa in L1. Its release is epsilon_all-DP.
+3. For one attribute, the user is in one group at most. That group's list moves by at most kappa,
+   and the lists of the other groups are the same. Each is released with random numbers of its own,
+   so the lists of one attribute are together as private as one of them: parallel composition.
+4. Each of the a attributes gets epsilon_groups / a, and these add up: sequential composition.
+5. Group names are public, or else selected: a user counts in one group of each attribute to select,
+   so (epsilon, delta)-DP for all names together. The lists of groups that are not selected are
+   dropped, whatever they are, and no user is in a group that has no users.
+
+Altogether (epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all
+names are public. All consumers read the same bounded records.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.batching import ToTables
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.columnar.attributes import (
+    NO_VALUE,
+    attribute_text,
+    bound_users,
+    histograms,
+    in_list,
+    in_lists_by,
+    only,
+    users_of_lists,
+)
+from dp_transforms.columnar.columns import PARTITION, USER, plain, single
+from dp_transforms.contributions import positive
+from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.decimals import Real
+from dp_transforms.frequency_release import MergeHistograms, release_histogram
+from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.records import Kind, refuse_windows
+from dp_transforms.selection import SelectPartitions
+from dp_transforms.shuffle import OnThreads, ReduceByHash
+
+ALL_USERS = ""
+"""The attribute and the group of the list of all users."""
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute by whose values users are grouped.
+
+    A record without a value (a null, or an empty text) says nothing about it, and a user without
+    any is in no group of it.
+
+    Attributes:
+      name: the column or field of its values, which are text, integers, booleans or dates.
+      groups: the values that are public, as text. Each gets a list, whether it has users or not,
+        and users with other values are in no group. None if groups are to be selected.
+
+    Raises:
+      ValueError: the name is taken, or a group is given twice or is empty.
+    """
+
+    name: str
+    groups: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name in (USER, PARTITION):
+            raise ValueError(f"an attribute can not be called {self.name!r}: rename the column")
+        if self.groups is None:
+            return
+        object.__setattr__(self, "groups", tuple(self.groups))
+        if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
+            raise ValueError(
+                f"groups of {self.name!r} must be different names, one at least, got "
+                f"{list(self.groups)}"
+            )
+
+
+def list_purpose(attribute: str, group: str) -> str:
+    """The purpose under which a group's list is released (see ``release_frequency_list``)."""
+    return f"frequency list of {attribute!r} {group!r}"
+
+
+class ReleaseGroupedLists(beam.PTransform):
+    """Releases the list of all users and one for each group: (attribute, group, FrequencyList).
+
+    See the module for what it guarantees, and why. The list of all users has the attribute and the
+    group ``ALL_USERS``.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
+    with such fields; or tuples (user, partition, value, ...) with the values in the order of the
+    attributes. A user with several values of an attribute is in one of these groups, as the secret
+    decides.
+
+    Args:
+      attributes: one at least.
+      epsilon_all: for the list of all users.
+      epsilon_groups: for the lists of all groups; each attribute gets an equal part.
+      max_partitions_per_user: kappa.
+      selection: the budget for the names of groups, if any attribute's are not public.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users, or partitions, are split into.
+
+    Raises:
+      ValueError: an argument is out of range or missing, attributes have one name, the input is
+        unbounded or windowed, the job is a classic template; at run time, there are nulls.
+      TypeError, at run time: values have a type that can not be used.
+
+    >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
+    >>> release = ReleaseGroupedLists(
+    ...     [Attribute("gender", ("f", "m", "x"))],
+    ...     epsilon_all=50, epsilon_groups=50, max_partitions_per_user=1,
+    ... )
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     lists = pipeline | beam.Create(records) | release
+    ...     found = lists | beam.MapTuple(lambda attribute, group, found: (group, list(found)))
+    ...     _ = found | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
+    [('', [(2, 1), (1, 1)]), ('f', [(1, 1)]), ('m', [(1, 2)]), ('x', [])]
+    """
+
+    def __init__(
+        self,
+        attributes: Sequence[Attribute],
+        *,
+        epsilon_all: Real,
+        epsilon_groups: Real,
+        max_partitions_per_user: int,
+        selection: PrivacyBudget | None = None,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._attributes = tuple(attributes)
+        names = [attribute.name for attribute in self._attributes]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"attributes must have different names, one at least, got {names}")
+        self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
+        self._for_all = self._mechanism(PrivacyBudget(epsilon_all))
+        self._for_group = self._mechanism(PrivacyBudget(epsilon_groups).split(len(names)))
+        to_select = sum(attribute.groups is None for attribute in self._attributes)
+        if (selection is None) != (to_select == 0):
+            raise ValueError(
+                "selection must be given if, and only if, an attribute has no public groups"
+            )
+        self._selection = selection
+        self._to_select = to_select
+        if selection is not None:
+            # Its arguments are checked now.
+            self._select(None)
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    @property
+    def for_all(self) -> IntegerPartitionMechanism:
+        """What releases the list of all users."""
+        return self._for_all
+
+    @property
+    def for_group(self) -> IntegerPartitionMechanism:
+        """What releases the list of a group."""
+        return self._for_group
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_templates(records.pipeline.options)
+        refuse_windows(records)
+        secret = self._secret or JobSecret.from_os()
+        columns = [_column(i) for i in range(len(self._attributes))]
+        bound = functools.partial(
+            bound_users,
+            at_most=self._kappa,
+            key=secret.key("bound contributions"),
+            attribute_keys={
+                column: secret.key(f"value of attribute {attribute.name!r}")
+                for column, attribute in zip(columns, self._attributes, strict=True)
+            },
+        )
+        bounded = (
+            records
+            | "ToAttributeTables" >> _ToAttributeTables(self._attributes)
+            | "ToTables" >> ToTables((USER, PARTITION, *columns))
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+        )
+        in_lists = functools.partial(_in_lists, attributes=len(columns))
+        found = (
+            bounded
+            | "InLists" >> beam.ParDo(OnThreads(in_lists)).with_output_types(pa.Table)
+            | "Count"
+            >> CountDistinctUsers(
+                already_distinct=True, secret=secret, num_buckets=self._num_buckets
+            )
+            | "Histograms" >> beam.FlatMap(_histograms)
+            | "Merge" >> beam.CombinePerKey(MergeHistograms())
+        )
+        public = [ALL_USERS] + [
+            _list_name(i, group)
+            for i, attribute in enumerate(self._attributes)
+            for group in attribute.groups or ()
+        ]
+        wanted = records.pipeline | "Public" >> beam.Create(
+            [(name, None) for name in public], reshuffle=False
+        )
+        if self._selection is not None:
+            selected = self._selected(bounded, secret)
+            wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
+        names = [attribute.name for attribute in self._attributes]
+        return (
+            {"found": found, "wanted": wanted}
+            | "OfWanted" >> beam.CoGroupByKey()
+            | "Release"
+            >> beam.FlatMap(_release, names, self._for_all, self._for_group, secret)
+            .with_output_types(tuple[str, str, FrequencyList])
+            .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
+            # The hints above are for one step: what follows is not fused to it.
+            | "Bracket" >> beam.Reshuffle()
+        )
+
+    def _selected(self, bounded: beam.PCollection, secret: JobSecret) -> beam.PCollection:
+        indices = [i for i, one in enumerate(self._attributes) if one.groups is None]
+        users = functools.partial(_users_of_lists, attributes=indices)
+        return (
+            bounded
+            | "UsersOfGroups" >> beam.ParDo(OnThreads(users)).with_output_types(pa.Table)
+            | "Select" >> self._select(secret)
+            | "Selected" >> beam.FlatMap(_selected_names)
+        )
+
+    def _select(self, secret: JobSecret | None) -> SelectPartitions:
+        assert self._selection is not None
+        budget: Any = self._selection
+        return SelectPartitions(
+            budget.epsilon,
+            budget.delta,
+            self._to_select,
+            already_bounded=True,
+            purpose="names of groups",
+            secret=secret,
+        )
+
+    def _mechanism(self, budget: PrivacyBudget) -> IntegerPartitionMechanism:
+        # A fraction stays exact, where a float might be a little more than its share.
+        epsilon: Any = budget.epsilon
+        return IntegerPartitionMechanism(epsilon=epsilon, sensitivity=self._kappa)
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "attributes": ", ".join(attribute.name for attribute in self._attributes),
+            "epsilon_all": self._for_all.epsilon,
+            "epsilon_of_each_attribute": self._for_group.epsilon,
+            "max_partitions_per_user": self._kappa,
+        }
+
+
+class _ToAttributeTables(beam.PTransform):
+    """Records of any kind as tables with plain users and partitions, and text of each attribute."""
+
+    def __init__(self, attributes: tuple[Attribute, ...]):
+        super().__init__()
+        self._attributes = attributes
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        kind = Kind.of(records)
+        if kind is Kind.TABLES:
+            return records | beam.Map(self._of_table).with_output_types(pa.Table)
+        # Partition and values travel as a composite partition until they are a table.
+        pairs = records | "Pairs" >> beam.Map(self._pair, kind)
+        return (
+            pairs
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
+        )
+
+    def _pair(self, record: Any, kind: Kind) -> tuple[Any, tuple[Any, ...]]:
+        if kind is Kind.ROWS:
+            names = (USER, PARTITION, *(attribute.name for attribute in self._attributes))
+            record = tuple(getattr(record, name) for name in names)
+        if len(record) != 2 + len(self._attributes):
+            raise ValueError(
+                f"records must have {2 + len(self._attributes)} parts: user, partition and a value "
+                "of each attribute"
+            )
+        user, partition, *values = record
+        texts = (
+            _text(value, attribute.name)
+            for value, attribute in zip(values, self._attributes, strict=True)
+        )
+        return user, (partition, *texts)
+
+    def _of_composite(self, table: pa.Table) -> pa.Table:
+        partition, *values = single(table[PARTITION]).flatten()
+        return self._table(table[USER], partition, values)
+
+    def _of_table(self, table: pa.Table) -> pa.Table:
+        names = [USER, PARTITION, *(attribute.name for attribute in self._attributes)]
+        for name in names:
+            if name not in table.column_names:
+                raise ValueError(f"the table has no column {name!r}: rename yours")
+        user, partition, *values = (table[name] for name in names)
+        texts = [
+            attribute_text(column, attribute.name)
+            for column, attribute in zip(values, self._attributes, strict=True)
+        ]
+        return self._table(plain(user, USER), plain(partition, PARTITION), texts)
+
+    def _table(self, user: Any, partition: Any, values: Sequence[pa.Array]) -> pa.Table:
+        columns = {USER: user, PARTITION: partition}
+        for i, (attribute, texts) in enumerate(zip(self._attributes, values, strict=True)):
+            # A user's values are bounded to one of those that can be released.
+            known = texts if attribute.groups is None else only(texts, attribute.groups)
+            columns[_column(i)] = known
+        return pa.table(columns)
+
+
+def _text(value: Any, name: str) -> str:
+    """As ``attribute_text`` of a column of such values."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, datetime.date)):
+        raise TypeError(
+            f"values of attribute {name!r} must be text, integers, booleans or dates, got "
+            f"{type(value).__name__}"
+        )
+    return str(value)
+
+
+def _in_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
+    """A table of bounded users, once for all of them and once for each attribute."""
+    yield in_list(table, ALL_USERS)
+    for i in range(attributes):
+        yield in_lists_by(table, _column(i), _list_name(i, ""))
+
+
+def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterator[pa.Table]:
+    for i in attributes:
+        yield users_of_lists(in_lists_by(table, _column(i), _list_name(i, "")))
+
+
+def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
+    return histograms(counts).items()
+
+
+def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
+    return [(name, None) for name in table[PARTITION].to_pylist()]
+
+
+def _release(
+    element: tuple[str, Mapping[str, Iterable[Any]]],
+    attributes: Sequence[str],
+    for_all: IntegerPartitionMechanism,
+    for_group: IntegerPartitionMechanism,
+    secret: JobSecret,
+) -> Iterator[tuple[str, str, FrequencyList]]:
+    name, parts = element
+    if not list(parts["wanted"]):
+        return
+    # A public group without users has an empty list, which is released like any other.
+    histogram: dict[int, int] = next(iter(parts["found"]), {})
+    if name == ALL_USERS:
+        attribute, group, mechanism = ALL_USERS, ALL_USERS, for_all
+    else:
+        index, _, group = name.partition("=")
+        attribute, mechanism = attributes[int(index)], for_group
+    purpose = list_purpose(attribute, group)
+    yield attribute, group, release_histogram(histogram, mechanism, secret, purpose)
+
+
+def _column(index: int) -> str:
+    return f"attribute {index}"
+
+
+def _list_name(index: int, group: str) -> str:
+    return f"{index}={group}"

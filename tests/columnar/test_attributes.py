@@ -1,0 +1,118 @@
+import collections
+import datetime
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.columnar.attributes import attribute_text, bound_users, only
+from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms import FrequencyList
+from tests import reference
+
+SECRET = JobSecret.insecure_for_testing(21)
+KEY, GENDER, AGE = (SECRET.key(purpose) for purpose in ("pairs", "gender", "age"))
+NAMES = ("user", "partition", "gender", "age")
+RECORDS = st.lists(
+    st.tuples(
+        st.integers(0, 5),
+        st.sampled_from(["jazz", "rock", "folk"]),
+        st.sampled_from(["", "f", "m", "x"]),
+        st.sampled_from(["", "old", "young"]),
+    ),
+    max_size=25,
+)
+
+
+def table_of(records):
+    columns = zip(*records, strict=True) if records else ((),) * 4
+    types = (pa.int64(), pa.string(), pa.string(), pa.string())
+    return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=NAMES)
+
+
+def bounded(table, kappa):
+    return decoded(bound_users(table, kappa, KEY, {"gender": GENDER, "age": AGE}))
+
+
+def rows(table):
+    return sorted(zip(*(table[name].to_pylist() for name in NAMES), strict=True))
+
+
+def expected(records, kappa):
+    pairs = reference.bound([record[:2] for record in records], kappa, KEY)
+    values = [
+        dict(reference.bound([(r[0], r[i]) for r in records if r[i]], 1, key))
+        for i, key in ((2, GENDER), (3, AGE))
+    ]
+    return sorted((user, p, *(of_user.get(user, "") for of_user in values)) for user, p in pairs)
+
+
+@settings(deadline=None, max_examples=50)
+@given(RECORDS, st.integers(1, 3))
+def test_one_value_for_each_user_and_attribute(records, kappa):
+    assert rows(bounded(table_of(records), kappa)) == expected(records, kappa)
+
+
+@settings(deadline=None, max_examples=50)
+@given(RECORDS, RECORDS, st.integers(1, 3))
+def test_it_can_be_taken_in_parts(one, other, kappa):
+    parts = [bounded(table_of(part), kappa) for part in (one, other)]
+    assert rows(bounded(concat(parts), kappa)) == expected(one + other, kappa)
+    assert rows(bounded(parts[0], kappa)) == rows(parts[0])
+
+
+@settings(deadline=None, max_examples=50)
+@given(RECORDS, RECORDS, st.integers(1, 3))
+def test_a_user_moves_one_list_of_each_attribute(others, own, kappa):
+    """The sensitivity that the guarantee rests on, for neighbouring inputs."""
+    others = [record for record in others if record[0] != 9]
+    own = [(9, *record[1:]) for record in own]
+    before, after = (bounded(table_of(records), kappa) for records in (others, others + own))
+
+    def lists(table, group_of):
+        counts = collections.defaultdict(collections.Counter)
+        for row in rows(table):
+            counts[group_of(row)][row[1]] += 1
+        return {
+            group: FrequencyList.from_counts(counter.values()) for group, counter in counts.items()
+        }
+
+    def moved(group_of):
+        one, other = lists(before, group_of), lists(after, group_of)
+        none = FrequencyList()
+        return [
+            distance
+            for group in one.keys() | other.keys()
+            if (distance := one.get(group, none).l1_distance(other.get(group, none)))
+        ]
+
+    for group_of in (lambda row: "all", lambda row: row[2], lambda row: row[3]):
+        assert len(moved(group_of)) <= 1 and sum(moved(group_of)) <= kappa
+
+
+def test_text_of_every_kind():
+    for values, texts in (
+        (pa.array(["a", None, ""]), ["a", "", ""]),
+        (pa.array(["a", None, "a"]).dictionary_encode(), ["a", "", "a"]),
+        (pa.array([b"a", None]), ["a", ""]),
+        (pa.array([30, None], pa.int8()), ["30", ""]),
+        (pa.array([True, False, None]), ["true", "false", ""]),
+        (pa.array([datetime.date(2010, 5, 1)]), ["2010-05-01"]),
+        (pa.nulls(2), ["", ""]),
+        (pa.chunked_array([["a"], [None]], pa.string()), ["a", ""]),
+    ):
+        assert attribute_text(values, "age").to_pylist() == texts
+
+
+def test_values_without_a_clear_text_are_refused_without_showing_one():
+    with pytest.raises(TypeError, match="attribute 'age' has type double"):
+        attribute_text(pa.array([0.5]), "age")
+    with pytest.raises(ValueError, match="not UTF-8") as error:
+        attribute_text(pa.array([b"zanzibar\xff"]), "age")
+    assert "zanzibar" not in str(error.value)
+
+
+def test_only_allowed_values_stay():
+    assert only(pa.array(["f", "", "q", "m"]), ("m", "f")).to_pylist() == ["f", "", "", "m"]
