@@ -48,8 +48,14 @@ def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
 def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
     """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
     down, up = rounding_pair(_PRECISION)
-    kept = down.pow(down.sub(1, gmpy2.mpq(share[1])), parts)
-    return up.sub(1, down.mul(kept, down.sub(1, response_delta(share[0], epsilon, parts))))
+    undisclosed = _none_disclosed(share[1], parts)
+    return up.sub(1, down.mul(undisclosed, down.sub(1, response_delta(share[0], epsilon, parts))))
+
+
+def _none_disclosed(delta0: Fraction, parts: int) -> Any:
+    """(1 - delta')**parts, rounded down."""
+    down, _ = rounding_pair(_PRECISION)
+    return down.exp(down.mul(down.log1p(-gmpy2.mpq(delta0)), parts))
 
 
 @lru_cache(maxsize=4096)
@@ -94,7 +100,7 @@ def largest_delta_share(
     def fits(share: Fraction) -> bool:
         if share >= 1:
             return False
-        return bool(down.mul(down.pow(down.sub(1, gmpy2.mpq(share)), parts), left) >= floor)
+        return bool(down.mul(_none_disclosed(share, parts), left) >= floor)
 
     return largest_dyadic(fits)
 
