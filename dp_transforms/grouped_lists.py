@@ -59,6 +59,7 @@ from dp_transforms.shuffle import OnThreads, ReduceByHash
 
 ALL_USERS = ""
 """The attribute and the group of the list of all users."""
+SELECTION = "names of groups"
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,10 @@ class ReleaseGroupedLists(beam.PTransform):
         if not names or len(set(names)) < len(names):
             raise ValueError(f"attributes must have different names, one at least, got {names}")
         self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
-        self._for_all = self._mechanism(PrivacyBudget(epsilon_all))
-        self._for_group = self._mechanism(PrivacyBudget(epsilon_groups).split(len(names)))
+        self._all_budget = PrivacyBudget(epsilon_all)
+        self._attribute_budget = PrivacyBudget(epsilon_groups).split(len(names))
+        self._for_all = self._mechanism(self._all_budget)
+        self._for_group = self._mechanism(self._attribute_budget)
         to_select = sum(attribute.groups is None for attribute in self._attributes)
         if (selection is None) != (to_select == 0):
             raise ValueError(
@@ -166,6 +169,26 @@ class ReleaseGroupedLists(beam.PTransform):
             self._select(None)
         self._secret = secret
         self._num_buckets = num_buckets
+
+    @property
+    def attributes(self) -> tuple[Attribute, ...]:
+        """By what users are grouped."""
+        return self._attributes
+
+    @property
+    def costs(self) -> dict[str, PrivacyBudget]:
+        """What each part of the release costs, by what it is; they add up."""
+        costs = {"list of all users": self._all_budget}
+        for attribute in self._attributes:
+            costs[f"lists of groups by {attribute.name}"] = self._attribute_budget
+        if self._selection is not None:
+            costs[SELECTION] = self._selection
+        return costs
+
+    @property
+    def selection(self) -> PrivacyBudget | None:
+        """What the names of groups cost; None if all of them are public."""
+        return self._selection
 
     @property
     def for_all(self) -> IntegerPartitionMechanism:
@@ -249,7 +272,7 @@ class ReleaseGroupedLists(beam.PTransform):
             budget.delta,
             self._to_select,
             already_bounded=True,
-            purpose="names of groups",
+            purpose=SELECTION,
             secret=secret,
         )
 

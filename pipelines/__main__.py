@@ -29,6 +29,9 @@ COMMANDS = {
     "plan": Command("plan", "what a release would be worth, from public numbers alone: start here"),
     "release": Command("release_frequency_list", "how many users partitions have, without names"),
     "select": Command("select_partitions", "the names of partitions that enough users have"),
+    "release-groups": Command(
+        "release_grouped_lists", "the list of all users and of each group, from one budget"
+    ),
     "degrees": Command("release_degree_list", "how many nodes of a graph have each degree"),
     "release-all": Command("release_all", "both, from one read and one budget"),
     "report": Command("report", "draw a released list, with error bars: a page and pictures"),

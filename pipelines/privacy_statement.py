@@ -8,6 +8,8 @@ from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.grouped_lists import ReleaseGroupedLists
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.version import VERSION
 
@@ -56,6 +58,35 @@ def degree_list_statement(
     if degree_bound is None:
         return _statement(mechanism, _EDGE_NEIGHBOURS, about)
     return _statement(mechanism, _NODE_NEIGHBOURS, about | {"degree_bound": degree_bound})
+
+
+def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
+    """The statement of the lists of all users and of groups. Nothing in it depends on the data."""
+    bound = {
+        "max_partitions_per_user": release.for_all.sensitivity,
+        "max_partitions_per_user_is": "enforced",
+        "groups_per_user_and_attribute": 1,
+    }
+    statement = _statement(release.for_all, NEIGHBOURS, bound)
+    whole = sum(release.costs.values(), PrivacyBudget(0))
+    statement |= {"epsilon": float(whole.epsilon), "delta": float(whole.delta)}
+    statement["composition"] = "parallel within an attribute, sequential otherwise"
+    statement["lists"] = [{"of": "all users", "epsilon": _cost(release.for_all)}] + [
+        {
+            "of": "groups",
+            "attribute": attribute.name,
+            "epsilon": _cost(release.for_group),
+            "groups": "selected" if attribute.groups is None else list(attribute.groups),
+        }
+        for attribute in release.attributes
+    ]
+    if release.selection is not None:
+        statement["selection_of_groups"] = {
+            "epsilon": float(release.selection.epsilon),
+            "delta": float(release.selection.delta),
+        }
+    # What varies with the machine comes last.
+    return statement | {"versions": statement.pop("versions")}
 
 
 def _statement(

@@ -61,10 +61,10 @@ class ReadRecords(beam.PTransform):
         self._attributes = len(attribute_columns)
         self._drop_nulls = drop_nulls
         if len(set(self._columns)) < len(self._columns):
-            names = "partition_column" + (" and group_by" if attribute_columns else "")
-            raise ValueError(
-                f"user_column and {names} must be different columns, got {', '.join(self._columns)}"
-            )
+            names = "user_column and partition_column"
+            if attribute_columns:
+                names = "user_column, partition_column and group_by"
+            raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
         files = match_files(self._pattern)
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)

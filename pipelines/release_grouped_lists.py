@@ -1,0 +1,335 @@
+"""Frequency lists of groups: all users, and one for each gender, age, language or whatever else.
+
+Each user counts in at most a number of partitions, and in one group of each attribute. Within an
+attribute the groups' releases cost no more than one; the costs of different attributes add up. See
+``dp_transforms.grouped_lists`` for the whole argument.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import functools
+import io
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.grouped_lists import SELECTION, Attribute, ReleaseGroupedLists
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.planning import zipf_list
+from pipelines import flag_types
+from pipelines.budgeting import Part, add_ledger_flag, spending
+from pipelines.command_line import Job, JobParser, make_runner, require, run
+from pipelines.output import PublishRelease, ReleaseDirectory, add_output_flags
+from pipelines.privacy_statement import grouped_lists_statement
+from pipelines.progress import Watch, run_to_end
+from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+
+LISTS_FILE = "released_lists.csv"
+LARGE_ERROR = 0.1
+
+_HEADER = ("attribute", "group", "frequency", "multiplicity")
+_EPILOG = f"""\
+The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: so many
+partitions have so many users of this group each; the rows of all users have neither attribute nor
+group) and privacy.json, which says what was promised.
+
+A user with several values of an attribute counts in one of these groups, chosen at random; a user
+without a value, or with one that is not among --groups, counts in none.
+
+example:
+  python -m pipelines.release_grouped_lists --input='users/*.csv' --user_column=account
+      --partition_column=password_hash --group_by=gender,language --groups gender=female,male
+      --group_sizes gender=30000000,35000000 --epsilon_all=0.25 --epsilon_groups=0.25
+      --epsilon_selection=0.1 --delta=1e-9 --max_partitions_per_user=1 --output=release
+"""
+
+
+def make_parser() -> JobParser:
+    """The flags of this job."""
+    parser = JobParser(
+        "pipelines.release_grouped_lists",
+        "Release how many users partitions have, for all users and for each group of them, under\n"
+        "one budget of differential privacy for adding or removing all records of one user.",
+        _EPILOG,
+    )
+    add_input_flags(parser)
+    groups = parser.add_argument_group("groups")
+    groups.add_argument(
+        "--group_by",
+        type=_names,
+        metavar="COLUMN,...",
+        help="the attributes: columns, likewise, whose values are the groups",
+    )
+    groups.add_argument(
+        "--groups",
+        type=_names_of_attribute,
+        action="append",
+        default=[],
+        metavar="COLUMN=NAME,...",
+        help="the names of an attribute's groups, which are public; once for each attribute. The "
+        "names of other attributes' groups are selected",
+    )
+    groups.add_argument(
+        "--group_sizes",
+        type=_sizes_of_attribute,
+        action="append",
+        default=[],
+        metavar="COLUMN=USERS,...",
+        help="about how many users these have, in the same order, from public sources: warns, "
+        "before anything is spent, of groups that are too small",
+    )
+    privacy = parser.add_argument_group("privacy and output")
+    privacy.add_argument(
+        "--epsilon_all", type=flag_types.epsilon, help="what the list of all users costs"
+    )
+    privacy.add_argument(
+        "--epsilon_groups",
+        type=flag_types.epsilon,
+        help="what all groups cost; each attribute gets an equal part",
+    )
+    privacy.add_argument(
+        "--epsilon_selection",
+        type=flag_types.epsilon,
+        help="what the names of groups cost that are not public",
+    )
+    privacy.add_argument(
+        "--delta",
+        type=flag_types.proportion,
+        help="the probability with which epsilon may fail, all of it for these names; far below "
+        "1 / number of users",
+    )
+    privacy.add_argument(
+        "--max_partitions_per_user",
+        type=flag_types.positive_integer,
+        metavar="KAPPA",
+        help="keep at most so many partitions of each user, at random",
+    )
+    add_ledger_flag(privacy)
+    add_output_flags(privacy)
+    parser.add_common_flags()
+    return parser
+
+
+def build(
+    pipeline: beam.Pipeline,
+    reader: ReadRecords,
+    release: ReleaseGroupedLists,
+    publish: PublishRelease,
+    progress: bool = False,
+    private_counters: bool = False,
+) -> None:
+    """Adds the whole job to a pipeline.
+
+    Args:
+      pipeline: where to.
+      reader: gives the records with the attributes.
+      release: releases the lists, with a secret of its own. No two jobs share one.
+      publish: receives the lines of the release.
+      progress: tell of stages on stderr.
+      private_counters: count elements exactly, in Beam counters.
+    """
+    watch = functools.partial(Watch, progress=progress, counters=private_counters)
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    released = records | "Release" >> release
+    watched = released | "WatchLists" >> watch("releasing lists", "lists")
+    lines = watched | "Lines" >> beam.MapTuple(grouped_lines).with_output_types(bytes)
+    _ = lines | "Publish" >> publish
+
+
+def grouped_lines(attribute: str, group: str, released: FrequencyList) -> bytes:
+    """The lines of one list; an empty list has none.
+
+    >>> grouped_lines("gender", "f", FrequencyList([7, 1], [1, 20]))
+    b'gender,f,7,1\\ngender,f,1,20\\n'
+    """
+    return _csv((attribute, group, *pair) for pair in released)
+
+
+def read_grouped_lists(path: str) -> dict[tuple[str, str], FrequencyList]:
+    """The lists of a released file by (attribute, group); ("", "") is that of all users.
+
+    Raises:
+      OSError: the file can not be read.
+      ValueError: it is not such a file.
+    """
+    with open(path, encoding="utf-8", newline="") as file:
+        rows = csv.reader(file)
+        if tuple(next(rows, ())) != _HEADER:
+            raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
+        pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
+        for attribute, group, frequency, multiplicity in rows:
+            pairs.setdefault((attribute, group), []).append((int(frequency), int(multiplicity)))
+    return {
+        name: FrequencyList(*map(list, zip(*rows_of_list, strict=True)))
+        for name, rows_of_list in pairs.items()
+    }
+
+
+def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    """Checks everything that can be checked before data are read, and returns the job."""
+    require(flags, "input", "user_column", "partition_column", "group_by")
+    require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
+    attributes = _attributes(flags)
+    # The parameters are heard of before the files are.
+    release = _release(flags, attributes)
+    for warning in warnings_of_small_groups(attributes, _sizes(flags, attributes), release):
+        print(f"warning: {warning}", file=sys.stderr)
+    reader = records_from_flags(flags, flags.group_by)
+    num_buckets = flags.num_buckets or reader.num_buckets
+    directory = ReleaseDirectory(flags.output, LISTS_FILE, flags.overwrite)
+    directory.check()
+    runner = make_runner(flags, options)
+    costs = release.costs
+    whole = sum(costs.values(), PrivacyBudget(0))
+
+    def job() -> None:
+        # In one attribute's lists only one moves, so they have bounded range as one has.
+        parts = [Part(name, cost, name != SELECTION) for name, cost in costs.items()]
+        with spending(flags.ledger, whole, parts) as budget:
+            pipeline = beam.Pipeline(runner, options=options)
+            statement = grouped_lists_statement(release) | {"budget": budget}
+            build(
+                pipeline,
+                reader,
+                _release(flags, attributes, num_buckets),
+                PublishRelease(directory, _csv([_HEADER]), statement),
+                flags.progress,
+                flags.show_private_counters,
+            )
+            run_to_end(pipeline, flags.show_private_counters)
+        print(directory.file(LISTS_FILE))
+
+    return job
+
+
+def warnings_of_small_groups(
+    attributes: Sequence[Attribute],
+    sizes: dict[str, list[int]],
+    release: ReleaseGroupedLists,
+) -> Iterator[str]:
+    """What to say of groups whose lists would be mostly noise, by their public sizes.
+
+    The error is that expected of a Zipf list of so many users, as in ``pipelines.plan``.
+
+    Args:
+      attributes: with public groups, where there are sizes.
+      sizes: of the groups of an attribute, by its name.
+      release: what is planned.
+    """
+    mechanism = release.for_group
+    for attribute in attributes:
+        if attribute.name not in sizes:
+            continue
+        for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
+            part = _relative_error(mechanism, users)
+            if part > LARGE_ERROR:
+                error = f"an error of {part:.0%} of them" if part < 1 else "more noise than users"
+                yield (
+                    f"{attribute.name}={group} has about {users:,} users: expect {error} (L1 "
+                    f"distance, if its list is like Zipf's) at epsilon = "
+                    f"{mechanism.epsilon:.3g}; raise --epsilon_groups, or leave the group out"
+                )
+
+
+def _relative_error(mechanism: IntegerPartitionMechanism, users: int) -> float:
+    reference = zipf_list(users)
+    return mechanism.expected_l1(reference) / reference.total
+
+
+def _release(
+    flags: argparse.Namespace, attributes: Sequence[Attribute], num_buckets: int | None = None
+) -> ReleaseGroupedLists:
+    selected = [attribute.name for attribute in attributes if attribute.groups is None]
+    given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
+    if selected and len(given) < 2:
+        raise ValueError(
+            f"the groups of {', '.join(selected)} are not public: give their names with --groups, "
+            f"or --epsilon_selection and --delta to select them"
+        )
+    if given and not selected:
+        raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
+    return ReleaseGroupedLists(
+        attributes,
+        epsilon_all=flags.epsilon_all,
+        epsilon_groups=flags.epsilon_groups,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        selection=PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
+        secret=JobSecret.from_os(),
+        num_buckets=num_buckets,
+    )
+
+
+def _attributes(flags: argparse.Namespace) -> list[Attribute]:
+    names = _by_attribute("groups", flags.groups, flags.group_by)
+    return [Attribute(name, names.get(name)) for name in flags.group_by]
+
+
+def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[str, list[int]]:
+    sizes = _by_attribute("group_sizes", flags.group_sizes, flags.group_by)
+    for attribute in attributes:
+        given = sizes.get(attribute.name)
+        if given is not None and len(given) != len(attribute.groups or ()):
+            raise ValueError(
+                f"--group_sizes has {len(given)} sizes for {attribute.name}, but --groups "
+                f"{len(attribute.groups or ())} names: give as many"
+            )
+    return sizes
+
+
+def _by_attribute(
+    flag: str, given: Sequence[tuple[str, list[Any]]], attributes: Sequence[str]
+) -> dict[str, Any]:
+    names = [name for name, _ in given]
+    for name in names:
+        if name not in attributes:
+            raise ValueError(f"--{flag} is for {name!r}, which is not in --group_by")
+        if names.count(name) > 1:
+            raise ValueError(f"--{flag} is given twice for {name!r}")
+    return dict(given)
+
+
+def _names(text: str) -> list[str]:
+    names = next(csv.reader([text]), [])
+    if not names or not all(names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(
+            f"must be different names with commas in between, got {text!r}"
+        )
+    return names
+
+
+def _names_of_attribute(text: str) -> tuple[str, list[str]]:
+    """
+    >>> _names_of_attribute('age=<20,"20, 30"')
+    ('age', ['<20', '20, 30'])
+    """
+    attribute, equals, names = text.partition("=")
+    if not attribute or not equals:
+        raise argparse.ArgumentTypeError(f"must be COLUMN=NAME,..., got {text!r}")
+    return attribute, _names(names)
+
+
+def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
+    attribute, _, sizes = text.partition("=")
+    return attribute, [flag_types.positive_integer(size) for size in sizes.split(",")]
+
+
+def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(prepare, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

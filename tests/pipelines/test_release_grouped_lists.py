@@ -1,0 +1,220 @@
+import json
+
+import apache_beam as beam
+import pytest
+
+from dp_transforms.budget import Ledger, PrivacyBudget
+from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.output import PublishRelease, ReleaseDirectory
+from pipelines.reading import ReadRecords
+from pipelines.release_grouped_lists import (
+    build,
+    main,
+    read_grouped_lists,
+    warnings_of_small_groups,
+)
+from tests.test_grouped_lists import (
+    KAPPA,
+    SELECTION,
+    TO_SELECT,
+    expected,
+    make_records,
+    release,
+)
+
+HEADER = "attribute,group,frequency,multiplicity\n"
+
+
+def write(directory, records, columns):
+    def field(text):
+        return "" if text is None else '"' + text.replace('"', '""') + '"'
+
+    lines = [",".join(map(field, record)) for record in records]
+    (directory / "records.csv").write_text("\n".join([",".join(columns), *lines, ""]))
+    return str(directory / "records.csv")
+
+
+def test_the_job_releases_what_the_library_does(tmp_path):
+    records = make_records(ages=True)
+    columns = ("user", "page", "gender", "age", "language")
+    transform = release(TO_SELECT, selection=SELECTION)
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        path = write(tmp_path, records, columns)
+        build(
+            pipeline,
+            ReadRecords(path, "user", ["page"], attribute_columns=columns[2:]),
+            transform,
+            PublishRelease(
+                ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), HEADER.encode(), {}
+            ),
+        )
+    # Read once, and bounded once, for all lists and the names.
+    steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
+    assert steps.count("ReadRecords") == 1
+    lists = read_grouped_lists(tmp_path / "out" / "lists.csv")
+    assert lists == {
+        name: found
+        for name, found in expected(records, TO_SELECT, SELECTION).items()
+        if len(found)  # an empty list has no rows
+    }
+
+
+PEOPLE = """\
+user,page,sex,tongue
+ann,home,f,no
+ann,help,f,no
+bob,home,m,no
+cy,home,m,
+dee,home,,no
+"""
+
+
+def command(tmp_path, *flags, records=PEOPLE):
+    (tmp_path / "records.csv").write_text(records)
+    usual = {
+        "--input": f"{tmp_path}/records.csv",
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--group_by": "sex,tongue",
+        "--groups": "sex=f,m",
+        "--epsilon_all": "60",
+        "--epsilon_groups": "100",
+        "--max_partitions_per_user": "1",
+        "--output": f"{tmp_path}/out",
+    }
+    given = {flag.partition("=")[0] for flag in flags} - {"--groups"}
+    public = [] if any("select" in flag for flag in flags) else ["--groups=tongue=no,it"]
+    return main(
+        [
+            *(f"{name}={value}" for name, value in usual.items() if name not in given),
+            *public,
+            *flags,
+        ]
+    )
+
+
+def lists(tmp_path):
+    return read_grouped_lists(tmp_path / "out" / "released_lists.csv")
+
+
+def statement(tmp_path):
+    return json.loads((tmp_path / "out" / "privacy.json").read_text())
+
+
+# At these epsilons a frequency changes with probability below 1e-10.
+def test_users_without_a_value_are_in_no_group(tmp_path, capsys):
+    people = "".join(line for line in PEOPLE.splitlines(True) if "help" not in line)
+    assert command(tmp_path, records=people) == 0
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"{tmp_path}/out/released_lists.csv\n", "")
+    assert lists(tmp_path) == {
+        ("", ""): FrequencyList([4], [1]),
+        ("sex", "f"): FrequencyList([1], [1]),
+        ("sex", "m"): FrequencyList([2], [1]),
+        ("tongue", "no"): FrequencyList([3], [1]),
+    }
+
+
+def test_selected_names_and_the_statement(tmp_path):
+    people = "user,page,sex,tongue\n" + "".join(
+        f"user{i},home,f,{'no' if i else 'zanzibari'}\n" for i in range(200)
+    )
+    flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.3", "--epsilon_groups=0.5"]
+    assert command(tmp_path, *flags, records=people) == 0
+    assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
+    said = statement(tmp_path)
+    assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
+    assert said["lists"] == [
+        {"of": "all users", "epsilon": 0.3},
+        {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
+        {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
+    ]
+    assert said["selection_of_groups"] == {"epsilon": 1, "delta": 1e-6}
+    assert "zanzibari" not in json.dumps(said)
+    assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.3", "0.25", "0.25", "1"]
+    assert [line["bounded_range"] for line in said["budget"]["ledger"]] == [True] * 3 + [False]
+
+
+def test_a_shared_ledger_pays_for_all_or_for_nothing(tmp_path, capsys):
+    path = tmp_path / "ledger"
+    Ledger.create(path, 250)
+    assert command(tmp_path, f"--ledger={path}") == 0
+    assert [line.state.value for line in Ledger.open(path).lines()] == ["committed"] * 3
+    capsys.readouterr()
+    # The list of all users, and one attribute, would still fit.
+    assert command(tmp_path, f"--ledger={path}", "--overwrite", "--epsilon_all=30") == 1
+    assert "only epsilon 10" in capsys.readouterr().err
+    assert str(Ledger.open(path).remaining()) == "epsilon 90, delta 0"
+
+
+def test_small_groups_are_warned_of_before_anything_is_read(tmp_path, capsys):
+    sizes = ["--group_sizes=sex=2000000,300", "--epsilon_groups=0.1", "--input=nothing.csv"]
+    assert command(tmp_path, *sizes) == 1
+    warning, error = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: sex=m has about 300 users: expect more noise than users")
+    assert error.startswith("error: no file matches nothing.csv")
+
+
+def test_the_size_from_which_there_is_no_warning():
+    attribute = Attribute("sex", ("f", "m"))
+    transform = ReleaseGroupedLists(
+        [attribute], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=KAPPA
+    )
+    # The error falls with the square root of the number of users, about.
+    (warning,) = warnings_of_small_groups([attribute], {"sex": [200, 20_000]}, transform)
+    assert warning.startswith("sex=f has about 200 users: expect an error of ")
+    part = int(warning.partition(" of them")[0].rpartition(" ")[2].rstrip("%"))
+    assert 10 < part < 50
+
+
+FAULTS = {
+    "not public": (["--group_by=sex,tongue,age"], 2, "groups of age are not public: give their"),
+    "half": (["--group_by=sex,tongue,age", "--delta=1e-6"], 2, "--epsilon_selection and --delta"),
+    "nothing to select": (["--delta=1e-6"], 2, "--delta is to select groups, but all"),
+    "other groups": (["--group_by=sex"], 2, "--groups is for 'tongue', which is not in --group_by"),
+    "twice": (["--groups=sex=a"], 2, "--groups is given twice for 'sex'"),
+    "no names": (["--groups=sex"], 2, "must be COLUMN=NAME,..., got 'sex'"),
+    "same names": (["--groups=sex=a,a"], 2, "must be different names"),
+    "sizes": (["--group_sizes=sex=1,2,3"], 2, "3 sizes for sex, but --groups 2 names"),
+    "size": (["--group_sizes=sex=1,x"], 2, "must be a positive integer"),
+    "sizes of none": (["--group_sizes=age=1"], 2, "--group_sizes is for 'age'"),
+    "no column": (["--group_by=sex,tongue,age", "--groups=age=old"], 1, "no column 'age'"),
+    "same column": (
+        ["--group_by=sex,tongue,page", "--groups=page=x"],
+        2,
+        "user_column, partition_column and group_by must be different columns",
+    ),
+    "epsilon": (["--epsilon_groups=0.001"], 2, "raise epsilon"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
+    flags, expected_code, says = FAULTS[name]
+    try:
+        code = command(tmp_path, *flags)
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert code == expected_code and says in err
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_files_that_hold_no_lists(tmp_path):
+    (tmp_path / "other.csv").write_text("frequency,multiplicity\n3,1\n")
+    with pytest.raises(ValueError, match="must begin with the line attribute,group,"):
+        read_grouped_lists(tmp_path / "other.csv")
+
+
+def test_the_costs_add_up():
+    costs = release(TO_SELECT, selection=SELECTION).costs
+    assert list(costs) == [
+        "list of all users",
+        "lists of groups by gender",
+        "lists of groups by age",
+        "lists of groups by language",
+        "names of groups",
+    ]
+    assert sum(costs.values(), PrivacyBudget(0)) == PrivacyBudget("1.5") + SELECTION
