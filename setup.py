@@ -25,6 +25,7 @@ setup(
         "numpy>=1.24",
         # Beam 2.77 itself allows no later pyarrow.
         "pyarrow>=16,<26",
+        "scipy>=1.9",
     ],
     extras_require={
         # Beam builds a source distribution from this file for remote workers, with these two.
@@ -38,7 +39,6 @@ setup(
             "mypy",
             "pytest",
             "ruff",
-            "scipy",
             "setuptools>=68",
         ],
     },
