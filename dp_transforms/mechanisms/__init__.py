@@ -1,6 +1,9 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
 from dp_transforms.mechanisms.base2 import Eta as Eta
+from dp_transforms.mechanisms.bounded_partition import (
+    BoundedPartitionMechanism as BoundedPartitionMechanism,
+)
 from dp_transforms.mechanisms.clamped_laplace import ClampedLaplace as ClampedLaplace
 from dp_transforms.mechanisms.discrete_noise import DiscreteGaussian as DiscreteGaussian
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteLaplace
@@ -12,6 +15,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyLi
 from dp_transforms.mechanisms.integer_partition import (
     IntegerPartitionMechanism as IntegerPartitionMechanism,
 )
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection
 from dp_transforms.mechanisms.partition_selection import OptimalSelection as OptimalSelection

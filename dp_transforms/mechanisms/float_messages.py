@@ -60,6 +60,8 @@ def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> 
     exponents = np.empty((count + 1, 1), dtype=np.int64)
     errors = np.empty(count + 1)
     orientation = 0
+    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
+    current.forbid_outside(lowest[count], highest[count])
     current.store(stored, exponents, errors, count)
     for index, bit, length, run_length in zip(
         range(count - 1, -1, -1),
@@ -73,6 +75,8 @@ def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> 
             current.mirror()
             orientation = bit
         current.pass_block(transfers[bit], length, run_length)
+        low, high = lowest[index], highest[index]
+        current.forbid_outside(*((-high, -low) if orientation else (low, high)))
         current.store(stored, exponents, errors, index)
     mirrored = np.flatnonzero(blocks.bits == 1)
     stored[mirrored] = stored[mirrored, ::-1]
@@ -106,6 +110,15 @@ class _Vector:
         stored[index] = self.values[:-1]
         exponents[index] = self.exponent
         errors[index] = self.error
+
+    def forbid_outside(self, lowest: int, highest: int) -> None:
+        """Applies the walls: what is forbidden has no completions. The bound TINY stays, for the
+        bounds of ratios are made of it."""
+        window = len(self.values) // 2 - 1
+        if lowest > -window:
+            self.values[: lowest + window] = 0.0, TINY
+        if highest < window:
+            self.values[highest + window + 1 :] = 0.0, TINY
 
     def mirror(self) -> None:
         self.values[:-1] = self.values[-2::-1].copy()

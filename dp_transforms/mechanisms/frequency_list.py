@@ -84,6 +84,25 @@ class FrequencyList:
         return cls(descending, [tally[value] for value in descending])
 
     @classmethod
+    def from_runs(cls, values: Integers, repeats: Integers) -> FrequencyList:
+        """The list with values[j] at the next repeats[j] ranks, for every j in turn.
+
+        Args:
+          values: descending; they may repeat, and zeros may follow the positive ones.
+          repeats: as many numbers of ranks.
+
+        >>> list(FrequencyList.from_runs([7, 3, 3, 0], [1, 2, 1, 5]))
+        [(7, 1), (3, 3)]
+        """
+        values, repeats = np.asarray(values, np.int64), np.asarray(repeats, np.int64)
+        kept = (values > 0) & (repeats > 0)
+        values, repeats = values[kept], repeats[kept]
+        if not len(values):
+            return cls()
+        starts = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+        return cls(values[starts], np.add.reduceat(repeats, starts))
+
+    @classmethod
     def from_csv(cls, path: str | os.PathLike[str]) -> FrequencyList:
         """Reads a file with the header ``frequency,multiplicity`` and descending frequencies.
 

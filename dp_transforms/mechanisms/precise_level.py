@@ -68,13 +68,11 @@ class PreciseLevel:
             vector = np.full(size + 1, zero, dtype=object)
             vector[window:size] = [pair[bound] for pair in last]
             current.append(vector)
-        messages = [(current[0][:size], current[1][:size])]
-        for bit, length, run_length in zip(
-            self._blocks.bits[::-1].tolist(),
-            self._blocks.lengths[::-1].tolist(),
-            self._blocks.run_lengths[::-1].tolist(),
-            strict=True,
-        ):
+        messages = [self._walled(current[0][:size], current[1][:size], len(self._blocks))]
+        for index in range(len(self._blocks) - 1, -1, -1):
+            bit = self._blocks.bits.item(index)
+            length = self._blocks.lengths.item(index)
+            run_length = self._blocks.run_lengths.item(index)
             transfer = self._transfers[bit]
             if run_length:
                 # A run starts: turn it into one of zeros, and bound what lies above its window.
@@ -86,8 +84,18 @@ class PreciseLevel:
                 current = [np.append(lo, zero), np.append(hi, exit_weight)]
             current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
             lo, hi = (side[:size][::-1] if bit else side[:size] for side in current)
-            messages.append((lo, hi))
+            messages.append(self._walled(lo, hi, index))
         return messages[::-1]
+
+    def _walled(
+        self, lo: ObjectArray, hi: ObjectArray, index: int
+    ) -> tuple[ObjectArray, ObjectArray]:
+        """Sets to zero, in place, what the walls in front of a block forbid."""
+        below = max(self._blocks.lowest.item(index) + self._window, 0)
+        above = self._blocks.highest.item(index) + self._window + 1
+        for side in (lo, hi):
+            side[:below] = side[above:] = self._down.add(0, 0)
+        return lo, hi
 
     def total_weight(self) -> Enclosure:
         """(lo, hi) around Z, the sum of q**||x - f||_1 over all lists x."""

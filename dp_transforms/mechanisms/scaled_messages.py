@@ -52,7 +52,8 @@ def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTrans
     values = np.empty((count + 1, 2, size))
     exponents = np.empty((count + 1, size), dtype=np.int64)
     errors = np.empty(count + 1)
-    current = _Vector(transfers[0])
+    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
+    current = _Vector(transfers[0], lowest[count], highest[count])
     orientation = 0
     for index in range(count, -1, -1):
         if index < count:
@@ -61,7 +62,8 @@ def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTrans
             if bit != orientation:
                 current.mirror()
                 orientation = bit
-            current.pass_block(transfers[bit], blocks.lengths.item(index))
+            length = blocks.lengths.item(index)
+            current.pass_block(transfers[bit], length, lowest[index], highest[index])
         direction = -1 if orientation else 1
         values[index] = current.values[:, ::direction]
         exponents[index] = current.exponents[::direction]
@@ -75,11 +77,12 @@ def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTrans
 class _Vector:
     """Bounds values[0] <= beta <= values[1], times 2**exponents, before or behind some block.
 
-    As many zeros as a walk has ahead of it, so far can it rise: below that it is dead, and beta is
-    zero. Those states have the lowest exponent that is kept.
+    Only some states are alive: those from which a walk can still end at zero, which lies as far
+    below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
+    and they have the lowest exponent that is kept.
     """
 
-    def __init__(self, transfer: ScaledTransfer):
+    def __init__(self, transfer: ScaledTransfer, lowest: int, highest: int):
         mantissas, exponents = transfer.entering_last_run
         self._window = transfer.window
         self.values = np.zeros((2, transfer.size))
@@ -87,7 +90,7 @@ class _Vector:
         self.exponents = np.zeros(transfer.size, dtype=np.int64)
         self.exponents[self._window :] = exponents
         self.error = 4 * UNIT_ROUNDOFF
-        self._zeros_ahead = 0
+        self._lowest, self._highest = max(lowest, 0), highest
         self._mirrored = False
         self._below: tuple[float, int] = 0.0, 0
         self._above: tuple[float, int] = 0.0, 0
@@ -100,13 +103,17 @@ class _Vector:
         self.exponents = self.exponents[::-1]
         self._below, self._above = self._above, self._below
 
-    def pass_block(self, transfer: ScaledTransfer, length: int) -> None:
+    def pass_block(self, transfer: ScaledTransfer, length: int, lowest: int, highest: int) -> None:
+        """Passes a block that has these walls in front of it."""
         if length <= transfer.most_steps:
             self._step(transfer, length)
         else:
             self._multiply(transfer, length)
-        if not self._mirrored:
-            self._zeros_ahead += length
+        if self._mirrored:
+            self._highest += length
+        else:
+            self._lowest -= length
+        self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
         self._normalise()
 
     def _step(self, transfer: ScaledTransfer, length: int) -> None:
@@ -155,33 +162,36 @@ class _Vector:
         lo, hi = self.values
         known = alive & (lo >= _KNOWN * hi)
         self.values, self.exponents = _normalised(self.values, self.exponents)
-        if known.any():
-            deepest = self.exponents[known].max() - _DEEP
-            known &= self.exponents > deepest
-        # Where a known state follows another: there the ratio is known as well.
-        pairs = np.flatnonzero(known[1:] & known[:-1])
-        if not len(pairs):
+        if not known.any():
             raise FloatingPointError("the window is too narrow")
-        first, last = pairs.item(0), pairs.item(-1) + 1
-        self._below = self._ratio(first, first + 1)
-        self._above = self._ratio(last, last - 1)
-        self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
-        self._extrapolate(np.arange(last + 1, len(alive)), last, self._above)
+        deepest = self.exponents[known].max() - _DEEP
+        known &= self.exponents > deepest
+        end = len(alive) - 1
+        lowest, highest = np.flatnonzero(alive)[[0, -1]].tolist()
+        # No ratio is needed where nothing lives beyond the last known state.
+        if lowest == 0 or not known[lowest]:
+            first = end - _edge(known[::-1])
+            self._below = self._ratio(first, first + 1)
+            self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
+        if highest == end or not known[highest]:
+            last = _edge(known)
+            self._above = self._ratio(last, last - 1)
+            self._extrapolate(np.arange(last + 1, len(alive)), last, self._above)
         low = self.exponents <= deepest
         self.values[0, low] = 0
         self.exponents[low] = deepest
-        if not alive[0]:
+        if lowest > 0:
             self._below = 0.0, 0
-        if not alive[-1]:
+        if highest < end:
             self._above = 0.0, 0
         self.values[:, ~alive] = 0
         self.exponents[~alive] = deepest
 
     def _alive(self) -> BoolArray:
-        alive = np.ones(self.values.shape[1], dtype=bool)
-        if self._zeros_ahead < self._window:
-            dead = self._window - self._zeros_ahead
-            alive[slice(-dead, None) if self._mirrored else slice(dead)] = False
+        states = np.arange(-self._window, self._window + 1)
+        if self._mirrored:
+            states = -states
+        alive: BoolArray = (states >= self._lowest) & (states <= self._highest)
         return alive
 
     def _ratio(self, state: int, inner: int) -> tuple[float, int]:
@@ -212,6 +222,19 @@ class _Vector:
         values[:, :size] = self.values
         values[1, size:] = self.values[1, -1] * bounds
         return values, np.append(self.exponents, self.exponents[-1] + shifts)
+
+
+def _edge(known: BoolArray) -> int:
+    """The last state whose ratio to the one before it can be bounded; the further out the better.
+
+    That takes a lower bound of the one before. Where no two known states are next to each other,
+    the upper bound of the state behind the last known one has to do.
+    """
+    pairs = np.flatnonzero(known[1:] & known[:-1])
+    last = (pairs if len(pairs) else np.flatnonzero(known)).item(-1) + 1
+    if last == len(known):
+        raise FloatingPointError("the window is too narrow")
+    return last
 
 
 def _normalised(values: FloatArray, exponents: IntArray) -> tuple[FloatArray, IntArray]:

@@ -32,6 +32,7 @@ CLEARANCE = 2.0**100
 """What is larger than the bound on a loss by this factor is not affected by it."""
 
 _GROUP = 32
+_LARGEST_SHIFT = 900
 _STEPPING = 24
 
 _COLLISION = 2.0**-70
@@ -170,7 +171,10 @@ class ScaledTransfer(RunWeights):
             groups.append(group)
             if weak is not None and weak[0].any():
                 scales = group.rows[:, None] + group.columns[columns > w]
-                lost = max(lost, weak[1] * 2.0 ** float((weak[2] - scales)[weak[0]].max()))
+                shift = int((weak[2] - scales)[weak[0]].max())
+                if shift > _LARGEST_SHIFT:
+                    raise FloatingPointError("transfer weights span too much for float64")
+                lost = max(lost, weak[1] * 2.0**shift)
         return ScaledMatrix(groups, self._rise(climbs, length), error, lost)
 
     def _ends_are_independent(self, length: int) -> bool:

@@ -182,11 +182,4 @@ class Walk:
         widths = cuts[:-1] - cuts[1:]
         ones = bits == 1
         rank = np.cumsum(np.where(ones, widths, 0)) - widths
-        values = (cuts[:-1] + rank + 1)[ones]
-        repeats = widths[ones]
-        positive = values > 0
-        values, repeats = values[positive], repeats[positive]
-        if not len(values):
-            return FrequencyList()
-        new = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
-        return FrequencyList(values[new], np.add.reduceat(repeats, new))
+        return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])

@@ -5,13 +5,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms import Eta, FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
 from dp_transforms.mechanisms.precise_level import PreciseLevel
 from dp_transforms.mechanisms.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.transfer import PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.walls import walled_blocks
 
 DOWN, UP = rounding_pair(200)
 
@@ -83,12 +84,21 @@ LISTS = {
 }
 
 
-@pytest.mark.parametrize("name", LISTS)
+BLOCKS = {name: Blocks.of(values) for name, values in LISTS.items()}
+BLOCKS["walls far apart, close, and shut"] = walled_blocks(
+    FrequencyList([600, 50, 4, 1], [1, 30, 70, 2000]),
+    PartitionBounds.of_runs(
+        [500, 30, 41, 40, 4, 0, 0], [900, 520, 480, 90, 4, 2, 1], [2, 20, 5, 3, 30, 900, 3000]
+    ),
+)
+
+
+@pytest.mark.parametrize("name", BLOCKS)
 def test_messages_lie_in_their_enclosures(name):
     """Where the window is too narrow for a message its bounds are far apart, and still true."""
     # Next to a large corner the walk is near ln(2) / c = 35.
     decay, window = Decay(Fraction(1, 50)), 60
-    blocks = Blocks.of(LISTS[name])
+    blocks = BLOCKS[name]
     transfer, precise = ScaledTransfer(decay, decay, window), PreciseTransfer(decay, decay, 75, 128)
     with np.errstate(all="ignore"):
         messages = scaled_backward(blocks, (transfer, transfer))
@@ -102,4 +112,6 @@ def test_messages_lie_in_their_enclosures(name):
             assert scaled(DOWN, messages.lo[index, state], 1 - error, exponent) <= hi
             assert lo <= scaled(UP, messages.hi[index, state], 1 + error, exponent)
             narrow += messages.lo[index, state] > 0.999 * messages.hi[index, state]
+    # What the walls forbid is zero.
+    narrow += (messages.hi == 0).sum()
     assert narrow > 0.4 * messages.lo.size

@@ -1,0 +1,193 @@
+"""Bounds L_i <= x_i <= U_i on the i-th largest frequency, in run-length form.
+
+Who makes them from public knowledge spends nothing. ``noisy_bounds`` has bounds that look at the
+data, each with a budget of its own.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.distance_ball import largest_within, smallest_within
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+IntArray = npt.NDArray[np.int64]
+
+NO_BOUND = 2**62
+"""Stands for infinity among upper bounds."""
+
+
+@dataclass(frozen=True)
+class PartitionBounds:
+    """L_i <= x_i <= U_i for all ranks i >= 1.
+
+    U_i is infinite for the first ``unbounded_ranks`` ranks; then come the entries of ``upper``; all
+    later ranks have U_i = ``beyond``. L_i is the i-th entry of ``lower``, and 0 behind them.
+
+    Args:
+      lower: the entries of L.
+      upper: the finite entries of U.
+      unbounded_ranks: how many ranks have no upper bound.
+      beyond: the upper bound of all ranks behind those, 0 or more.
+
+    Raises:
+      ValueError: a number is negative, an entry of ``upper`` is below ``beyond``, or L is above U
+        at some rank, so that no list lies between.
+
+    >>> bounds = PartitionBounds.around(FrequencyList([10, 4], [1, 2]), 3)
+    >>> bounds.contain(FrequencyList([12, 3, 1], [1, 1, 6])), bounds.contain(FrequencyList())
+    (True, False)
+    """
+
+    lower: FrequencyList = field(default_factory=FrequencyList)
+    upper: FrequencyList = field(default_factory=FrequencyList)
+    unbounded_ranks: int = 0
+    beyond: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("unbounded_ranks", "beyond"):
+            value = _integer(name, getattr(self, name))
+            if not 0 <= value < NO_BOUND:
+                raise ValueError(f"{name} must be between 0 and 2**62, got {value}")
+        if len(self.upper) and self.upper.frequencies[-1] < self.beyond:
+            raise ValueError(f"upper must not fall below beyond = {self.beyond}")
+        ends = self._rank_ends(self.lower)
+        crossed = np.flatnonzero(_at_ranks(self.lower, ends) > self._upper_at(ends))
+        if len(crossed):
+            rank = 1 + (ends.item(crossed.item(0) - 1) if crossed.item(0) else 0)
+            raise ValueError(f"lower is above upper at rank {rank}, so no list lies between")
+
+    @classmethod
+    def of_runs(
+        cls,
+        lower: Sequence[int] | IntArray,
+        upper: Sequence[int] | IntArray,
+        repeats: Sequence[int] | IntArray,
+    ) -> PartitionBounds:
+        """lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, and x_i = 0 behind them.
+
+        Bounds that are not descending are replaced by the tightest ones that are and that the same
+        lists keep (their monotone closure): U_i by the least U_j with j <= i, L_i by the largest
+        L_j with j >= i.
+
+        Raises:
+          ValueError: the arguments are not equally long, an entry is negative, or no list lies
+            between the bounds.
+
+        >>> bounds = PartitionBounds.of_runs([0, 2, 0], [5, 7, 3], [1, 1, 1])
+        >>> list(bounds.lower), list(bounds.upper)
+        ([(2, 2)], [(5, 2), (3, 1)])
+        """
+        if not len(lower) == len(upper) == len(repeats):
+            raise ValueError(
+                "lower, upper and repeats must be equally long, got "
+                f"{len(lower)}, {len(upper)} and {len(repeats)}"
+            )
+        for name, entries in (("lower", lower), ("upper", upper), ("repeats", repeats)):
+            for i, entry in enumerate(entries):
+                if not 0 <= _integer(f"{name}[{i}]", entry) <= NO_BOUND:
+                    raise ValueError(f"{name}[{i}] must be between 0 and 2**62, got {entry}")
+        counts = np.asarray(repeats, np.int64)
+        highest = np.minimum.accumulate(np.asarray(upper, np.int64))
+        lowest = np.maximum.accumulate(np.asarray(lower, np.int64)[::-1])[::-1]
+        return cls(
+            FrequencyList.from_runs(lowest, counts), FrequencyList.from_runs(highest, counts)
+        )
+
+    @classmethod
+    def of_total(cls, total: int) -> PartitionBounds:
+        """x_i <= total / i: what every list of at most ``total`` users keeps (Ilvento).
+
+        Args:
+          total: a public upper bound on N.
+
+        >>> list(PartitionBounds.of_total(6).upper)
+        [(6, 1), (3, 1), (2, 1), (1, 3)]
+        """
+        if _integer("total", total) < 0:
+            raise ValueError(f"total must not be negative, got {total}")
+        root = math.isqrt(total)
+        ranks = np.arange(1, root + 1, dtype=np.int64)
+        # The values above total // root come one to a rank, those below in runs.
+        small = np.arange(total // root - 1 if root else 0, 0, -1, dtype=np.int64)
+        ends = np.concatenate([ranks, total // small])
+        return cls(
+            upper=FrequencyList.from_runs(
+                np.concatenate([total // ranks, small]), np.diff(ends, prepend=0)
+            )
+        )
+
+    @classmethod
+    def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
+        """|x_i - r_i| <= width at every rank, for a public list r and zeros behind it."""
+        if _integer("width", width) < 0:
+            raise ValueError(f"width must not be negative, got {width}")
+        values, repeats = reference.frequencies, reference.multiplicities
+        return cls(
+            lower=FrequencyList.from_runs(np.maximum(values - width, 0), repeats),
+            upper=FrequencyList.from_runs(values + width, repeats),
+            beyond=width,
+        )
+
+    @classmethod
+    def within_distance(cls, reference: FrequencyList, distance: int) -> PartitionBounds:
+        """The tightest bounds that all lists within an L1 distance of a list keep.
+
+        U_i is the largest and L_i the smallest value that x_i has in any list x with
+        ||x - r||_1 <= distance (Blocki, Datta, Bonneau 2016, Equation 1).
+
+        >>> bounds = PartitionBounds.within_distance(FrequencyList([5, 1], [1, 2]), 3)
+        >>> list(bounds.lower), list(bounds.upper)
+        ([(2, 1)], [(8, 1), (4, 1), (2, 1), (1, 3)])
+        """
+        if _integer("distance", distance) < 0:
+            raise ValueError(f"distance must not be negative, got {distance}")
+        return cls(smallest_within(reference, distance), largest_within(reference, distance))
+
+    def contain(self, frequency_list: FrequencyList) -> bool:
+        """Whether a list keeps the bounds."""
+        ends = self._rank_ends(self.lower, frequency_list)
+        values = _at_ranks(frequency_list, ends)
+        kept = (_at_ranks(self.lower, ends) <= values) & (values <= self._upper_at(ends))
+        return bool(kept.all())
+
+    def nearest(self, frequency_list: FrequencyList) -> FrequencyList:
+        """The list with f_i moved between L_i and U_i: the nearest that keeps the bounds."""
+        ends = self._rank_ends(self.lower, frequency_list)
+        values = np.maximum(_at_ranks(frequency_list, ends), _at_ranks(self.lower, ends))
+        values = np.minimum(values, self._upper_at(ends))
+        return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
+
+    def _rank_ends(self, *lists: FrequencyList) -> IntArray:
+        """Ranks up to which these lists and U are constant; all that follow are zero or beyond."""
+        uppers = self.unbounded_ranks + self.upper.multiplicities.cumsum()
+        ends = [values.multiplicities.cumsum() for values in lists]
+        ranks = np.unique(np.concatenate([[self.unbounded_ranks], uppers, *ends]))
+        found: IntArray = ranks[ranks > 0]
+        return found
+
+    def _upper_at(self, ranks: IntArray) -> IntArray:
+        inner = np.maximum(ranks - self.unbounded_ranks, 1)
+        bounds = _at_ranks(self.upper, inner, self.beyond)
+        found: IntArray = np.where(ranks <= self.unbounded_ranks, NO_BOUND, bounds)
+        return found
+
+
+def _at_ranks(values: FrequencyList, ranks: IntArray, tail: int = 0) -> IntArray:
+    """The entries at some ranks, counted from 1; ``tail`` behind the last."""
+    ends = values.multiplicities.cumsum()
+    found: IntArray = np.append(values.frequencies, tail)[ends.searchsorted(ranks, side="left")]
+    return found
+
+
+def _integer(name: str, value: object) -> int:
+    try:
+        return operator.index(value)  # type: ignore[arg-type]
+    except TypeError:
+        raise ValueError(f"{name} must be an integer, got {value!r}") from None

@@ -1,0 +1,132 @@
+"""Bounds on the i-th largest frequency, against the definition on all small lists."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from tests import enumeration
+
+RANKS, LARGEST = 4, 5
+ALL = [tuple(x) for x in enumeration.partitions(RANKS, LARGEST)]
+small_lists = st.sampled_from(list(enumeration.partitions_of_at_most(9)))
+
+
+def values_of(frequency_list, ranks):
+    values = np.repeat(frequency_list.frequencies, frequency_list.multiplicities)[:ranks]
+    return [*values.tolist(), *[0] * (ranks - len(values))]
+
+
+runs = st.lists(
+    st.tuples(st.integers(0, LARGEST), st.integers(0, LARGEST)), min_size=RANKS, max_size=RANKS
+)
+
+
+@given(runs)
+def test_the_closure_keeps_the_same_lists_and_is_tight(raw):
+    lower, upper = zip(*raw, strict=True)
+    kept = [x for x in ALL if all(a <= v <= b for a, v, b in zip(lower, x, upper, strict=True))]
+    if not kept:
+        with pytest.raises(ValueError, match="no list lies between"):
+            PartitionBounds.of_runs(lower, upper, [1] * RANKS)
+        return
+    bounds = PartitionBounds.of_runs(lower, upper, [1] * RANKS)
+    assert [x for x in ALL if bounds.contain(enumeration.as_list(x))] == kept
+    assert values_of(bounds.lower, RANKS) == np.min(kept, axis=0).tolist()
+    assert values_of(bounds.upper, RANKS) == np.max(kept, axis=0).tolist()
+
+
+@given(runs, small_lists)
+def test_the_nearest_list_is_the_nearest(raw, private):
+    lower, upper = zip(*raw, strict=True)
+    try:
+        bounds = PartitionBounds.of_runs(lower, upper, [1] * RANKS)
+    except ValueError:
+        return
+    nearest = bounds.nearest(enumeration.as_list(private))
+    assert bounds.contain(nearest)
+    distances = [
+        enumeration.l1_distance(x, private) for x in ALL if bounds.contain(enumeration.as_list(x))
+    ]
+    assert nearest.l1_distance(enumeration.as_list(private)) == min(distances)
+
+
+@pytest.mark.parametrize("total", [0, 1, 2, 3, 6, 12, 13])
+def test_of_total_is_what_lists_of_so_many_users_reach(total):
+    lists = [
+        values_of(enumeration.as_list(x), 15) for x in enumeration.partitions_of_at_most(total)
+    ]
+    bounds = PartitionBounds.of_total(total)
+    assert values_of(bounds.upper, 15) == np.max(lists, axis=0).tolist()
+    assert bounds.lower == FrequencyList() and bounds.beyond == bounds.unbounded_ranks == 0
+
+
+@given(st.integers(1, 10**8))
+def test_of_total_is_the_quotient_at_every_rank(total):
+    upper = PartitionBounds.of_total(total).upper
+    ends = upper.multiplicities.cumsum().tolist()
+    assert ends[-1] == total
+    starts = [1, *(end + 1 for end in ends[:-1])]
+    for value, first, last in zip(upper.frequencies.tolist(), starts, ends, strict=True):
+        assert total // first == value == total // last
+
+
+@given(small_lists, st.integers(0, 6))
+@settings(deadline=None, max_examples=50)
+def test_within_distance_is_what_lists_in_the_ball_reach(reference, distance):
+    ball = [
+        values_of(enumeration.as_list(x), 16)
+        for x in enumeration.partitions_of_at_most(sum(reference) + distance)
+        if enumeration.l1_distance(x, reference) <= distance
+    ]
+    bounds = PartitionBounds.within_distance(enumeration.as_list(reference), distance)
+    assert values_of(bounds.upper, 16) == np.max(ball, axis=0).tolist()
+    assert values_of(bounds.lower, 16) == np.min(ball, axis=0).tolist()
+
+
+@given(small_lists, st.integers(0, 3), small_lists)
+def test_around_is_a_width_at_every_rank(reference, width, other):
+    bounds = PartitionBounds.around(enumeration.as_list(reference), width)
+    gaps = np.abs(np.subtract(*(values_of(enumeration.as_list(x), 10) for x in (reference, other))))
+    assert bounds.contain(enumeration.as_list(other)) == (gaps.max() <= width)
+
+
+@given(small_lists, small_lists, st.integers(0, 3), st.integers(0, 2))
+def test_unbounded_ranks_come_first_and_beyond_last(other, upper, unbounded, beyond):
+    upper = [value for value in upper if value >= beyond]
+    bounds = PartitionBounds(
+        upper=enumeration.as_list(upper), unbounded_ranks=unbounded, beyond=beyond
+    )
+    limits = [10**6] * unbounded + [*upper] + [beyond] * 20
+    inside = all(value <= limit for value, limit in zip(other, limits, strict=False))
+    assert bounds.contain(enumeration.as_list(other)) == inside
+    nearest = bounds.nearest(enumeration.as_list(other))
+    expected = [min(value, limit) for value, limit in zip(other, limits, strict=False)]
+    assert values_of(nearest, 12) == [*expected, *[0] * (12 - len(expected))]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PartitionBounds(beyond=-1), "beyond must be between 0"),
+        (lambda: PartitionBounds(unbounded_ranks=2.5), "unbounded_ranks must be an integer"),
+        (
+            lambda: PartitionBounds(upper=FrequencyList([5, 2], [1, 1]), beyond=3),
+            "upper must not fall below beyond = 3",
+        ),
+        (
+            lambda: PartitionBounds(FrequencyList([5, 4], [2, 3]), FrequencyList([5, 3], [4, 1])),
+            "lower is above upper at rank 5",
+        ),
+        (lambda: PartitionBounds.of_total(-1), "total must not be negative"),
+        (lambda: PartitionBounds.around(FrequencyList(), -1), "width must not be negative"),
+        (lambda: PartitionBounds.within_distance(FrequencyList(), -2), "distance must not be"),
+        (lambda: PartitionBounds.of_runs([1], [2], [1, 1]), "must be equally long"),
+        (lambda: PartitionBounds.of_runs([0, -1], [2, 2], [1, 1]), r"lower\[1\] must be between"),
+        (lambda: PartitionBounds.of_runs([0], [2.5], [1]), r"upper\[0\] must be an integer"),
+    ],
+)
+def test_bad_bounds_are_refused_by_name(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
