@@ -144,22 +144,22 @@ def test_no_pair_of_small_lists_costs_more_than_epsilon():
 
 
 def test_a_list_mechanism_with_the_wrong_sensitivity_is_caught():
-    """One user in three partitions, and a mechanism for one: three times epsilon is spent."""
-    here, there = FrequencyList.from_counts([4, 3, 1]), FrequencyList.from_counts([5, 4, 2])
-    mechanism = IntegerPartitionMechanism(epsilon=2.0, sensitivity=1)
+    """One user in six partitions, and a mechanism for one."""
+    here, there = FrequencyList([7, 2], [3, 3]), FrequencyList([8, 3], [3, 3])
+    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=1)
 
     def draws(frequency_list, first):
         tapes = map(InsecureSeededTape, itertools.count(first))
-        return mechanism.release_many(frequency_list, 1200, tapes)
+        return mechanism.release_many(frequency_list, 1600, tapes)
 
     def loss(released):
         return released.l1_distance(there) - released.l1_distance(here)
 
-    bound = epsilon_lower_bound(draws(here, 0), draws(there, 10_000), statistics=[loss])
+    bound = epsilon_lower_bound(draws(here, 0), draws(there, 10_000), 0, 1e-4, [loss])
     exact = exact_partition_epsilon(mechanism, here, there)
-    assert 2.0 < bound.epsilon < exact
-    right = IntegerPartitionMechanism(epsilon=2.0, sensitivity=3)
-    assert exact_partition_epsilon(right, here, there) < 2.0
+    assert 1.0 < bound.epsilon < exact
+    right = IntegerPartitionMechanism(epsilon=1.0, sensitivity=6)
+    assert exact_partition_epsilon(right, here, there) < 1.0
 
 
 @pytest.mark.parametrize(
