@@ -3,11 +3,12 @@
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
         [--output=benchmarks/results]
 
-Records are real ones (benchmarks/data) and synthetic ones: a universe of 100,000 items with a Zipf
-law, and one million users with one item each, or 100,000 users with ten draws each. All strategies
-have the same budget, epsilon = 1 and delta = 1e-5; in each run they share the random numbers, and
-the single-round ones the bounded records. Other packages are measured if they are there: in a
-Python of their own, see benchmarks/partition_selection_peers.py.
+writes partition_selection.md. Records are real ones (benchmarks/data) and synthetic ones: a
+universe of 100,000 items with a Zipf law, and one million users with one item each, or 100,000
+users with ten draws each. All strategies have the same budget, epsilon = 1 and delta = 1e-5; in
+each run they share the random numbers, and the single-round ones the bounded records. Other
+packages are measured if they are there: in a Python of their own, see
+benchmarks/partition_selection_peers.py.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
@@ -39,9 +41,11 @@ from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     OptimalSelection,
     SelectionStrategy,
+    SipsSelection,
     WeightedStrategy,
     make_strategy,
 )
+from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.selection import select_from_counts
 from dp_transforms.weighted_rounds import select_round, weigh_remaining
 from pipelines.reading import ReadRecords
@@ -53,6 +57,14 @@ DECISIONS = 10_000_000
 PEER_CALLS = 1_000_000
 ROWS = (200_000, 2_000_000)
 DATA = pathlib.Path(__file__).with_name("data")
+REFERENCES = (
+    (1_000_000, 1, 1, {"optimal": 7_760, "laplace": 7_455, "gaussian": 5_000}),
+    (100_000, 10, 10, {"optimal, naive": 768, "gaussian": 1_414, "weighted_gaussian": 1_440}),
+)
+"""(users, draws, kappa, released by strategy) as measured elsewhere on the Zipf universe."""
+UNIVERSES = 10
+SMALLEST_TELLING = 10
+SIPS = SipsSelection.name
 PEERS = pathlib.Path(__file__).with_name("partition_selection_peers.py")
 
 Peers = Callable[..., Any]
@@ -87,14 +99,14 @@ def strategies(kappa: int) -> dict[str, SelectionStrategy]:
     """What is compared, by the name to print."""
     named = {
         name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
-        for name in ("truncated_geometric", "laplace", "gaussian", "weighted_gaussian", "sips")
+        for name in ("truncated_geometric", "laplace", "gaussian", "weighted_gaussian", SIPS)
     }
     naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
     return {
         "optimal, naive": naive,
         "optimal": OptimalSelection(EPSILON, DELTA, kappa),
         **named,
-        "auto": make_strategy("auto", EPSILON, DELTA, max_partitions_per_user=kappa),
+        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa),
     }
 
 
@@ -118,9 +130,31 @@ def released(
     return sum(names.num_rows for names in selected)
 
 
-def release_rows(runs: int, peers: Peers) -> list[list[str]]:
-    """One row per dataset and kappa: mean numbers of released partitions."""
-    rows = []
+@dataclass(frozen=True)
+class Released:
+    """Mean numbers of released partitions, by strategy, and by strategies of other packages."""
+
+    records: str
+    kappa: int
+    auto: str
+    means: dict[str, float]
+    others: dict[str, float]
+
+    @property
+    def auto_share(self) -> float:
+        """What auto releases, of what the best single-round strategy does."""
+        return self.means[AUTO] / max(self.means[name] for name in self.means if name != SIPS)
+
+    @property
+    def row(self) -> list[str]:
+        means = {name: amount(mean) for name, mean in self.means.items()}
+        means[AUTO] += f" ({self.auto})"
+        others = map(amount, self.others.values())
+        return [self.records, str(self.kappa), *means.values(), *others]
+
+
+def releases(runs: int, peers: Peers) -> Iterator[Released]:
+    """What is released of every dataset at every kappa."""
     for name, (records, kappas) in datasets().items():
         pairs = distinct_pairs(records)
         for kappa in kappas:
@@ -134,13 +168,53 @@ def release_rows(runs: int, peers: Peers) -> list[list[str]]:
                 lists.append(counts[COUNT].to_pylist())
                 for label, strategy in compared.items():
                     totals[label] += released(strategy, counts, pairs, secret)
+            means = {label: total / runs for label, total in totals.items()}
             others = peers("release", epsilon=EPSILON, delta=DELTA, kappa=kappa, runs=lists)
-            means = [f"{total / runs:,.0f}" for total in totals.values()]
-            means[-1] += f" ({compared['auto'].name})"
-            means += [f"{mean:,.0f}" for mean in (others or {}).values()]
-            rows.append([name, str(kappa), *means])
-            print(" | ".join(rows[-1]), flush=True)
-    return rows
+            measured = Released(name, kappa, compared[AUTO].name, means, others or {})
+            print(" | ".join(measured.row), flush=True)
+            yield measured
+
+
+def findings(measured: Sequence[Released]) -> str:
+    """What the means say about auto and sips; tiny releases say nothing in per cent."""
+    telling = [one for one in measured if one.means[AUTO] >= SMALLEST_TELLING]
+    most = max(KAPPAS)
+    gains = [one.means[SIPS] / one.means[AUTO] for one in telling if one.kappa == most]
+    return (
+        f"Where at least {SMALLEST_TELLING} partitions are released, auto releases at least "
+        f"{min(one.auto_share for one in telling):.1%} of what the best single-round strategy "
+        f"does, and sips at kappa = {most} {min(gains):.2f} to {max(gains):.2f} times as much as "
+        "auto.\n"
+    )
+
+
+def reference_rows() -> list[list[str]]:
+    """Numbers measured elsewhere, and here: mean and standard deviation over universes."""
+    rng = np.random.default_rng(3)
+    counted: dict[str, list[int]] = {}
+    for _ in range(UNIVERSES):
+        for users, draws, kappa, elsewhere in REFERENCES:
+            records = zipf_records(users, draws, rng)
+            pairs = distinct_pairs(records)
+            secret = JobSecret.from_os()
+            key = secret.key("bound contributions")
+            counts = count_pairs(distinct_pairs(records, at_most=kappa, key=key))
+            compared = strategies(kappa)
+            for label in elsewhere:
+                found = released(compared[label], counts, pairs, secret)
+                counted.setdefault(f"{kappa} {label}", []).append(found)
+    return [
+        [
+            f"{users:,} users, {draws} each",
+            str(kappa),
+            label,
+            f"{number:,}",
+            f"{np.mean(counted[f'{kappa} {label}']):,.0f}",
+            f"{np.std(counted[f'{kappa} {label}'], ddof=1):,.0f}",
+        ]
+        for users, draws, kappa, elsewhere in REFERENCES
+        for label, number in elsewhere.items()
+    ]
 
 
 def decision_rows(peers: Peers) -> list[list[str]]:
@@ -173,14 +247,14 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
             path = write_records(count, f"{directory}/records.csv")
             times = {
                 name: timed(functools.partial(select_file, path, name, f"{directory}/{name}"))
-                for name in ("auto", "gaussian", "sips")
+                for name in (AUTO, "gaussian", SIPS)
             }
             other = peers(
                 "select", epsilon=EPSILON, delta=DELTA, kappa=10, path=path, output=f"{directory}/p"
             )
             cells = [f"{seconds:.1f} s" for seconds in times.values()]
             if other:
-                cells += [f"{other['seconds']:.1f} s", f"{other['seconds'] / times['auto']:.1f}"]
+                cells += [f"{other['seconds']:.1f} s", f"{other['seconds'] / times[AUTO]:.1f}"]
             rows.append([f"{count:,}", *cells])
     return rows
 
@@ -216,6 +290,11 @@ def timed(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
+def amount(mean: float) -> str:
+    """A mean number; small ones with a decimal."""
+    return f"{mean:,.0f}" if mean >= SMALLEST_TELLING else f"{mean:.1f}"
+
+
 def table(header: list[str], rows: list[list[str]]) -> str:
     """A Markdown table, numbers to the right."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *rows]
@@ -247,13 +326,18 @@ def main() -> None:
     columns = ["records", "kappa", *strategies(1)]
     if flags.peers_python:
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
-    text = "# Partition selection\n\n"
+    measured = list(releases(flags.runs, peers))
+    text = "# Partition selection\n\n`python -m benchmarks.partition_selection` writes this.\n\n"
     text += f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of "
-    text += f"{flags.runs} runs.\n\n" + table(columns, release_rows(flags.runs, peers))
+    text += f"{flags.runs} runs.\n\n" + table(columns, [one.row for one in measured])
+    text += f"\n{findings(measured)}"
+    text += f"\nNumbers measured elsewhere, and here over {UNIVERSES} universes drawn afresh:\n\n"
+    columns = ["records", "kappa", "strategy", "elsewhere", "here, mean", "standard deviation"]
+    text += table(columns, reference_rows())
     text += f"\n{DECISIONS:,} decisions by counts of 1 to 30 users, in one process:\n\n"
     text += table(["", "time", "a second"], decision_rows(peers))
     text += "\nFrom a CSV file to names in a file, kappa = 10, Beam's in-process runner:\n\n"
-    columns = ["records", "auto", "gaussian", "sips"]
+    columns = ["records", AUTO, "gaussian", SIPS]
     if flags.peers_python:
         columns += ["pipeline-dp 0.3.1", "pipeline-dp : auto"]
     text += table(columns, pipeline_rows(peers))
