@@ -1,6 +1,7 @@
 # make run   a first release, from a million made-up users, in out/release
 # make test  the tests;  make test-long  also those that take minutes
 # make test-laws  100,000 releases of each of 67 lists at three rates, more than an hour
+# make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make lint  formatting, style and types
 
 PYTHON ?= python3
@@ -12,7 +13,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws lint clean
+.PHONY: run test test-long test-laws test-flink flink-up flink-down lint clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -32,6 +33,15 @@ test-long: .venv/installed-test
 
 test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -m law
+
+test-flink: .venv/installed-test
+	$(BIN)/python -m pytest -q -rs -m flink tests/clusters
+
+flink-up: .venv/installed
+	$(BIN)/python -m clusters.flink up
+
+flink-down: .venv/installed
+	$(BIN)/python -m clusters.flink down
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -8,6 +8,7 @@ from apache_beam.options.pipeline_options import (
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
+    WorkerOptions,
 )
 from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES, FlinkRunner
 from apache_beam.runners.portability.portable_runner import PortableRunner
@@ -45,6 +46,10 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
         master = options.view_as(FlinkRunnerOptions).flink_master
         if master not in MAGIC_HOST_NAMES:
             _check("flink_master", master, urlsplit(runner.add_http_scheme(master)).netloc)
+    worker = options.view_as(WorkerOptions)
+    if worker.default_sdk_harness_log_level == "CRITICAL":
+        # Job servers in Java refuse a level that Java does not have.
+        worker.default_sdk_harness_log_level = "ERROR"
     if not portable.environment_type:
         raise ValueError(f"--environment_type is needed: {_ENVIRONMENTS}")
     if portable.environment_type == "EXTERNAL":

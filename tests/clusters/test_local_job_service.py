@@ -1,7 +1,5 @@
 """The jobs behind a job service, in its simplest form: Beam's own in Python, without Java."""
 
-import os
-import random
 import socket
 import subprocess
 import sys
@@ -9,21 +7,9 @@ import time
 
 import pytest
 
-from dp_transforms.job_secret import JobSecret
-from pipelines import release_frequency_list, select_partitions
+from pipelines import release_frequency_list
 from pipelines.workers import WorkerPool
-
-SECRET = JobSecret.insecure_for_testing(11)
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-FLAGS = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
-JOBS = {
-    "frequency list": (release_frequency_list.main, ["--epsilon=1"], "released_frequencies.csv"),
-    "names": (
-        select_partitions.main,
-        ["--epsilon=4", "--delta=1e-2", "--noisy_counts"],
-        "released_partitions.csv",
-    ),
-}
+from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, write_records
 
 
 @pytest.fixture(scope="module")
@@ -64,40 +50,18 @@ def pool():
         process.stdout.close()
 
 
-@pytest.fixture(scope="module")
-def records(tmp_path_factory):
-    rng = random.Random(2)
-    path = tmp_path_factory.mktemp("records") / "visits.csv"
-    lines = [f"user{rng.randrange(300)},page{rng.randrange(9) ** 2}" for _ in range(2_000)]
-    path.write_text("\n".join(["user,page", *lines]) + "\n")
-    return path
-
-
-@pytest.fixture(autouse=True)
-def same_secret(monkeypatch):
-    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
-    # Workers of other processes must find this package.
-    monkeypatch.setenv("PYTHONPATH", ROOT, prepend=os.pathsep)
-
-
-def run(job, records, output, *flags):
-    main, own, file_name = JOBS[job]
-    assert main([f"--input={records}", f"--output={output}", *FLAGS, *own, *flags]) == 0
-    return (output / file_name).read_bytes(), (output / "privacy.json").read_bytes()
-
-
 @pytest.mark.parametrize("job", JOBS)
 @pytest.mark.parametrize("environment", ["LOOPBACK", "EXTERNAL"])
-def test_agrees_with_the_in_process_runner(job, environment, job_service, pool, records, tmp_path):
+def test_agrees_with_the_in_process_runner(
+    job, environment, job_service, pool, same_secret, tmp_path
+):
     flags = [
         "--runner=PortableRunner",
         f"--job_endpoint={job_service}",
         f"--environment_type={environment}",
         *([f"--environment_config={pool}"] if environment == "EXTERNAL" else []),
     ]
-    released = run(job, records, tmp_path / "portable", *flags)
-    assert released == run(job, records, tmp_path / "in_process")
-    assert released[0].count(b"\n") > 1
+    check_agreement(job, tmp_path, *flags)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +75,8 @@ def test_agrees_with_the_in_process_runner(job, environment, job_service, pool, 
         (["--job_endpoint=SERVICE", "--environment_type=EXTERNAL"], 2, "--environment_config"),
     ],
 )
-def test_what_is_missing_is_said_at_once(flags, code, says, job_service, records, tmp_path, capsys):
+def test_what_is_missing_is_said_at_once(flags, code, says, job_service, tmp_path, capsys):
+    records = write_records(tmp_path / "visits.csv")
     flags = [flag.replace("SERVICE", job_service) for flag in flags]
     output = tmp_path / "release"
     common = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS]

@@ -1,0 +1,1 @@
+"""A Flink session cluster on this machine's loopback interface."""

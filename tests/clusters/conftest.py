@@ -1,0 +1,13 @@
+import os
+
+import pytest
+
+from dp_transforms.job_secret import JobSecret
+from tests.clusters.agreement import ROOT, SECRET
+
+
+@pytest.fixture
+def same_secret(monkeypatch):
+    """All jobs take the same test secret, and workers of other processes find this package."""
+    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
