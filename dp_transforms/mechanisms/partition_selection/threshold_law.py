@@ -1,9 +1,21 @@
 """Noisy counts above a threshold: the law of being kept, and the counts of those that are.
 
 A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal
-to the threshold is kept with a probability of its own. That is 0, or such that a single user's
-partition is kept with all the probability that it may have: without it integer thresholds would
-waste up to a factor e**epsilon of delta.
+to the threshold is kept with a probability of its own, the tie.
+
+A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
+private partition selection"), whose truncated geometric noise is always thresholded so: kept if n +
+X > k, dropped at equality (Definition 8). Their Laplace noise is real-valued, and a real threshold
+can be placed such that a single user's partition is kept with probability delta exactly. An integer
+threshold can not, and would waste up to a factor e**epsilon of delta. So for Laplace and Gaussian
+noise the threshold is itself drawn: it is threshold - 1 with the probability of the tie and
+threshold otherwise, and the comparison with it is strict. That costs no privacy: given n >= 1 users
+what is released is a function of the private n + X and of a draw that no data enter, and the one
+probability that depends on the threshold, that of keeping a partition with a single user, is
+
+    P[1 + X > threshold] + tie * P[1 + X = threshold]
+
+which ``calibrated_law`` keeps from exceeding its bound.
 
 The same uniform number U decides in both forms of a release. X inverts U, and the upper part of
 those U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of

@@ -1,5 +1,6 @@
 """The optimal law against its recursion, its inequalities, and the paper's figures."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -8,7 +9,11 @@ import mpmath
 import pytest
 
 from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.partition_selection import LaplaceSelection, OptimalSelection
+from dp_transforms.mechanisms.partition_selection import (
+    LaplaceSelection,
+    OptimalSelection,
+    TruncatedGeometricSelection,
+)
 from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
 
 GRID = [
@@ -94,18 +99,40 @@ def test_floats_of_the_keep_probability_would_break_the_budget():
         assert drop[n] <= (math.exp(epsilon) * drop[n + 1] + delta) * (1 + 1e-14)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "optimal_half", "laplace_half"),
-    # Figures 1 and 2 of the paper, and the same for a small budget.
-    [(1.0, 1e-5, 12, 12), (0.1, 1e-10, 201, 225)],
-)
+@pytest.mark.parametrize("strategy", [TruncatedGeometricSelection, LaplaceSelection])
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_thresholds_keep_all_four_inequalities_too(strategy, epsilon, delta):
+    chosen = strategy(epsilon, delta).law
+    near = {n + i for n in (0, chosen.threshold, 2 * chosen.threshold) for i in range(-12, 13)}
+    spread = {round(i * chosen.threshold / 20) for i in range(60)}
+    for n in sorted(n for n in near | spread if n >= 0):
+        drop, next_drop = (chosen.drop_enclosure(i, 400) for i in (n, n + 1))
+        keep, next_keep = (chosen.keep_enclosure(i, 400) for i in (n, n + 1))
+        for left, right in itertools.permutations((keep, next_keep)):
+            assert_within(left, right, epsilon, delta)
+        for left, right in itertools.permutations((drop, next_drop)):
+            assert_within(left, right, epsilon, delta)
+
+
+FIGURES = [
+    (1.0, 1e-5, 12, 12),
+    (0.1, 1e-10, 201, 225),
+    *((1.0, delta, None, None) for delta in (1e-2, 1e-7, 1e-12)),
+    *((epsilon, delta, None, None) for epsilon in (0.1, 0.5, 4.0) for delta in (1e-5, 1e-10)),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "optimal_half", "laplace_half"), FIGURES)
 def test_the_counts_that_are_kept_half_of_the_time(epsilon, delta, optimal_half, laplace_half):
-    drops = recursion(epsilon, delta, optimal_half)
-    assert drops[optimal_half - 1] > 0.5 >= drops[optimal_half]
-    assert OptimalSelection(epsilon, delta).median_users == optimal_half
-    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon: 11.8 and 224.3.
-    assert math.ceil(1 - math.log(2 * delta) / epsilon) == laplace_half
-    assert LaplaceSelection(epsilon, delta).median_users == laplace_half
+    """The curves of the paper's figures at their middle, and how it moves with the budget."""
+    optimal, laplace = (s(epsilon, delta) for s in (OptimalSelection, LaplaceSelection))
+    drops = recursion(epsilon, delta, optimal.median_users)
+    assert drops[-2] > 0.5 >= drops[-1]
+    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon, such as 11.8 and 224.3.
+    assert abs(laplace.median_users - math.ceil(1 - math.log(2 * delta) / epsilon)) <= 1
+    assert optimal.median_users <= laplace.median_users
+    if optimal_half is not None:
+        assert (optimal.median_users, laplace.median_users) == (optimal_half, laplace_half)
 
 
 @pytest.mark.parametrize("delta", [0.5, 0.75, 0.3, 0.1, 1e-3])
