@@ -31,8 +31,8 @@ def test_is_read_by_the_jobs(job, path):
         # Beam's default is Docker.
         assert options.view_as(PortableOptions).environment_type
     # The command line wins.
-    _, options = job.make_parser().parse_job([f"--config={path}", "--runner=FnApiRunner"])
-    assert options.view_as(StandardOptions).runner == "FnApiRunner"
+    _, options = job.make_parser().parse_job([f"--config={path}", "--runner=SparkRunner"])
+    assert options.view_as(StandardOptions).runner == "SparkRunner"
 
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: f"{path.parent.name}/{path.stem}")
