@@ -8,7 +8,7 @@ from typing import Any
 
 from dp_transforms.mechanisms.base2 import Rational
 from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES, choose_strategy
-from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import REPLACE, SelectionStrategy
 
 _ROWS = 16
 
@@ -32,14 +32,20 @@ class Explanation:
 
     @property
     def budget(self) -> str:
-        """epsilon, delta and kappa in words."""
+        """epsilon, delta and kappa in words, and what else is not as usual."""
         strategy = self.strategies[0]
         kappa = strategy.max_partitions_per_user
         partitions = "1 partition" if kappa == 1 else f"{kappa} partitions"
-        return (
-            f"epsilon = {float(strategy.epsilon):g}, delta = {float(strategy.delta):g}, "
-            f"{partitions} per user"
-        )
+        words = [
+            f"epsilon = {float(strategy.epsilon):g}",
+            f"delta = {float(strategy.delta):g}",
+            f"{partitions} per user",
+        ]
+        if strategy.pre_threshold > 1:
+            words.append(f"{strategy.pre_threshold} users at least")
+        if strategy.neighbours == REPLACE:
+            words.append("a user's records replaced")
+        return ", ".join(words)
 
     def __str__(self) -> str:
         names = [s.name + (" *" if s.name == self.chosen else "") for s in self.strategies]

@@ -146,6 +146,14 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
 
 
+def test_the_explanation_names_what_is_not_as_usual():
+    shifted = explain(1, 1e-5, users=[30], pre_threshold=20, neighbours="replace")
+    assert shifted.budget.endswith(
+        "1 partition per user, 20 users at least, a user's records replaced"
+    )
+    assert explain(1, 1e-5, users=[30]).budget.endswith("1 partition per user")
+
+
 def test_by_default_the_explanation_reaches_beyond_every_median():
     explanation = explain(0.1, 1e-10)
     assert explanation.users[0] == 1
