@@ -91,12 +91,15 @@ def assert_within(left, right, epsilon, delta, identity=False):
 def test_floats_of_the_keep_probability_would_break_the_budget():
     epsilon, delta = 20.0, 1e-10
     optimal = law(epsilon, delta)
-    keep = [optimal.keep_probability(n) for n in range(6)]
-    excess = [(1 - keep[n]) - math.exp(epsilon) * (1 - keep[n + 1]) for n in range(5)]
-    assert max(excess) > 10 * delta
-    drop = [optimal.drop_probability(n) for n in range(6)]
-    for n in range(5):
-        assert drop[n] <= (math.exp(epsilon) * drop[n + 1] + delta) * (1 + 1e-14)
+    with mpmath.workdps(60):
+        grown = mpmath.exp(epsilon)
+        keep = [mpmath.mpf(optimal.keep_probability(n)) for n in range(6)]
+        excess = [(1 - keep[n]) - grown * (1 - keep[n + 1]) - delta for n in range(5)]
+        assert 238 < max(excess) / delta < 239
+        # Floats of what is left to one serve.
+        drop = [mpmath.mpf(optimal.drop_probability(n)) for n in range(6)]
+        for n in range(5):
+            assert drop[n] <= (grown * drop[n + 1] + delta) * (1 + mpmath.mpf(2) ** -50)
 
 
 @pytest.mark.parametrize("strategy", [TruncatedGeometricSelection, LaplaceSelection])
