@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable
 from typing import Any
@@ -79,10 +81,31 @@ def kill_task_manager() -> int:
     return pid
 
 
+def kill_job_manager() -> None:
+    """Kills the job manager."""
+    for pid in _running(_JOB_MANAGER):
+        os.kill(pid, signal.SIGKILL)
+        wait_until(functools.partial(lambda pid: not _alive(pid), pid))
+
+
+def cancel(job: str) -> None:
+    """Cancels a job."""
+    request = urllib.request.Request(f"{REST}/jobs/{job}?mode=cancel", method="PATCH")
+    urllib.request.urlopen(request, timeout=10).close()
+
+
 def ask(path: str) -> Any:
     """What the REST interface answers."""
-    with urllib.request.urlopen(REST + path, timeout=10) as answer:
-        return json.load(answer)
+    return json.loads(ask_text(path))
+
+
+def ask_text(path: str) -> bytes:
+    """The same as it came; an error's text if there is nothing at the path."""
+    try:
+        with urllib.request.urlopen(REST + path, timeout=10) as answer:
+            return answer.read()
+    except urllib.error.HTTPError as error:
+        return error.read()
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = _SECONDS_TO_START) -> None:
