@@ -15,6 +15,8 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyLi
 from dp_transforms.mechanisms.integer_partition import (
     IntegerPartitionMechanism as IntegerPartitionMechanism,
 )
+from dp_transforms.mechanisms.known_total import ExactTotalMechanism as ExactTotalMechanism
+from dp_transforms.mechanisms.known_total import MaximumTotalMechanism as MaximumTotalMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection

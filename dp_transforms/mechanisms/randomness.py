@@ -69,6 +69,10 @@ class RandomTape:
         prefix = len(secret).to_bytes(8, "big")
         return cls(hashlib.shake_256(prefix + secret + purpose.encode()).digest(KEY_BYTES))
 
+    def branch(self, purpose: str) -> RandomTape:
+        """A tape of its own for one part of what this tape serves, such as one of many tries."""
+        return RandomTape.from_secret(self._key, purpose)
+
     def words(self, channel: str, count: int, start: int = 0) -> npt.NDArray[np.uint64]:
         """The leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
 

@@ -155,6 +155,18 @@ class Walk:
     places: IntArray
     tail_parts: list[int] = field(default_factory=list)
 
+    def excess(self, blocks: Blocks) -> int:
+        """sum x - sum f, which is the sum of D over all diagonals."""
+        ends = np.cumsum(blocks.lengths)
+        length = ends.item(-1) if len(ends) else 0
+        places = ends[self.blocks] - blocks.lengths[self.blocks] + self.places
+        # Each move counts from its own place to the end of the blocks.
+        left = (length - places + 1).tolist()
+        signs = (1 - 2 * blocks.bits[self.blocks]).tolist()
+        inner: int = sum(sign * count for sign, count in zip(signs, left, strict=True))
+        head = sum(self.head_parts) + len(self.head_parts) * length
+        return head + inner + sum(self.tail_parts) - len(self.tail_parts)
+
     def applied_to(self, blocks: Blocks) -> FrequencyList:
         """The partition x whose bits differ from f's exactly at the moves."""
         # Reading goes downwards in c.

@@ -1,0 +1,226 @@
+"""The integer-partition mechanism over lists whose total is public, or bounded by a public number.
+
+Rejection makes the law exact: lists are drawn over all totals, from a law that is tilted towards
+the total in question, until one is accepted. With s = sum x - sum f and a tilt t, the law
+
+    q**||x - f||_1 * e**(-t s)
+
+is a walk with one rate above zero, c + t, and another below, c - t. Given s it is the law without
+the tilt. So it gives the lists with s = S if those are accepted, and those with s <= S if they are
+accepted with probability e**(-t (S - s)), where t >= 0. The tilt decides how long that takes and
+nothing else (Arratia and DeSalvo, "Probabilistic divide-and-conquer", 2016).
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.evaluation import expected_excess
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition_mechanism import MAX_TOTAL, Draw, PartitionMechanism
+from dp_transforms.mechanisms.randomness import RandomTape, is_below
+from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.walk import Blocks
+
+_STEEPEST = Fraction(3, 4)
+"""A tilt beyond this part of c would make the walk go too far."""
+
+_TILT_UNIT = Fraction(1, 2**24)
+"""Tilts are multiples of this part of c, so that the last digits of a float do not matter."""
+
+_FAR = 8.0
+"""A total is out of reach if it is so many standard deviations from the mean that the steepest
+tilt gives."""
+
+
+class _TotalMechanism(PartitionMechanism):
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        blocks = Blocks.of(frequency_list)
+        excess = self._limit() - frequency_list.total
+        rate = Fraction(float(self.decay.log_enclosure(64)[0]))
+        tilt = self._tilt(_Tilts(blocks, rate), excess) * rate
+        sampler = Sampler(blocks, self._tilted(tilt), self._tilted(-tilt))
+
+        def draw(tape: RandomTape) -> FrequencyList:
+            tries = 0
+            while True:
+                branch = tape.branch(f"try {tries}")
+                walk = sampler.walk(branch)
+                if self._accepts(excess - walk.excess(blocks), tilt, branch):
+                    return walk.applied_to(blocks)
+                tries += 1
+
+        return draw
+
+    def _tilted(self, tilt: Fraction) -> Decay:
+        return Decay(self.decay.rate + tilt, self.decay.base)
+
+    @abstractmethod
+    def _limit(self) -> int:
+        """The public number."""
+
+    @abstractmethod
+    def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
+        """The tilt to use for an excess of the public number over f's total, as a part of c."""
+
+    @abstractmethod
+    def _accepts(self, left: int, tilt: Fraction, tape: RandomTape) -> bool:
+        """Whether a list is accepted that has ``left`` users fewer than the public number."""
+
+
+@dataclass(frozen=True)
+class ExactTotalMechanism(_TotalMechanism):
+    """Releases x with probability proportional to q**||x - f||_1, over the lists of a public total.
+
+    Privacy. Which lists are possible does not depend on the data, so that the argument is that of
+    ``IntegerPartitionMechanism``: pure epsilon-DP for adding or removing all records of one user,
+    or (2 * eta * sensitivity)-DP in base 2. Where the number of records is public because it never
+    changes, neighbours replace the records of one user by others. That is one removal and one
+    addition, and costs 2 * epsilon.
+
+    A release is drawn until its total is right. That takes some multiple of the total's standard
+    deviation in draws: a few hundred for a list like RockYou's at epsilon = 1.
+
+    Args:
+      total: the public number of records n.
+      epsilon: the privacy parameter, in natural units. Give this or eta.
+      sensitivity: the most partitions that one user contributes to.
+      eta: the parameter of the weights in base 2.
+
+    Raises:
+      ValueError: see ``PartitionMechanism``; at a release, the list's own total is so far from n
+        that no list of total n will be found.
+
+    >>> mechanism = ExactTotalMechanism(total=1100, epsilon=1.0)
+    >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total
+    1100
+    """
+
+    total: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_total("total", self.total)
+
+    def _limit(self) -> int:
+        return self.total
+
+    def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
+        tilt = tilts.towards(excess)
+        if not abs(tilts.mean(tilt) - excess) <= _FAR * tilts.deviation(tilt):
+            raise ValueError(_OUT_OF_REACH.format("total"))
+        return tilt
+
+    def _accepts(self, left: int, tilt: Fraction, tape: RandomTape) -> bool:
+        return left == 0
+
+
+@dataclass(frozen=True)
+class MaximumTotalMechanism(_TotalMechanism):
+    """Releases x with probability proportional to q**||x - f||_1, over the lists up to some total.
+
+    Privacy. The bound is public, so which lists are possible does not depend on the data, and the
+    argument is that of ``IntegerPartitionMechanism``: pure epsilon-DP for adding or removing all
+    records of one user, or (2 * eta * sensitivity)-DP in base 2.
+
+    Args:
+      max_total: a public upper bound on the number of records.
+      epsilon: the privacy parameter, in natural units. Give this or eta.
+      sensitivity: the most partitions that one user contributes to.
+      eta: the parameter of the weights in base 2.
+
+    Raises:
+      ValueError: see ``PartitionMechanism``; at a release, the list's own total is so far above
+        the bound that no list within it will be found.
+
+    Source: Blocki, "Differentially private integer partitions and their applications" (2016).
+
+    >>> mechanism = MaximumTotalMechanism(max_total=1100, epsilon=1.0)
+    >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total <= 1100
+    True
+    """
+
+    max_total: int = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _check_total("max_total", self.max_total)
+
+    def _limit(self) -> int:
+        return self.max_total
+
+    def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
+        if tilts.mean(Fraction(0)) <= excess:
+            return Fraction(0)
+        tilt = tilts.towards(excess)
+        if not tilts.mean(tilt) - excess <= _FAR * tilts.deviation(tilt):
+            raise ValueError(_OUT_OF_REACH.format("max_total"))
+        return max(tilt, Fraction(0))
+
+    def _accepts(self, left: int, tilt: Fraction, tape: RandomTape) -> bool:
+        if left < 0 or tilt == 0:
+            return left >= 0
+        accepted = Decay(tilt)
+        return is_below(tape.uniform("total", 0), lambda bits: accepted.power(left, bits))
+
+
+_OUT_OF_REACH = (
+    "{} is too far from what the list has: no release of such a total would be found. Give a "
+    "public number that is true of the data"
+)
+
+
+def _check_total(name: str, total: object) -> None:
+    if type(total) is not int or not 0 <= total <= MAX_TOTAL:
+        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
+
+
+class _Tilts:
+    """What a tilt does to the total of a release; tilts are parts of the rate c.
+
+    Args:
+      blocks: f's blocks.
+      rate: c.
+    """
+
+    def __init__(self, blocks: Blocks, rate: Fraction):
+        self._blocks = blocks
+        self._rate = rate
+        self._means: dict[Fraction, float] = {}
+
+    def mean(self, tilt: Fraction) -> float:
+        """E[sum x - sum f], which falls as the tilt rises."""
+        if tilt not in self._means:
+            window = 2 * Level.first(Decay(self._rate * (1 - abs(tilt)))).window
+            self._means[tilt] = expected_excess(
+                self._blocks, float(self._rate), float(tilt * self._rate), window
+            )
+        return self._means[tilt]
+
+    def deviation(self, tilt: Fraction) -> float:
+        """The standard deviation: the variance is minus the slope of the mean."""
+        step = Fraction(1, 2**12)
+        fall = self.mean(tilt) - self.mean(tilt + step)
+        return math.sqrt(max(fall / float(step * self._rate), 1e-9))
+
+    def towards(self, excess: int) -> Fraction:
+        """A tilt under which the mean is close to ``excess``, or the steepest one."""
+        low, high = -_STEEPEST, _STEEPEST
+        tilt = Fraction(0)
+        while True:
+            deviation = self.deviation(tilt)
+            missing = self.mean(tilt) - excess
+            near_the_end = abs(tilt) > _STEEPEST * Fraction(15, 16)
+            if abs(missing) < deviation / 4 or near_the_end or high - low <= 2 * _TILT_UNIT:
+                return tilt
+            low, high = (tilt, high) if missing > 0 else (low, tilt)
+            newton = tilt + _rounded(missing / (deviation**2 * float(self._rate)))
+            tilt = newton if low < newton < high else _rounded(float(low + high) / 2)
+
+
+def _rounded(part: float) -> Fraction:
+    return round(max(-2.0, min(part, 2.0)) / _TILT_UNIT) * _TILT_UNIT
