@@ -1,0 +1,132 @@
+"""Sums over all walks in plain float64: for evaluation, and no part of a release.
+
+The weights may be complex. A position in state D weighs e**(-up * D) where D is positive and
+e**(down * D) where it is negative, so that
+
+    up = down = c           gives the mechanism's weights q**||x - f||_1, q = e**-c
+    up = c - s, down = c+s  multiplies them by e**(s * sum D) = e**(s * (sum x - sum f))
+
+for any complex s. All sums are analytic in up and down. With a tiny imaginary step they give
+derivatives without any cancellation (the complex-step method; Squire and Trapp, 1998); with
+imaginary s they give characteristic functions.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.walk import Blocks
+
+ComplexArray = npt.NDArray[np.complex128]
+
+Block = tuple[int, int]
+"""A bit, and how often it is repeated."""
+
+STEP = 1e-30
+"""An imaginary step so small that its square is nothing beside 1."""
+
+LEAST_RATE = 1 / 256
+"""At smaller c, sums span more than float64's range."""
+
+
+def window_for(rate: float) -> int:
+    """W such that |D| > W has a probability below 1e-20 at every position of every walk.
+
+    |D| is largest where two long runs meet. There its law is q**(d**2) / (q; q)_d**2 up to a
+    factor: about Gaussian, with mean ln(2) / c and variance 1 / 4c where c is small.
+    """
+    return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
+
+
+class WalkSums:
+    """Total weights of parts of walks on the states -W..W; state D has index D + W.
+
+    Args:
+      up: the rate above zero; its real part is at least ``LEAST_RATE``.
+      down: the rate below zero, likewise.
+      window: W.
+
+    Raises:
+      ValueError: a rate is too small.
+    """
+
+    def __init__(self, up: complex, down: complex, window: int):
+        if min(up.real, down.real) < LEAST_RATE:
+            raise ValueError(
+                f"epsilon / (2 * sensitivity) must be at least {LEAST_RATE:.4f} for sums in "
+                f"float64, got {min(up.real, down.real):.4g}"
+            )
+        self.window = window
+        self.size = 2 * window + 1
+        states = np.arange(window + 1)
+        below, above = np.exp(-down * states[:0:-1]), np.exp(-up * states)
+        self.weights: ComplexArray = np.concatenate([below, above])
+        """What each state costs."""
+        moves = np.exp(-up * states[1:]) / -np.expm1(-up * states[1:])
+        self._leaving = np.concatenate([[1], np.cumprod(moves)])
+        self._entering = self._leaving * np.exp(up * states)
+        self._matrices: dict[tuple[int, int], ComplexArray] = {}
+
+    def leaving_first_run(self) -> ComplexArray:
+        """The weights of walks through the infinite run of zeros, by the state it is left in."""
+        return np.append(np.zeros(self.window), self._leaving)
+
+    def entering_last_run(self) -> ComplexArray:
+        """The weights of walks through the infinite run of ones, by the state it is entered in."""
+        return np.append(np.zeros(self.window), self._entering)
+
+    def matrix(self, bit: int, length: int) -> ComplexArray:
+        """The weights of walks through ``length`` equal bits, by first state and last state.
+
+        D is monotone in a run, so entries are exact in spite of the window.
+        """
+        found = self._matrices.get((bit, length))
+        if found is None:
+            if length == 1:
+                moving = np.eye(self.size, k=-1 if bit else 1)
+                found = (np.eye(self.size) + moving) * self.weights
+            else:
+                half = length // 2
+                found = self.matrix(bit, half) @ self.matrix(bit, length - half)
+            self._matrices[bit, length] = found
+        return found
+
+    def backward(self, blocks: Sequence[Block]) -> ComplexArray:
+        """The weights of all that follows each block end, up to a positive factor for each."""
+        messages = np.empty((len(blocks) + 1, self.size), dtype=np.complex128)
+        messages[-1] = self.entering_last_run()
+        for index in range(len(blocks) - 1, -1, -1):
+            vector = self.matrix(*blocks[index]) @ messages[index + 1]
+            messages[index] = vector / np.abs(vector).max()
+        return messages
+
+    def forward(self, blocks: Sequence[Block]) -> ComplexArray:
+        """The weights of all that precedes each block end, up to a positive factor for each."""
+        messages = np.empty((len(blocks) + 1, self.size), dtype=np.complex128)
+        messages[0] = self.leaving_first_run()
+        for index, block in enumerate(blocks):
+            vector = messages[index] @ self.matrix(*block)
+            messages[index + 1] = vector / np.abs(vector).max()
+        return messages
+
+    def log_total(self, blocks: Sequence[Block]) -> complex:
+        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
+        vector, logarithm = self.entering_last_run(), 0.0
+        for block in reversed(blocks):
+            vector = self.matrix(*block) @ vector
+            scale = float(np.abs(vector).max())
+            vector /= scale
+            logarithm += math.log(scale)
+        return cmath.log(complex(self.leaving_first_run() @ vector)) + logarithm
+
+
+def blocks_of(frequency_list: FrequencyList) -> list[Block]:
+    """The finite part of f's bits."""
+    blocks = Blocks.of(frequency_list)
+    return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))
