@@ -110,9 +110,10 @@ def public_law(epsilon: Fraction, delta: Fraction, threshold: int) -> ThresholdL
     one release, and the count is private however it is thresholded.
 
     Args:
-      threshold: from -k to k, k the noise's bound. At -k every partition with a user is kept (no
-        false negatives), and so is nearly every one without; at k none without a user is kept (no
-        false positives); between, some of both.
+      threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k every
+        partition with a user is kept (no false negatives), since noise is never below -k, and so is
+        nearly every one without; at k none without a user is kept (no false positives); between,
+        some of both, and at 0 a partition without users is kept less than half of the time.
 
     Raises:
       ValueError: the threshold is out of range.

@@ -1,0 +1,53 @@
+"""The selection benchmark counts what is released, and says of it what is so."""
+
+import numpy as np
+import pytest
+
+from benchmarks.partition_selection import Released, findings, released, zipf_records
+from dp_transforms import JobSecret
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.counting import count_pairs
+from dp_transforms.mechanisms.partition_selection import STRATEGIES, make_strategy
+from tests.beam_runs import table_of
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_what_is_sure_to_be_released_is_counted(name):
+    # At this budget 60 users are enough for any strategy, and a single one hardly ever is.
+    records = [(user, item) for user in range(60) for item in ("jazz", "rock")]
+    records += [(user, f"own {user}") for user in range(60)] + records[:30]
+    pairs = distinct_pairs(table_of(records))
+    strategy = make_strategy(name, 20, 1e-9, max_partitions_per_user=3)
+    secret = JobSecret.insecure_for_testing(1)
+    assert released(strategy, count_pairs(pairs), pairs, secret) == 2
+
+
+def measured(kappa, **means):
+    return Released("records", kappa, "optimal", means, {})
+
+
+def test_auto_is_compared_with_single_rounds_alone():
+    assert measured(1, laplace=50, optimal=100, auto=99, sips=400).auto_share == 0.99
+
+
+def test_findings_leave_out_tiny_releases():
+    common = [
+        measured(kappa, optimal=100.0, sips=50.0 * kappa, auto=100.0) for kappa in (1, 3, 10, 30)
+    ]
+    last = [
+        measured(100, optimal=200.0, sips=300.0, auto=199.0),
+        measured(100, optimal=100.0, sips=130.0, auto=100.0),
+        measured(100, optimal=2.0, sips=9.0, auto=1.0),
+    ]
+    text = findings([*common, *last])
+    assert "at least 99.5% of" in text
+    assert "* kappa = 1: 0.50 to 0.50\n" in text
+    assert text.endswith("* kappa = 100: 1.30 to 1.51\n")
+
+
+def test_users_of_the_zipf_universe_have_so_many_draws():
+    records = zipf_records(500, 10, np.random.default_rng(1))
+    assert np.bincount(records["user"].to_numpy()).tolist() == [10] * 500
+    items = np.bincount(records["partition"].to_numpy())
+    # About 5000 / ln(100000) draws of the first, and half as many of the second.
+    assert 300 < items[0] < 520 and 130 < items[1] < 290
