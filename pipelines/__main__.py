@@ -36,6 +36,7 @@ COMMANDS = {
     "release-all": Command("release_all", "both, from one read and one budget"),
     "report": Command("report", "draw a released list, with error bars: a page and pictures"),
     "evaluate": Command("evaluate", "a release beside the list it was made from: PRIVATE"),
+    "audit": Command("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
     "sample": Command("sample_records", "made-up records to try the others on"),
 }
 

@@ -1,0 +1,132 @@
+"""The command that audits a mechanism on a pair of neighbours."""
+
+import re
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from pipelines import audit
+from tests.statistical.laws import SIGNIFICANCE
+
+RECORDS = "user,page\nann,home\nann,help\nbob,home\ncy,home\ncy,news\ndee,help\n"
+PROMISES = {
+    "frequency_list": ["--epsilon=1"],
+    "optimal": ["--epsilon=1", "--delta=0.1"],
+    "gaussian": ["--epsilon=1", "--delta=0.1", "--noisy_counts"],
+    "weighted_gaussian": ["--epsilon=1", "--delta=0.1"],
+    "sips": ["--epsilon=1", "--delta=0.1"],
+}
+
+
+@pytest.fixture
+def records(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text(RECORDS)
+    return [f"--input={path}", "--partition_column=page", "--user=ann"]
+
+
+def run(capsys, *flags):
+    code = audit.main([*flags, f"--error_rate={SIGNIFICANCE}"])
+    return code, capsys.readouterr()
+
+
+def certified(out):
+    return float(re.search(r"^certified: epsilon >= (\S+) ", out, re.MULTILINE)[1])
+
+
+def exact(out):
+    return float(re.search(r"^exact: +epsilon = (\S+) ", out, re.MULTILINE)[1])
+
+
+@pytest.mark.parametrize("mechanism", PROMISES)
+@pytest.mark.parametrize("kappa", [1, 2])
+def test_no_mechanism_is_accused(records, capsys, mechanism, kappa):
+    code, said = run(
+        capsys,
+        f"--mechanism={mechanism}",
+        *records,
+        *PROMISES[mechanism],
+        f"--max_partitions_per_user={kappa}",
+        "--draws=200",
+    )
+    assert (code, said.err) == (0, "")
+    assert certified(said.out) <= 1
+    # Without a choice among ann's pages both laws are known.
+    known = kappa == 2 and mechanism in ("frequency_list", "optimal")
+    assert ("not known" not in said.out) == known
+    if known:
+        assert 0.1 < exact(said.out) <= 1
+
+
+def test_a_broken_promise_is_seen(tmp_path, capsys):
+    """Lists six apart, for a mechanism that promises to hide a difference of one."""
+    lists = {"a.csv": "7,3\n2,3\n", "b.csv": "8,3\n3,3\n"}
+    for name, entries in lists.items():
+        (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
+    code, said = run(
+        capsys,
+        "--mechanism=frequency_list",
+        f"--frequency_list={tmp_path}/a.csv",
+        f"--neighbour={tmp_path}/b.csv",
+        "--epsilon=1",
+        "--draws=4000",
+    )
+    assert code == 1
+    assert "two lists, 6 apart in L1" in said.out and "THE PROMISE IS BROKEN" in said.out
+    assert 1 < certified(said.out) < exact(said.out)
+
+
+def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch):
+    """A strategy that thinks that users have one partition each, where ann has two."""
+    make, counts = audit.make_strategy, audit._counts
+    monkeypatch.setattr(
+        audit,
+        "make_strategy",
+        lambda *given, max_partitions_per_user: make(*given, max_partitions_per_user=1),
+    )
+    monkeypatch.setattr(audit, "_is_bounded_at_random", lambda *_: False)
+    monkeypatch.setattr(
+        audit, "_counts", lambda records, kappa, secret: counts(records, kappa + 1, secret)
+    )
+    code, said = run(
+        capsys,
+        "--mechanism=optimal",
+        *records,
+        *PROMISES["optimal"],
+        "--max_partitions_per_user=2",
+        "--draws=200",
+    )
+    assert code == 1
+    assert exact(said.out) > 1
+
+
+def test_integers_in_parquet(tmp_path, capsys):
+    path = tmp_path / "visits.parquet"
+    pq.write_table(pa.table({"user": [1, 1, 2], "page": [7, 8, 7]}), path)
+    flags = [f"--input={path}", "--partition_column=page", "--user=1", "--draws=100"]
+    code, said = run(capsys, "--mechanism=laplace", "--epsilon=1", "--delta=0.1", *flags)
+    assert code == 0 and "2 of 3 records removed" in said.out
+
+
+@pytest.mark.parametrize(
+    ("flags", "code", "says"),
+    [
+        (["--mechanism=optimal", "--epsilon=1"], 2, "--delta is needed"),
+        (["--mechanism=frequency_list", "--epsilon=1", "--delta=0.1"], 2, "are for strategies"),
+        (["--mechanism=frequency_list", "--epsilon=1", "--user=zed"], 1, "no records of the user"),
+        (["--mechanism=frequency_list", "--epsilon=1", "--input=none"], 1, "no file matches"),
+        (["--mechanism=frequency_list", "--epsilon=1", "--neighbour=a"], 2, "--neighbour is for"),
+        (["--mechanism=frequency_list", "--epsilon=1", "--frequency_list=a"], 2, "give either"),
+        (["--mechanism=magic", "--epsilon=1"], 2, "invalid choice"),
+        (["--mechanism=sips", "--epsilon=1", "--delta=0.1", "--noisy_counts"], 2, "noisy counts"),
+    ],
+)
+def test_faults_are_one_line(records, capsys, flags, code, says):
+    try:
+        found = audit.main([*records, *flags])
+    except SystemExit as stop:
+        found = stop.code
+    said = capsys.readouterr()
+    assert (found, said.out) == (code, "")
+    assert says in said.err and said.err.count("\n") == 1 and said.err.startswith("error: ")
