@@ -30,6 +30,7 @@ from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
 from pipelines.output import FREQUENCIES_FILE, PRIVACY_FILE
+from pipelines.report_words import Wording, privacy_words, wording
 
 REPORT_FILE = "report.html"
 RANKS_FILE = "rank_frequency.png"
@@ -45,7 +46,7 @@ body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; backgro
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
 h1 { font-size: 1.7em; line-height: 1.2 } h2 { font-size: 1.25em; margin-top: 1.6em }
 p, li { max-width: 70ch }
-figure { margin: 0 } figcaption { font-size: .9em; max-width: 60ch }
+figure { margin: 0; max-width: 640px } figcaption { font-size: .9em; max-width: 60ch }
 img { width: 100%; height: auto }
 .plots { display: grid; gap: 24px;
   grid-template-columns: repeat(auto-fit, minmax(min(320px, 100%), 1fr)) }
@@ -79,7 +80,7 @@ def write_report(directory: str) -> str:
         raise InputError(
             f"{directory} does not hold a released frequency list with its {PRIVACY_FILE}"
         ) from None
-    pictures = _pictures(released, _error(released, statement)) if len(released) else {}
+    pictures = _pictures(released, statement) if len(released) else {}
     page = report_page(released, statement, pictures)
     files = {**pictures, REPORT_FILE: page.encode()}
     try:
@@ -114,22 +115,25 @@ def report_page(
     released: FrequencyList, statement: dict[str, Any], pictures: dict[str, bytes]
 ) -> str:
     """The whole page, pictures included, as HTML."""
+    words = wording(statement)
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
-        content = _plots(pictures) + _metrics(released, _error(released, statement))
+        content = _plots(pictures, words)
+    if len(released) and words.guessing:
+        content += _metrics(released, _error(released, statement))
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>A differentially private frequency list</title>
+<title>{words.title}</title>
 <style>
 {_STYLE}</style>
 </head>
 <body>
-<h1>A differentially private frequency list</h1>
-<p>{released.total:,} contributions of users to {released.distinct:,} partitions, as released: the
-true numbers differ by the noise that protects the users. It does not say which partitions.</p>
+<h1>{words.title}</h1>
+<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as released: the true
+numbers differ by the noise that makes the list private. It does not say which {words.items}.</p>
 {content}
 <h2>Privacy statement</h2>
 <blockquote>{_paragraphs(privacy_words(statement))}</blockquote>
@@ -140,34 +144,7 @@ true numbers differ by the noise that protects the users. It does not say which 
 """
 
 
-def privacy_words(statement: dict[str, Any]) -> list[str]:
-    """A privacy.json in paragraphs that a publisher can paste.
-
-    >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
-    ...     "sensitivity": 1, "max_partitions_per_user": 1,
-    ...     "max_partitions_per_user_is": "enforced"})[1]
-    'Each user counts in at most 1 partition; the job that made this release saw to it.'
-    """
-    epsilon, kappa = statement["epsilon"], statement["max_partitions_per_user"]
-    seen = "the job that made this release saw to it"
-    declared = "this is the publisher's declaration about the data"
-    enforced = statement["max_partitions_per_user_is"] == "enforced"
-    return [
-        "This frequency list was released under pure epsilon-differential privacy with "
-        f"epsilon = {epsilon:g}. The privacy unit is one user; "
-        f"neighbouring data sets: {statement['neighbours']}. Whether any one "
-        "person's records were used or not, every possible release is at most "
-        f"e^{epsilon:g} times as likely in one case as in the other.",
-        f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}; "
-        f"{seen if enforced else declared}.",
-        "The mechanism is the exponential mechanism for integer partitions (Blocki, Datta and "
-        "Bonneau, NDSS 2016), sampled exactly with random numbers of the operating system. "
-        "Further analysis of the released list costs no privacy; further releases about the same "
-        "users do, and their costs add up.",
-    ]
-
-
-def _pictures(released: FrequencyList, error: ReleaseError) -> dict[str, bytes]:
+def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, bytes]:
     try:
         from matplotlib.figure import Figure
     except ImportError as fault:
@@ -185,6 +162,7 @@ def _pictures(released: FrequencyList, error: ReleaseError) -> dict[str, bytes]:
         figure.savefig(buffer, dpi=240)
         return buffer.getvalue()
 
+    words, error = wording(statement), _error(released, statement)
     ranks = np.unique(np.geomspace(1, released.distinct, _POINTS).round().astype(np.int64)).tolist()
     band = f"where the true one is ({_CONFIDENCE:.0%} confidence)"
 
@@ -204,15 +182,15 @@ def _pictures(released: FrequencyList, error: ReleaseError) -> dict[str, bytes]:
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
 
-    return {
-        RANKS_FILE: draw("Frequency by rank", "rank", "users of the partition", rank_frequency),
-        CURVE_FILE: draw(
+    pictures = {RANKS_FILE: draw(words.ranks_title, "rank", words.frequency, rank_frequency)}
+    if words.guessing:
+        pictures[CURVE_FILE] = draw(
             "Guessing curve",
             "most frequent partitions (guesses)",
             "part of all contributions",
             guessing_curve,
-        ),
-    }
+        )
+    return pictures
 
 
 def _error(released: FrequencyList, statement: dict[str, Any]) -> ReleaseError:
@@ -221,10 +199,10 @@ def _error(released: FrequencyList, statement: dict[str, Any]) -> ReleaseError:
     )
 
 
-def _plots(pictures: dict[str, bytes]) -> str:
+def _plots(pictures: dict[str, bytes], words: Wording) -> str:
     captions = {
-        RANKS_FILE: "How many users each partition has, from the most frequent on. The shaded band "
-        "holds the true frequencies; its lower end is cut off at half a user.",
+        RANKS_FILE: f"{words.ranks_caption} The shaded band holds the true numbers; its lower end "
+        "is cut off at a half.",
         CURVE_FILE: "The part of all contributions that the most frequent partitions make up: for "
         "passwords, the accounts that so many guesses break.",
     }
@@ -232,6 +210,7 @@ def _plots(pictures: dict[str, bytes]) -> str:
         f'<figure><img src="data:image/png;base64,{base64.b64encode(pictures[name]).decode()}" '
         f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
         for name, caption in captions.items()
+        if name in pictures
     )
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
 
@@ -282,9 +261,14 @@ def _budget(statement: dict[str, Any]) -> str:
         "epsilon": f"{statement['epsilon']:g}",
         "delta": f"{statement['delta']:g}",
         "Neighbours": statement["neighbours"],
-        "Partitions per user, at most": statement["max_partitions_per_user"],
-        "Sensitivity (L1)": statement["sensitivity"],
     }
+    about = {
+        "max_partitions_per_user": "Partitions per user, at most",
+        "degree": "Degree",
+        "degree_bound": "Bound on degrees",
+    }
+    lines |= {label: statement[key] for key, label in about.items() if key in statement}
+    lines["Sensitivity (L1)"] = statement["sensitivity"]
     base_2 = statement.get("base_2")
     if base_2:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"

@@ -9,6 +9,7 @@ import pytest
 from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
+from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.report import CURVE_FILE, RANKS_FILE, REPORT_FILE, main, write_report
 
@@ -115,11 +116,34 @@ def test_a_directory_without_a_release(tmp_path, capsys):
         write_report(str(tmp_path))
 
 
+@pytest.fixture(scope="module")
+def degrees(tmp_path_factory):
+    path = tmp_path_factory.mktemp("degrees")
+    edges = [f"{a},{b}" for a in range(400) for b in range(a + 1, 400) if b % (a + 3) == 0]
+    (path / "edges.csv").write_text("\n".join(["a,b", *edges, ""]))
+    flags = ["--source_column=a", "--target_column=b", "--privacy_unit=node", "--degree_bound=9"]
+    flags += ["--epsilon=2", f"--output={path}/release", "--report"]
+    assert release_degrees([f"--input={path}/edges.csv", *flags]) == 0
+    return path / "release"
+
+
+def test_a_page_of_degrees_speaks_of_graphs(degrees):
+    page = html.unescape(re.sub(r'"data:[^"]*"', "", (degrees / REPORT_FILE).read_text()))
+    released = FrequencyList.from_csv(degrees / "released_frequencies.csv")
+    assert f"{released.total:,} ends of edges at {released.distinct:,} nodes" in page
+    assert "The privacy unit is one node; neighbouring data sets: add or remove one node" in page
+    assert "projected to degrees of at most 9" in page
+    # Nobody guesses nodes, and there are no users.
+    assert "uess" not in page and "user" not in page
+    assert not (degrees / CURVE_FILE).exists()
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 @pytest.mark.parametrize("width", [1280, 390])
-def test_the_page_reads_well_in_a_browser(directory, tmp_path, width):
-    page = (directory / REPORT_FILE).read_text()
+@pytest.mark.parametrize("release", ["directory", "degrees"])
+def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
+    page = (request.getfixturevalue(release) / REPORT_FILE).read_text()
     (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
     frame = tmp_path / "frame.html"
     frame.write_text(FRAME.format(width=width))
@@ -138,6 +162,6 @@ def test_the_page_reads_well_in_a_browser(directory, tmp_path, width):
     assert found["width"] == width
     assert found["scroll"] <= width and found["outside"] == 0 and found["overlaps"] == 0
     assert found["smallest"] >= 14 and found["external"] == 0
-    assert len(found["sizes"]) == 2
+    assert len(found["sizes"]) == (2 if release == "directory" else 1)
     # Pictures are drawn finer than they are shown, and fill a phone's width.
     assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in found["sizes"])
