@@ -2,6 +2,7 @@
 # make test  the tests;  make test-long  also those that take minutes
 # make test-laws  100,000 releases of each of 67 lists at three rates, more than an hour
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
+# make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make lint  formatting, style and types
 
 PYTHON ?= python3
@@ -33,6 +34,9 @@ test-long: .venv/installed-test
 
 test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -m law
+
+mutants: .venv/installed-test
+	$(BIN)/python -m tests.mutants
 
 test-flink: .venv/installed-test
 	$(BIN)/python -m pytest -q -rs -m flink tests/clusters
