@@ -10,6 +10,9 @@ from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteL
 from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discrete_gaussian
 from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
+from dp_transforms.mechanisms.distance_bounded import (
+    DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
+)
 from dp_transforms.mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
 from dp_transforms.mechanisms.integer_partition import (
@@ -17,6 +20,8 @@ from dp_transforms.mechanisms.integer_partition import (
 )
 from dp_transforms.mechanisms.known_total import ExactTotalMechanism as ExactTotalMechanism
 from dp_transforms.mechanisms.known_total import MaximumTotalMechanism as MaximumTotalMechanism
+from dp_transforms.mechanisms.noisy_bounds import checkpoint_bounds as checkpoint_bounds
+from dp_transforms.mechanisms.noisy_bounds import truncated_bounds as truncated_bounds
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection
