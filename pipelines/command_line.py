@@ -18,6 +18,7 @@ from apache_beam.options.pipeline_options import (
     DirectOptions,
     GoogleCloudOptions,
     PipelineOptions,
+    SetupOptions,
     StandardOptions,
     WorkerOptions,
 )
@@ -104,7 +105,8 @@ class JobParser(OneLineParser):
                 settings = yaml.safe_load(file)
         except OSError as error:
             self.error(f"--config={path} can not be read: {(error.strerror or '').lower()}")
-        except (yaml.YAMLError, UnicodeError):
+        except (yaml.YAMLError, ValueError, RecursionError):
+            # Numbers and dates that can not be are plain ValueErrors.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
         if not isinstance(settings, dict):
             self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
@@ -144,6 +146,9 @@ class JobParser(OneLineParser):
                 "--direct_running_mode=multi_threading is refused because it corrupts data: use "
                 "multi_processing"
             )
+        setup = options.view_as(SetupOptions)
+        # The code is in the package. Beam's default depends on the runner.
+        setup.save_main_session = bool(setup.save_main_session)
         worker = options.view_as(WorkerOptions)
         if not flags.show_private_errors and not worker.default_sdk_harness_log_level:
             # Workers log the tracebacks of errors, and these may quote records.
