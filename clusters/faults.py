@@ -93,7 +93,7 @@ class Run:
 
         def runs() -> bool:
             if self.process.poll() is not None:
-                raise RuntimeError(f"the job ended before the fault; see {self._log}")
+                raise RuntimeError(f"the job ended before the fault: {self.printed().decode()}")
             job = self.job()
             vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
             return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
