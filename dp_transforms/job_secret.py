@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import secrets
 from dataclasses import dataclass, field
 
@@ -11,6 +12,8 @@ from apache_beam.options.pipeline_options import GoogleCloudOptions, PipelineOpt
 from dp_transforms.mechanisms.randomness import RandomTape
 
 SECRET_BYTES = 32
+
+_FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
 
 
 @dataclass(frozen=True)
@@ -72,13 +75,29 @@ class JobSecret:
         return "JobSecret(<hidden>)"
 
 
+def makes_template(options: PipelineOptions) -> bool:
+    """Whether the job's description is kept as a classic Dataflow template.
+
+    A Flex Template's launcher uses the same option, with a new directory for each launch: it builds
+    the job, and draws a secret, every time.
+
+    >>> makes_template(PipelineOptions(template_location="gs://bucket/template"))
+    True
+    >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
+    >>> makes_template(PipelineOptions(template_location=launch))
+    False
+    """
+    location = options.view_as(GoogleCloudOptions).template_location
+    return bool(location) and not _FLEX_LAUNCH.search(location)
+
+
 def refuse_templates(options: PipelineOptions) -> None:
     """Refuses a job description that could be run many times under the same secret.
 
     Raises:
       ValueError: ``--template_location`` asks for a classic Dataflow template.
     """
-    if options.view_as(GoogleCloudOptions).template_location:
+    if makes_template(options):
         raise ValueError(
             "--template_location makes a classic template, whose runs would all share one "
             "secret, so that their noise on changed data could cancel. Launch each job, or use a "

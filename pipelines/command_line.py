@@ -16,7 +16,6 @@ from typing import NoReturn
 import yaml
 from apache_beam.options.pipeline_options import (
     DirectOptions,
-    GoogleCloudOptions,
     PipelineOptions,
     SetupOptions,
     StandardOptions,
@@ -27,6 +26,7 @@ from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.runner import PipelineRunner, create_runner
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
+from dp_transforms.job_secret import makes_template
 from pipelines.errors import InputError, input_error_message
 from pipelines.portable import prepare_portable
 
@@ -135,7 +135,7 @@ class JobParser(OneLineParser):
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
         self._refuse_strays(others, sorted(unknown), set(known), standard.runner)
-        if options.view_as(GoogleCloudOptions).template_location:
+        if makes_template(options):
             self.error(
                 "--template_location is refused: a classic template can be run many times, and "
                 "each run would repeat the random numbers of the first; use a Flex Template, "
