@@ -15,12 +15,13 @@ from dp_transforms.contributions import positive
 from dp_transforms.job_secret import JobSecret, refuse_templates
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
 from dp_transforms.records import COUNT, Kind, refuse_windows
 
 
 def release_frequency_list(
     frequency_list: FrequencyList,
-    mechanism: IntegerPartitionMechanism,
+    mechanism: PartitionMechanism,
     secret: JobSecret,
     purpose: str = "frequency list",
 ) -> FrequencyList:
@@ -51,8 +52,8 @@ class ReleaseFrequencyList(beam.PTransform):
     Neighbours: add or remove all records of one user, whose partitions are at most
     ``max_partitions_per_user``. That moves the sorted list of counts by at most so much in L1,
     which is the mechanism's sensitivity, and the release is epsilon-differentially private, with
-    delta = 0 (Blocki, Datta and Bonneau, NDSS 2016). The bound is the caller's to keep, for example
-    with ``BoundContributions``; it is not checked here.
+    delta = 0 unless the mechanism says otherwise (Blocki, Datta and Bonneau, NDSS 2016). The bound
+    is the caller's to keep, for example with ``BoundContributions``; it is not checked here.
 
     Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No
     counts are an empty list, which is released like any other.
@@ -60,8 +61,8 @@ class ReleaseFrequencyList(beam.PTransform):
     Args:
       epsilon: the privacy loss of this release; positive.
       max_partitions_per_user: kappa, how many partitions a user was bounded to.
-      mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta``. Its
-        sensitivity must be at least ``max_partitions_per_user``.
+      mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
+        ``BoundedPartitionMechanism``. Its sensitivity must be at least ``max_partitions_per_user``.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       purpose: tells several lists under one secret apart, see ``release_frequency_list``.
 
@@ -76,7 +77,7 @@ class ReleaseFrequencyList(beam.PTransform):
         *,
         epsilon: float | None = None,
         max_partitions_per_user: int,
-        mechanism: IntegerPartitionMechanism | None = None,
+        mechanism: PartitionMechanism | None = None,
         secret: JobSecret | None = None,
         purpose: str = "frequency list",
     ):
@@ -123,12 +124,12 @@ class ReleaseFrequencyList(beam.PTransform):
         return {
             "mechanism": type(self._mechanism).__name__,
             "epsilon": _epsilon(self._mechanism),
-            "delta": 0.0,
+            "delta": self._mechanism.failure_probability,
             "max_partitions_per_user": self._kappa,
         }
 
 
-def _epsilon(mechanism: IntegerPartitionMechanism) -> float | None:
+def _epsilon(mechanism: PartitionMechanism) -> float | None:
     if mechanism.eta is None:
         return mechanism.epsilon
     return 2 * mechanism.sensitivity * mechanism.eta.epsilon
@@ -166,7 +167,7 @@ def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:
 
 def release_histogram(
     histogram: Mapping[int, int],
-    mechanism: IntegerPartitionMechanism,
+    mechanism: PartitionMechanism,
     secret: JobSecret,
     purpose: str,
 ) -> FrequencyList:

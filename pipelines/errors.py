@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 
-_IN_WORKER_TEXT = re.compile(r"InputError: (.+?)(?: \[while running .*)?$", re.MULTILINE)
+from dp_transforms.mechanisms.partition_mechanism import UnsuitableListError
+
+_IN_WORKER_TEXT = re.compile(
+    r"(?:InputError|UnsuitableListError): (.+?)(?: \[while running .*)?$", re.MULTILINE
+)
 _BEAM_SUFFIX = re.compile(r" \[while running .*", re.DOTALL)
 
 
@@ -19,6 +23,8 @@ class InputError(ValueError):
 def input_error_message(error: BaseException) -> str | None:
     """The message of the InputError that made a job fail; None if it failed for another reason.
 
+    An UnsuitableListError of a mechanism counts as one.
+
     An in-process runner raises the error itself, with the step's name added. Others raise an error
     of their own that holds the worker's traceback as text.
 
@@ -29,7 +35,7 @@ def input_error_message(error: BaseException) -> str | None:
     >>> input_error_message(KeyError("secret")) is None
     True
     """
-    if isinstance(error, InputError):
+    if isinstance(error, InputError | UnsuitableListError):
         return _BEAM_SUFFIX.sub("", str(error))
     found = _IN_WORKER_TEXT.findall(str(error))
     return found[-1] if found else None

@@ -11,6 +11,7 @@ from typing import Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.grouped_lists import ReleaseGroupedLists
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
 from dp_transforms.version import VERSION
 
 NEIGHBOURS = "add or remove all records of one user"
@@ -22,9 +23,7 @@ _NODE_NEIGHBOURS = "add or remove one node with all its edges"
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
-def frequency_list_statement(
-    mechanism: IntegerPartitionMechanism, bounded_by_job: bool
-) -> dict[str, Any]:
+def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
     """The statement of one released frequency list. Nothing in it depends on the data.
 
     Args:
@@ -90,17 +89,20 @@ def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
 
 
 def _statement(
-    mechanism: IntegerPartitionMechanism, neighbours: str, about: dict[str, Any]
+    mechanism: PartitionMechanism, neighbours: str, about: dict[str, Any]
 ) -> dict[str, Any]:
     statement: dict[str, Any] = {
         "mechanism": "exponential mechanism for integer partitions",
         "epsilon": _cost(mechanism),
-        "delta": 0,
+        "delta": mechanism.failure_probability or 0,
         "neighbours": neighbours,
         **about,
         "sensitivity": mechanism.sensitivity,
         "sensitivity_norm": "L1 distance of sorted lists",
     }
+    possible = mechanism.possible_lists()
+    if possible["possible_lists"] != "all":
+        statement |= possible
     eta = mechanism.eta
     if eta is not None:
         statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
@@ -113,7 +115,7 @@ def library_versions() -> dict[str, str]:
     return versions | {name: metadata.version(name) for name in _LIBRARIES}
 
 
-def _cost(mechanism: IntegerPartitionMechanism) -> float:
+def _cost(mechanism: PartitionMechanism) -> float:
     if mechanism.epsilon is not None:
         return mechanism.epsilon
     assert mechanism.eta is not None

@@ -20,7 +20,7 @@ from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.frequency_release import ReleaseFrequencyList, release_frequency_list
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
 from pipelines import flag_types, report
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
@@ -36,6 +36,7 @@ from pipelines.output import (
 from pipelines.privacy_statement import frequency_list_statement
 from pipelines.progress import Watch, run_to_end, say, say_private
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+from pipelines.variant_flags import add_variant_flags, mechanism_from_flags
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: so many
@@ -84,6 +85,7 @@ def make_parser() -> JobParser:
     )
     add_output_flags(privacy)
     report.add_report_flag(privacy)
+    add_variant_flags(parser)
     parser.add_common_flags()
     return parser
 
@@ -91,7 +93,7 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline,
     reader: ReadRecords,
-    mechanism: IntegerPartitionMechanism,
+    mechanism: PartitionMechanism,
     directory: ReleaseDirectory,
     secret: JobSecret | None = None,
     num_buckets: int | None = None,
@@ -124,7 +126,7 @@ def build(
 @beam.ptransform_fn
 def ReleaseBounded(
     bounded: beam.PCollection,
-    mechanism: IntegerPartitionMechanism,
+    mechanism: PartitionMechanism,
     publish: PublishRelease,
     secret: JobSecret,
     num_buckets: int,
@@ -166,7 +168,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     if flags.frequency_list is not None:
         return _prepare_counted(flags, directory)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
-    mechanism = _mechanism(flags, flags.max_partitions_per_user)
+    mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     reader = records_from_flags(flags)
     directory.check()
     pipeline = beam.Pipeline(make_runner(flags, options), options=options)
@@ -191,7 +193,7 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
     for name in ("user_column", "partition_column"):
         if getattr(flags, name) is not None:
             raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
-    mechanism = _mechanism(flags, flags.max_partitions_per_user or 1)
+    mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
     directory.check()
     frequency_list = _read_frequency_list(
         local_path(flags.frequency_list), flags.show_private_errors
@@ -214,12 +216,6 @@ def _say_done(flags: argparse.Namespace, directory: ReleaseDirectory) -> None:
     print(directory.file(FREQUENCIES_FILE))
     if flags.report:
         print(report.write_report(directory.path))
-
-
-def _mechanism(flags: argparse.Namespace, kappa: int) -> IntegerPartitionMechanism:
-    if flags.eta is not None:
-        return IntegerPartitionMechanism(eta=flags.eta, sensitivity=kappa)
-    return IntegerPartitionMechanism(epsilon=flags.epsilon, sensitivity=kappa)
 
 
 def _read_frequency_list(path: str, show_private_errors: bool) -> FrequencyList:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -39,6 +40,9 @@ class BoundedPartitionMechanism(PartitionMechanism):
     """
 
     bounds: PartitionBounds = field(kw_only=True)
+
+    def possible_lists(self) -> dict[str, Any]:
+        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         return Sampler(walled_blocks(frequency_list, self.bounds), self.decay).release

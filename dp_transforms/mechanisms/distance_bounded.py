@@ -12,7 +12,12 @@ import gmpy2
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.partition_mechanism import MAX_TOTAL, Draw, PartitionMechanism
+from dp_transforms.mechanisms.partition_mechanism import (
+    MAX_TOTAL,
+    Draw,
+    PartitionMechanism,
+    UnsuitableListError,
+)
 from dp_transforms.mechanisms.sampler import Sampler
 from dp_transforms.mechanisms.walls import walled_blocks
 
@@ -60,7 +65,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
     Raises:
       ValueError: see ``PartitionMechanism``; both or neither of delta and distance are given, one
-        is out of range, or delta' is not below 1; at a release, the list's total is above N.
+        is out of range, or delta' is not below 1.
+      UnsuitableListError: at a release, the list's total is above N.
 
     >>> mechanism = DistanceBoundedPartitionMechanism(max_total=10_000, delta=1e-9, epsilon=1.0)
     >>> mechanism.distance
@@ -106,9 +112,22 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
         _, factor = self.decay.power(-2 * self.sensitivity, _PRECISION)
         return math.nextafter(float(self.delta * (1 + factor)), math.inf)
 
+    @property
+    def failure_probability(self) -> float:
+        return self.delta_prime
+
+    def possible_lists(self) -> dict[str, Any]:
+        return {
+            "possible_lists": "between bounds around the private list",
+            "distance": self.distance,
+            "max_total": self.max_total,
+        }
+
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         if frequency_list.total > self.max_total:
-            raise ValueError("the list's total is above max_total, so that delta would not hold")
+            raise UnsuitableListError(
+                "the list's total is above max_total, so that delta would not hold"
+            )
         assert self.distance is not None
         bounds = PartitionBounds.within_distance(frequency_list, self.distance)
         return Sampler(walled_blocks(frequency_list, bounds), self.decay).release

@@ -17,11 +17,17 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.evaluation import expected_excess
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition_mechanism import MAX_TOTAL, Draw, PartitionMechanism
+from dp_transforms.mechanisms.partition_mechanism import (
+    MAX_TOTAL,
+    Draw,
+    PartitionMechanism,
+    UnsuitableListError,
+)
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
 from dp_transforms.mechanisms.sampler import Level, Sampler
 from dp_transforms.mechanisms.walk import Blocks
@@ -92,8 +98,9 @@ class ExactTotalMechanism(_TotalMechanism):
       eta: the parameter of the weights in base 2.
 
     Raises:
-      ValueError: see ``PartitionMechanism``; at a release, the list's own total is so far from n
-        that no list of total n will be found.
+      ValueError: see ``PartitionMechanism``.
+      UnsuitableListError: at a release, the list's own total is so far from n that no list of
+        total n will be found.
 
     >>> mechanism = ExactTotalMechanism(total=1100, epsilon=1.0)
     >>> mechanism.release(FrequencyList([100, 30, 1], [5, 10, 300])).total
@@ -106,13 +113,16 @@ class ExactTotalMechanism(_TotalMechanism):
         super().__post_init__()
         _check_total("total", self.total)
 
+    def possible_lists(self) -> dict[str, Any]:
+        return {"possible_lists": "of a public total", "total": self.total}
+
     def _limit(self) -> int:
         return self.total
 
     def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
         tilt = tilts.towards(excess)
         if not abs(tilts.mean(tilt) - excess) <= _FAR * tilts.deviation(tilt):
-            raise ValueError(_OUT_OF_REACH.format("total"))
+            raise UnsuitableListError(_OUT_OF_REACH.format("total"))
         return tilt
 
     def _accepts(self, left: int, tilt: Fraction, tape: RandomTape) -> bool:
@@ -134,8 +144,9 @@ class MaximumTotalMechanism(_TotalMechanism):
       eta: the parameter of the weights in base 2.
 
     Raises:
-      ValueError: see ``PartitionMechanism``; at a release, the list's own total is so far above
-        the bound that no list within it will be found.
+      ValueError: see ``PartitionMechanism``.
+      UnsuitableListError: at a release, the list's own total is so far above the bound that no
+        list within it will be found.
 
     Source: Blocki, "Differentially private integer partitions and their applications" (2016).
 
@@ -150,6 +161,9 @@ class MaximumTotalMechanism(_TotalMechanism):
         super().__post_init__()
         _check_total("max_total", self.max_total)
 
+    def possible_lists(self) -> dict[str, Any]:
+        return {"possible_lists": "up to a public total", "max_total": self.max_total}
+
     def _limit(self) -> int:
         return self.max_total
 
@@ -158,7 +172,7 @@ class MaximumTotalMechanism(_TotalMechanism):
             return Fraction(0)
         tilt = tilts.towards(excess)
         if not tilts.mean(tilt) - excess <= _FAR * tilts.deviation(tilt):
-            raise ValueError(_OUT_OF_REACH.format("max_total"))
+            raise UnsuitableListError(_OUT_OF_REACH.format("max_total"))
         return max(tilt, Fraction(0))
 
     def _accepts(self, left: int, tilt: Fraction, tape: RandomTape) -> bool:

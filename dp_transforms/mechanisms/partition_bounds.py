@@ -6,10 +6,12 @@ data, each with a budget of its own.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -149,6 +151,20 @@ class PartitionBounds:
         if _integer("distance", distance) < 0:
             raise ValueError(f"distance must not be negative, got {distance}")
         return cls(smallest_within(reference, distance), largest_within(reference, distance))
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the bounds in hexadecimal: equal on all machines, for equal bounds only."""
+        content = hashlib.sha256(b"%d %d" % (self.unbounded_ranks, self.beyond))
+        for values in (self.lower, self.upper):
+            content.update(b" %d " % len(values))
+            for array in (values.frequencies, values.multiplicities):
+                content.update(array.astype("<i8").tobytes())
+        return content.hexdigest()
+
+    def __repr__(self) -> str:
+        # Random decisions of a job are derived from its mechanism's repr.
+        return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:
         """Whether a list keeps the bounds."""

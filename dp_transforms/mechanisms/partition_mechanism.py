@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any
 
 from dp_transforms.mechanisms.base2 import Eta, positive_rational
 from dp_transforms.mechanisms.decay import Decay
@@ -19,6 +20,14 @@ ln(2) / c from zero, and time and memory grow with powers of that."""
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
+
+
+class UnsuitableListError(ValueError):
+    """The private list contradicts what a mechanism was told about it.
+
+    That it does depends on the data. The message does not: it has no numbers of the list.
+    """
+
 
 Draw = Callable[[RandomTape], FrequencyList]
 
@@ -69,6 +78,15 @@ class PartitionMechanism(ABC):
                 "raise epsilon or bound each user to fewer partitions"
             )
         object.__setattr__(self, "decay", decay)
+
+    @property
+    def failure_probability(self) -> float:
+        """The delta of the release's (epsilon, delta)-DP: 0 where it is pure epsilon-DP."""
+        return 0.0
+
+    def possible_lists(self) -> dict[str, Any]:
+        """Which lists can be released, as public words and numbers for a privacy statement."""
+        return {"possible_lists": "all"}
 
     def release(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None

@@ -1,0 +1,135 @@
+"""Flags that narrow a release to the lists that agree with public knowledge.
+
+Each gives a mechanism of its own; at most one of them is used.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from dp_transforms.mechanisms import (
+    BoundedPartitionMechanism,
+    DistanceBoundedPartitionMechanism,
+    ExactTotalMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    MaximumTotalMechanism,
+    PartitionBounds,
+)
+from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
+from pipelines import flag_types
+from pipelines.errors import InputError
+from pipelines.files import local_path, reason
+
+_VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+
+
+def add_variant_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that ``mechanism_from_flags`` reads."""
+    variants = parser.add_argument_group(
+        "public knowledge that narrows the release (optional, one of these)"
+    )
+    variants.add_argument(
+        "--exact_total",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="the sum of all frequencies is public: only lists of this total are released",
+    )
+    variants.add_argument(
+        "--max_total",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="a public upper bound on the sum of all frequencies",
+    )
+    variants.add_argument(
+        "--distance_delta",
+        type=flag_types.proportion,
+        metavar="DELTA",
+        help="with --max_total: release lists near the private one only, as in NDSS 2016; costs a "
+        "delta of DELTA * (1 + e**epsilon), and is for comparison",
+    )
+    variants.add_argument(
+        "--bounds_total",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="bound the i-th largest frequency by N / i; time grows with the root of N",
+    )
+    variants.add_argument(
+        "--bounds_reference",
+        metavar="FILE.csv",
+        help="a public list (frequency,multiplicity) that the released one is near, at every rank",
+    )
+    variants.add_argument(
+        "--bounds_width",
+        type=flag_types.positive_integer,
+        metavar="W",
+        help="with --bounds_reference: at most so far from it at every rank",
+    )
+    variants.add_argument(
+        "--bounds_distance",
+        type=flag_types.positive_integer,
+        metavar="D",
+        help="with --bounds_reference: between the least and the largest values that ranks have in "
+        "lists within an L1 distance of D",
+    )
+
+
+def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMechanism:
+    """The mechanism that the flags ask for.
+
+    Args:
+      flags: with epsilon or eta, and those of ``add_variant_flags``.
+      kappa: the sensitivity.
+
+    Raises:
+      ValueError: flags exclude each other, or one is missing; the message names them.
+      InputError: the reference can not be read.
+    """
+    given = [name for name in _VARIANTS if getattr(flags, name) is not None]
+    if len(given) > 1:
+        raise ValueError(f"give one of --{' and --'.join(given)}, not both")
+    _refuse_without(flags, "distance_delta", "max_total")
+    _refuse_without(flags, "bounds_width", "bounds_reference")
+    _refuse_without(flags, "bounds_distance", "bounds_reference")
+    if given and flags.report:
+        raise ValueError(
+            f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
+        )
+    epsilon, eta = flags.epsilon, flags.eta
+    if flags.exact_total is not None:
+        return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)
+    if flags.distance_delta is not None:
+        return DistanceBoundedPartitionMechanism(
+            epsilon, kappa, eta, max_total=flags.max_total, delta=flags.distance_delta
+        )
+    if flags.max_total is not None:
+        return MaximumTotalMechanism(epsilon, kappa, eta, max_total=flags.max_total)
+    bounds = _bounds(flags)
+    if bounds is not None:
+        return BoundedPartitionMechanism(epsilon, kappa, eta, bounds=bounds)
+    return IntegerPartitionMechanism(epsilon, kappa, eta)
+
+
+def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
+    if flags.bounds_total is not None:
+        return PartitionBounds.of_total(flags.bounds_total)
+    if flags.bounds_reference is None:
+        return None
+    if (flags.bounds_width is None) == (flags.bounds_distance is None):
+        raise ValueError("--bounds_reference needs either --bounds_width or --bounds_distance")
+    path = local_path(flags.bounds_reference)
+    try:
+        reference = FrequencyList.from_csv(path)
+    except OSError as error:
+        raise InputError(f"{path} can not be read: {reason(error)}") from None
+    except ValueError as error:
+        # The reference is public, and so may be what is wrong with it.
+        raise InputError(f"--bounds_reference: {error}") from None
+    if flags.bounds_width is not None:
+        return PartitionBounds.around(reference, flags.bounds_width)
+    return PartitionBounds.within_distance(reference, flags.bounds_distance)
+
+
+def _refuse_without(flags: argparse.Namespace, name: str, needed: str) -> None:
+    if getattr(flags, name) is not None and getattr(flags, needed) is None:
+        raise ValueError(f"--{name} goes with --{needed}")

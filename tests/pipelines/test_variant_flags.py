@@ -1,0 +1,107 @@
+"""Releases narrowed by public knowledge, from flags to what the directory says of them."""
+
+import json
+import math
+
+import pytest
+
+from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from pipelines.release_frequency_list import main
+
+PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
+REFERENCE = FrequencyList([390, 70, 6, 1], [1, 5, 30, 210])
+
+
+@pytest.fixture
+def release(tmp_path, capsys):
+    PRIVATE.to_csv(tmp_path / "counts.csv")
+    REFERENCE.to_csv(tmp_path / "reference.csv")
+
+    def run(*flags):
+        arguments = [flag.replace("REFERENCE", str(tmp_path / "reference.csv")) for flag in flags]
+        code = main(
+            [
+                f"--frequency_list={tmp_path}/counts.csv",
+                f"--output={tmp_path}/out",
+                "--epsilon=1",
+                *arguments,
+            ]
+        )
+        if code:
+            assert not (tmp_path / "out").exists()
+            return capsys.readouterr().err
+        released = FrequencyList.from_csv(tmp_path / "out" / "released_frequencies.csv")
+        return released, json.loads((tmp_path / "out" / "privacy.json").read_text())
+
+    return run
+
+
+def test_an_exact_total(release):
+    released, statement = release("--exact_total=1120")
+    assert released.total == 1120
+    assert (statement["possible_lists"], statement["total"]) == ("of a public total", 1120)
+    assert (statement["epsilon"], statement["delta"]) == (1, 0)
+
+
+def test_a_maximum_total(release):
+    released, statement = release("--max_total=1110")
+    assert released.total <= 1110
+    assert (statement["possible_lists"], statement["max_total"]) == ("up to a public total", 1110)
+
+
+def test_bounds_from_a_total(release):
+    released, statement = release("--bounds_total=1110")
+    bounds = PartitionBounds.of_total(1110)
+    assert bounds.contain(released)
+    assert statement["possible_lists"] == "between public bounds"
+    assert statement["bounds_sha256"] == bounds.digest
+    assert statement["delta"] == 0
+
+
+@pytest.mark.parametrize("flag", ["--bounds_width=12", "--bounds_distance=40"])
+def test_bounds_from_a_reference(release, flag):
+    released, statement = release("--bounds_reference=REFERENCE", flag)
+    size = int(flag.split("=")[1])
+    make = PartitionBounds.around if "width" in flag else PartitionBounds.within_distance
+    assert make(REFERENCE, size).contain(released)
+    assert statement["bounds_sha256"] == make(REFERENCE, size).digest
+
+
+def test_near_the_private_list(release):
+    released, statement = release("--max_total=1200", "--distance_delta=1e-6")
+    assert released.l1_distance(PRIVATE) <= statement["distance"]
+    assert statement["possible_lists"] == "between bounds around the private list"
+    assert statement["delta"] == pytest.approx(1e-6 * (1 + math.e))
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--exact_total=5", "--max_total=7"], "--exact_total and --max_total, not both"),
+        (["--bounds_width=5"], "--bounds_width goes with --bounds_reference"),
+        (["--distance_delta=0.1"], "--distance_delta goes with --max_total"),
+        (["--bounds_reference=REFERENCE"], "needs either --bounds_width or --bounds_distance"),
+        (["--bounds_reference=nowhere.csv", "--bounds_width=3"], "can not be read"),
+        (["--exact_total=100", "--report"], "leave out --exact_total"),
+        (["--exact_total=90000"], "total is too far from what the list has"),
+        (["--max_total=1100", "--distance_delta=1e-6"], "the list's total is above max_total"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_is_written(release, flags, message):
+    assert message in release(*flags)
+
+
+def test_bounds_are_told_apart_by_their_repr_on_every_machine():
+    """Random decisions are derived from it."""
+    bounds = PartitionBounds.around(REFERENCE, 2)
+    assert repr(bounds) == repr(
+        PartitionBounds.around(FrequencyList([390, 70, 6, 1], [1, 5, 30, 210]), 2)
+    )
+    others = [
+        PartitionBounds.around(REFERENCE, 3),
+        PartitionBounds(bounds.lower, bounds.upper),
+        PartitionBounds(bounds.lower, bounds.upper, beyond=1),
+        PartitionBounds(bounds.lower, bounds.upper, unbounded_ranks=1, beyond=2),
+        PartitionBounds(upper=bounds.upper, beyond=2),
+    ]
+    assert len({repr(other) for other in [bounds, *others]}) == 6
