@@ -338,7 +338,10 @@ def main() -> None:
     if flags.peers_python:
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
     measured = list(releases(flags.runs, peers))
-    text = "# Partition selection\n\n`python -m benchmarks.partition_selection` writes this.\n\n"
+    command = "python -m benchmarks.partition_selection"
+    if flags.peers_python:
+        command += " --peers_python=PYTHON"
+    text = f"# Partition selection\n\n`{command}` writes this.\n\n"
     text += f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of "
     text += f"{flags.runs} runs.\n\n" + table(columns, [one.row for one in measured])
     text += f"\n{findings(measured)}"
