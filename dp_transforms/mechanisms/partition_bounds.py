@@ -154,7 +154,7 @@ class PartitionBounds:
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of the bounds in hexadecimal: equal on all machines, for equal bounds only."""
+        """The SHA-256 of the bounds in hexadecimal: the same on every machine."""
         content = hashlib.sha256(b"%d %d" % (self.unbounded_ranks, self.beyond))
         for values in (self.lower, self.upper):
             content.update(b" %d " % len(values))
