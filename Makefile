@@ -2,6 +2,7 @@
 # make test  the tests;  make test-long  also those that take minutes
 # make test-laws  100,000 releases of each of 67 lists at three rates, more than an hour
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
+# make test-dataflow  a dry run for Dataflow
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make lint  formatting, style and types
 
@@ -14,7 +15,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws test-flink flink-up flink-down lint clean
+.PHONY: run test test-long test-laws test-flink test-dataflow flink-up flink-down lint clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -41,6 +42,9 @@ mutants: .venv/installed-test
 test-flink: .venv/installed-test
 	$(BIN)/python -m pytest -q -rs -m flink tests/clusters
 
+test-dataflow: .venv/installed-gcp
+	$(BIN)/python -m pytest -q -rs tests/clusters/test_dataflow.py
+
 flink-up: .venv/installed
 	$(BIN)/python -m clusters.flink up
 
@@ -65,4 +69,8 @@ clean:
 
 .venv/installed-test: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@
+
+.venv/installed-gcp: .venv/installed-test
+	$(BIN)/python -m pip install --quiet --editable ".[gcp,test]"
 	@touch $@
