@@ -6,6 +6,8 @@ import shlex
 import textwrap
 
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition_selection import STRATEGIES
+from pipelines import select_partitions
 from pipelines.release_frequency_list import main
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
@@ -23,6 +25,22 @@ def test_your_own_file(tmp_path, monkeypatch, capsys):
     assert main(shlex.split(command.replace("\\\n", " "))) == 0
     assert capsys.readouterr().out == f"{printed}\n"
     FrequencyList.from_csv(tmp_path / printed)
+
+
+def test_names_of_partitions(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "visits.csv").write_text("visitor,page\n" + "ann,/home\nbob,/home\ncy,/about\n")
+    example = README[README.index("## Names of partitions") : README.index("### Both at once")]
+    command, printed = re.search(
+        r"\$ .venv/bin/python -m pipelines.select_partitions ((?:.*\\\n)*.*)\n {4}(.*)\n", example
+    ).groups()
+    assert select_partitions.main(shlex.split(command.replace("\\\n", " "))) == 0
+    assert capsys.readouterr().out == f"{printed}\n"
+    assert (tmp_path / printed).read_text().startswith("partition\n")
+    named = re.findall(r"^\| (`[^|]*`) \|", example, re.MULTILINE)
+    assert [name for cell in named for name in re.findall("`(.*?)`", cell)] == sorted(
+        STRATEGIES, key=example.index
+    )
 
 
 def test_as_a_library(capsys):
