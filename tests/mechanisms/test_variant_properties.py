@@ -1,0 +1,88 @@
+"""Every release of every variant is a possible one, whatever the list."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import (
+    BoundedPartitionMechanism,
+    DistanceBoundedPartitionMechanism,
+    ExactTotalMechanism,
+    FrequencyList,
+    MaximumTotalMechanism,
+    PartitionBounds,
+    checkpoint_bounds,
+    truncated_bounds,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+
+
+@st.composite
+def frequency_lists(draw, largest=10**9):
+    """One run, stairs of single ranks, huge gaps, square corners, and mixtures of all."""
+    far = [size for size in (64, 1000, 10**6, 10**9) if size <= largest]
+    steps = st.one_of(st.just(1), st.integers(1, 5), st.sampled_from(far))
+    repeats = st.one_of(st.just(1), st.integers(1, 5), st.sampled_from(far[:3]))
+    runs = draw(st.lists(st.tuples(steps, repeats), max_size=8))
+    values, value = [], 0
+    for step, _ in runs:
+        value += step
+        values.append(value)
+    return FrequencyList(values[::-1], [repeat for _, repeat in runs][::-1])
+
+
+epsilons = st.sampled_from([0.05, 0.3, 1.0, 4.0])
+tapes = st.integers(0, 10**6).map(InsecureSeededTape)
+few = settings(deadline=None, max_examples=40)
+
+
+@few
+@given(frequency_lists(), frequency_lists(), st.integers(0, 40), epsilons, tapes)
+def test_between_bounds_around_another_list(private, reference, width, epsilon, tape):
+    for bounds in (
+        PartitionBounds.around(reference, width),
+        PartitionBounds.within_distance(reference, width),
+        PartitionBounds(upper=reference, unbounded_ranks=width),
+    ):
+        released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+        assert bounds.contain(released)
+
+
+@few
+@given(frequency_lists(), st.integers(1, 10**6), epsilons, tapes)
+def test_between_bounds_from_a_total(private, total, epsilon, tape):
+    bounds = PartitionBounds.of_total(total % 3000)
+    released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+    assert bounds.contain(released)
+
+
+@few
+@given(frequency_lists(), st.integers(1, 50), st.integers(1, 20), epsilons, tapes)
+def test_between_noisy_bounds(private, every, count, epsilon, tape):
+    checkpoints = checkpoint_bounds(
+        private, every=every, count=count, width=5, epsilon=epsilon, tape=tape
+    )
+    truncated = truncated_bounds(private, margin=3, epsilon=epsilon, tape=tape)
+    for bounds in (checkpoints, truncated):
+        released = BoundedPartitionMechanism(bounds=bounds, epsilon=1).release(private, tape)
+        assert bounds.contain(released)
+
+
+@settings(deadline=None, max_examples=20)
+@given(frequency_lists(1000), st.integers(0, 500), st.sampled_from([1.0, 4.0]), tapes)
+def test_within_a_distance(private, extra, epsilon, tape):
+    mechanism = DistanceBoundedPartitionMechanism(
+        max_total=private.total + extra, delta=1e-6, epsilon=epsilon
+    )
+    released = mechanism.release(private, tape)
+    bounds = PartitionBounds.within_distance(private, mechanism.distance)
+    assert bounds.contain(released)
+
+
+@settings(deadline=None, max_examples=20)
+@given(frequency_lists(1000), st.integers(-3, 3), st.sampled_from([1.0, 4.0]), tapes)
+def test_of_a_total(private, difference, epsilon, tape):
+    total = max(private.total + difference, 0)
+    exact = ExactTotalMechanism(total=total, epsilon=epsilon)
+    assert exact.release(private, tape).total == total
+    most = MaximumTotalMechanism(max_total=total, epsilon=epsilon)
+    assert most.release(private, tape).total <= total
