@@ -2,6 +2,7 @@
 # make test  the tests;  make test-long  also those that take minutes
 # make test-laws  100,000 releases of each of 67 lists at three rates, more than an hour
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
+# make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make lint  formatting, style and types
@@ -15,7 +16,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws test-flink test-dataflow flink-up flink-down lint clean
+.PHONY: run test test-long test-laws test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -28,10 +29,10 @@ run: .venv/installed
 	@echo "$(RELEASE)/privacy.json says what was promised."
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest -q -m "not slow and not law and not flink"
+	$(BIN)/python -m pytest -q -m "not slow and not law and not flink and not spark"
 
 test-long: .venv/installed-test
-	$(BIN)/python -m pytest -q -m "not law and not flink"
+	$(BIN)/python -m pytest -q -m "not law and not flink and not spark"
 
 test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -m law
@@ -42,6 +43,9 @@ mutants: .venv/installed-test
 test-flink: .venv/installed-test
 	$(BIN)/python -m pytest -q -rs -m flink tests/clusters
 
+test-spark: .venv/installed-test
+	$(BIN)/python -m pytest -q -rs -m spark tests/clusters
+
 test-dataflow: .venv/installed-gcp
 	$(BIN)/python -m pytest -q -rs tests/clusters/test_dataflow.py
 
@@ -50,6 +54,12 @@ flink-up: .venv/installed
 
 flink-down: .venv/installed
 	$(BIN)/python -m clusters.flink down
+
+spark-up: .venv/installed
+	$(BIN)/python -m clusters.spark up
+
+spark-down: .venv/installed
+	$(BIN)/python -m clusters.spark down
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -27,8 +27,8 @@ import pyarrow as pa
 from benchmarks.throughput_data import visits, write
 from clusters.bounded_pairs import PAIRS_FILE
 from clusters.flink import cluster
-from clusters.flink.staging import ROOT
 from clusters.leaks import leaks, logs, needles, rest_answers
+from clusters.parts import ROOT, wait_until
 from dp_transforms.job_secret import JobSecret
 from pipelines.output import FREQUENCIES_FILE, PRIVACY_FILE
 from pipelines.select_partitions import PARTITIONS_FILE
@@ -98,7 +98,7 @@ class Run:
             vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
             return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
 
-        cluster.wait_until(runs, _SECONDS_FOR_A_JOB)
+        wait_until(runs, _SECONDS_FOR_A_JOB)
 
     def wait(self) -> int | None:
         """The job's exit code; None if it had to be cancelled because it did not end."""
@@ -272,9 +272,7 @@ def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
 def wait_for_flink(run: Run) -> None:
     """Waits until the job has ended on the cluster."""
     ended = ("FINISHED", "FAILED", "CANCELED")
-    cluster.wait_until(
-        lambda: cluster.ask(f"/jobs/{run.job()}")["state"] in ended, _SECONDS_FOR_A_JOB
-    )
+    wait_until(lambda: cluster.ask(f"/jobs/{run.job()}")["state"] in ended, _SECONDS_FOR_A_JOB)
 
 
 def look(output: pathlib.Path, file_name: str, reference: bytes) -> str:

@@ -9,13 +9,12 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
 from typing import Any
 
 from clusters.flink.staging import HOME, JOB_SERVER_JAR, STAGE, stage
+from clusters.parts import alive, end, java, running, wait_until
 
 REST = "http://localhost:8081"
 JOB_ENDPOINT = "localhost:8099"
@@ -26,7 +25,6 @@ CONF, LOGS, PIDS = STAGE / "conf", STAGE / "log", STAGE / "pid"
 ARTIFACTS = STAGE / "artifacts"
 
 _CONFIG = pathlib.Path(__file__).parent / "config.yaml"
-_SECONDS_TO_START = 90.0
 _JOB_MANAGER, _TASK_MANAGERS, _JOB_SERVER = (
     PIDS / name
     for name in ("flink--standalonesession.pid", "flink--taskexecutor.pid", "job-server.pid")
@@ -46,11 +44,11 @@ def up() -> None:
     for template in (HOME / "conf").glob("log4j*.properties"):
         shutil.copy(template, CONF)
     shutil.copy(_CONFIG, CONF)
-    if not _running(_JOB_MANAGER):
+    if not running(_JOB_MANAGER):
         _script("jobmanager.sh", "start")
     for _ in range(TASK_MANAGERS - len(task_managers())):
         start_task_manager()
-    if not _running(_JOB_SERVER):
+    if not running(_JOB_SERVER):
         _start_job_server()
     wait_until(lambda: _answers() and len(ask("/taskmanagers")["taskmanagers"]) >= TASK_MANAGERS)
     wait_until(lambda: "JobService started" in (LOGS / "job-server.log").read_text())
@@ -58,14 +56,14 @@ def up() -> None:
 
 def down() -> None:
     """Stops them, and all that their process groups hold."""
-    for pid in [*_running(_JOB_SERVER), *task_managers(), *_running(_JOB_MANAGER)]:
-        _end(pid)
+    for pid in [*running(_JOB_SERVER), *task_managers(), *running(_JOB_MANAGER)]:
+        end(pid)
     shutil.rmtree(PIDS, ignore_errors=True)
 
 
 def task_managers() -> list[int]:
     """The process ids of the task managers."""
-    return _running(_TASK_MANAGERS)
+    return running(_TASK_MANAGERS)
 
 
 def start_task_manager() -> None:
@@ -77,15 +75,15 @@ def kill_task_manager() -> int:
     """Kills the task manager that was started last, as a machine's failure would; its id."""
     pid = task_managers()[-1]
     os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not _alive(pid))
+    wait_until(lambda: not alive(pid))
     return pid
 
 
 def kill_job_manager() -> None:
     """Kills the job manager."""
-    for pid in _running(_JOB_MANAGER):
+    for pid in running(_JOB_MANAGER):
         os.kill(pid, signal.SIGKILL)
-        wait_until(functools.partial(lambda pid: not _alive(pid), pid))
+        wait_until(functools.partial(lambda pid: not alive(pid), pid))
 
 
 def cancel(job: str) -> None:
@@ -108,23 +106,10 @@ def ask_text(path: str) -> bytes:
         return error.read()
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = _SECONDS_TO_START) -> None:
-    """Waits for a condition.
-
-    Raises:
-      TimeoutError: it did not come true.
-    """
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"not within {seconds:.0f} s; see {LOGS}")
-        time.sleep(0.2)
-
-
 def _start_job_server() -> None:
     job_host, _, job_port = JOB_ENDPOINT.partition(":")
     command = [
-        *("java", "-Xmx512m", "-jar", str(JOB_SERVER_JAR)),
+        *(java(), "-Xmx512m", "-jar", str(JOB_SERVER_JAR)),
         f"--flink-master={REST.rpartition('/')[2]}",
         f"--job-host={job_host}",
         f"--job-port={job_port}",
@@ -154,24 +139,3 @@ def _answers() -> bool:
     except OSError:
         return False
     return True
-
-
-def _running(file: pathlib.Path) -> list[int]:
-    if not file.exists():
-        return []
-    return [pid for pid in map(int, file.read_text().split()) if _alive(pid)]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
-def _end(pid: int) -> None:
-    os.kill(pid, signal.SIGTERM)
-    try:
-        wait_until(lambda: not _alive(pid), 15)
-    except TimeoutError:
-        os.kill(pid, signal.SIGKILL)

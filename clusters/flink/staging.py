@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import pathlib
-import re
 import shutil
-import subprocess
 import sys
 import tarfile
 import tempfile
 import zipfile
 
+from clusters.parts import BEAM_VERSION, ROOT, check_java, maven, run
+
 FLINK_VERSION = "1.19.3"
-# The newest Flink runner that is to be had wherever these tests run. A job server may be older than
-# the SDK: what they speak is Beam's portability protocol.
-BEAM_VERSION = "2.62.0"
 
 _HERE = pathlib.Path(__file__).parent
-ROOT = _HERE.parents[1]
 STAGE = ROOT / "out" / "flink"
 HOME = STAGE / f"flink-{FLINK_VERSION}"
 JOB_SERVER_JAR = STAGE / f"flink-job-server-{BEAM_VERSION}.jar"
 
-_JAVA_VERSIONS = (11, 17)
 # What a session cluster needs of Flink's libraries; the others are for its SQL and Python.
 _LIBRARIES = ("flink-dist", "log4j")
-
-
-class Unavailable(Exception):
-    """Something that the cluster is made of can not be had here."""
 
 
 def stage() -> None:
@@ -38,7 +28,7 @@ def stage() -> None:
     Raises:
       Unavailable: there is no Java, or a download failed.
     """
-    _check_java()
+    check_java()
     STAGE.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=STAGE) as scratch:
         if not HOME.exists():
@@ -47,24 +37,13 @@ def stage() -> None:
             _stage_job_server(pathlib.Path(scratch))
 
 
-def _check_java() -> None:
-    home = os.environ.get("JAVA_HOME")
-    java = os.path.join(home, "bin", "java") if home else "java"
-    try:
-        done = subprocess.run([java, "-version"], capture_output=True, text=True)
-    except OSError:
-        raise Unavailable("there is no java: install version 17, or set JAVA_HOME") from None
-    version = re.search(r'version "(\d+)', done.stderr)
-    if not version or int(version[1]) not in _JAVA_VERSIONS:
-        raise Unavailable("java is of another version than 11 or 17: set JAVA_HOME to one of these")
-
-
 def _stage_flink(scratch: pathlib.Path) -> None:
     # The scripts are in a wheel for certain Pythons, of which nothing is run here.
     scripts = ("apache-flink", "--only-binary=:all:", "--python-version=3.11")
     for package, *flags in (scripts, ("apache-flink-libraries",)):
         command = ["-m", "pip", "download", "--quiet", "--no-deps", *flags, f"--dest={scratch}"]
-        _run([sys.executable, *command, f"{package}=={FLINK_VERSION}"], "PyPI has no {0}", package)
+        command = [sys.executable, *command, f"{package}=={FLINK_VERSION}"]
+        run(command, f"{package} can not be downloaded from PyPI")
     home = scratch / "home"
     (wheel,) = scratch.glob("apache_flink-*.whl")
     with zipfile.ZipFile(wheel) as archive:
@@ -89,19 +68,6 @@ def _stage_flink(scratch: pathlib.Path) -> None:
 
 
 def _stage_job_server(scratch: pathlib.Path) -> None:
-    if not shutil.which("mvn"):
-        raise Unavailable("there is no mvn, which downloads Beam's job server: install Maven")
-    project = scratch / "job_server"
-    project.mkdir()
-    shutil.copy(_HERE / "pom.xml", project)
     line = FLINK_VERSION.rpartition(".")[0]
-    command = ["mvn", "-q", "-B", f"-Dbeam.version={BEAM_VERSION}", f"-Dflink.line={line}"]
-    _run([*command, f"--file={project}", "package"], "Maven can not make the {0}", "job server")
+    project = maven(_HERE / "pom.xml", scratch, f"-Dflink.line={line}", "package")
     (project / "target" / JOB_SERVER_JAR.name).rename(JOB_SERVER_JAR)
-
-
-def _run(command: list[str], failure: str, what: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        lines = [line for line in (done.stdout + done.stderr).splitlines() if "ERROR" in line]
-        raise Unavailable(": ".join([failure.format(what), *lines[:1]]))

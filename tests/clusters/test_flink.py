@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from clusters.flink import cluster
-from clusters.flink.staging import Unavailable
+from clusters.parts import Unavailable
 from tests.clusters.agreement import JOBS, ROOT, check_agreement
 
 pytestmark = pytest.mark.flink

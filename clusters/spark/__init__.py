@@ -1,0 +1,1 @@
+"""Spark in one process, with Beam's job server for it."""
