@@ -204,7 +204,7 @@ def plot(path: pathlib.Path, times: dict[str, Times]) -> None:
     axis = figure.subplots()
     for key, (style, label) in names.items():
         power = exponent(times[key][-3:])
-        axis.loglog(*zip(*times[key], strict=True), style, label=f"{label}: last as N^{power:.2f}")
+        axis.loglog(*zip(*times[key], strict=True), style, label=f"{label}: as N^{power:.2f}")
     axis.set(xlabel="users N", ylabel="CPU seconds for one release")
     axis.grid(alpha=0.3)
     axis.legend()

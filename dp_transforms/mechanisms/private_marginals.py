@@ -30,7 +30,8 @@ import numpy.typing as npt
 from dp_transforms.mechanisms.characteristic import law_from_characteristic
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_law import IntegerLaw
-from dp_transforms.mechanisms.walk_sums import STEP, WalkSums, blocks_of, window_for
+from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.walk_sums import STEP, WalkSums, pairs, window_for
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -63,7 +64,7 @@ class PrivateMarginals:
         self._frequencies = frequency_list.frequencies
         top = int(self._frequencies[0]) if len(frequency_list) else 0
         # Up to the margin the infinite runs are blocks as well.
-        self._blocks = [(0, self._margin), *blocks_of(frequency_list), (1, self._margin)]
+        self._blocks = [(0, self._margin), *pairs(Blocks.of(frequency_list)), (1, self._margin)]
         bits, lengths = np.array(self._blocks, dtype=np.int64).T
         # Block r covers the diagonals starts[r] - 1, starts[r] - 2, ...; ranks[r] = k_f before it.
         self._starts = top + self._margin - np.append(0, np.cumsum(lengths))
@@ -128,7 +129,7 @@ class PrivateMarginals:
 
     def law_of_total(self) -> IntegerLaw:
         """The law of sum x, by its characteristic function."""
-        blocks = blocks_of(self._frequency_list)
+        blocks = pairs(Blocks.of(self._frequency_list))
         shift = round(self.total_difference)
 
         def log_total(t: float) -> complex:

@@ -20,7 +20,6 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.walk import Blocks
 
 ComplexArray = npt.NDArray[np.complex128]
@@ -32,7 +31,8 @@ STEP = 1e-30
 """An imaginary step so small that its square is nothing beside 1."""
 
 LEAST_RATE = 1 / 256
-"""At smaller c, sums span more than float64's range."""
+"""At smaller c, sums on a window that is wide enough for all lists span more than float64's
+range."""
 
 
 def window_for(rate: float) -> int:
@@ -40,7 +40,15 @@ def window_for(rate: float) -> int:
 
     |D| is largest where two long runs meet. There its law is q**(d**2) / (q; q)_d**2 up to a
     factor: about Gaussian, with mean ln(2) / c and variance 1 / 4c where c is small.
+
+    Raises:
+      ValueError: the rate is below ``LEAST_RATE``.
     """
+    if rate < LEAST_RATE:
+        raise ValueError(
+            f"epsilon / (2 * sensitivity) must be at least {LEAST_RATE:.4f} for sums in float64, "
+            f"got {rate:.4g}"
+        )
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
@@ -48,20 +56,12 @@ class WalkSums:
     """Total weights of parts of walks on the states -W..W; state D has index D + W.
 
     Args:
-      up: the rate above zero; its real part is at least ``LEAST_RATE``.
+      up: the rate above zero; its real part is positive.
       down: the rate below zero, likewise.
-      window: W.
-
-    Raises:
-      ValueError: a rate is too small.
+      window: W, such that nothing that matters lies outside.
     """
 
     def __init__(self, up: complex, down: complex, window: int):
-        if min(up.real, down.real) < LEAST_RATE:
-            raise ValueError(
-                f"epsilon / (2 * sensitivity) must be at least {LEAST_RATE:.4f} for sums in "
-                f"float64, got {min(up.real, down.real):.4g}"
-            )
         self.window = window
         self.size = 2 * window + 1
         states = np.arange(window + 1)
@@ -126,7 +126,6 @@ class WalkSums:
         return cmath.log(complex(self.leaving_first_run() @ vector)) + logarithm
 
 
-def blocks_of(frequency_list: FrequencyList) -> list[Block]:
-    """The finite part of f's bits."""
-    blocks = Blocks.of(frequency_list)
+def pairs(blocks: Blocks) -> list[Block]:
+    """The blocks as pairs of a bit and a length."""
     return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

@@ -10,7 +10,8 @@ from dp_transforms import sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.private_marginals import PrivateMarginals, conjugate
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.walk_sums import WalkSums, blocks_of, window_for
+from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.walk_sums import WalkSums, pairs, window_for
 from tests import enumeration
 from tests.row_law import RowLaw
 
@@ -148,7 +149,7 @@ def test_ranges_in_run_length_form_add_up():
 def test_the_total_weight_is_that_of_the_rows():
     for private in LISTS:
         sums = WalkSums(0.5, 0.5, window_for(0.5))
-        found = sums.log_total(blocks_of(enumeration.as_list(private)))
+        found = sums.log_total(pairs(Blocks.of(enumeration.as_list(private))))
         exact = math.log(RowLaw(private, math.exp(-0.5), reach(0.5)).total)
         assert found == pytest.approx(exact, rel=1e-12)
 
