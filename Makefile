@@ -5,6 +5,8 @@
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
+# make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
+# make coverage  branches of the mechanisms that the tests do not take
 # make lint  formatting, style and types
 
 PYTHON ?= python3
@@ -16,7 +18,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
+.PHONY: run test test-long test-laws mutants fuzz coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -39,6 +41,13 @@ test-laws: .venv/installed-test
 
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants
+
+fuzz: .venv/installed-test
+	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/fuzzing
+
+coverage: .venv/installed-test
+	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_auditing.py dp_transforms/mechanisms \
+	  -m "not slow and not law" --cov --cov-report=term-missing:skip-covered
 
 test-flink: .venv/installed-test
 	$(BIN)/python -m pytest -q -rs -m flink tests/clusters

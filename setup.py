@@ -38,6 +38,7 @@ setup(
             "matplotlib",
             "mypy",
             "pytest",
+            "pytest-cov",
             "ruff",
             "setuptools>=68",
         ],

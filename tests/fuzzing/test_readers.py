@@ -1,0 +1,196 @@
+"""Readers under damaged files: records or a clear error, always an end, never data in a message."""
+
+import gzip
+import io
+import itertools
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.budget import BudgetExceededError, CorruptedJournalError, Ledger
+from dp_transforms.mechanisms import FrequencyList
+from pipelines import release_frequency_list
+from pipelines.delimited_text import DelimitedText
+from pipelines.errors import InputError
+from pipelines.files import FileRange
+from pipelines.parquet_files import ParquetFiles
+from tests.fuzzing.limits import MARKER, fuzz, no_hang
+from tests.fuzzing.mutations import damaged
+
+COLUMNS = ("user", "page")
+RECORDS = f"user,page\nann,{MARKER}\n{MARKER},home\n".encode()
+TEXTS = [
+    RECORDS,
+    RECORDS * 3,
+    RECORDS.replace(b"\n", b"\r\n"),
+    f'page,user,x\n"{MARKER}",b,""\n"a ""{MARKER}""",c,"d,e"\n'.encode(),
+    f"1,{MARKER}\n2,b\n".encode(),
+    b"",
+]
+PIECES = [
+    *(b"," * n for n in (1, 2, 99)),
+    *(b'"' * n for n in (1, 2, 3)),
+    *[b"\n", b"\r", b"\r\n", b"\0", b"\xff", b"\xef\xbb\xbf", b"\xff\xfe", b"\t", b";", b"'"],
+    *[b"PK\3\4", b"\x1f\x8b\x08", b"PAR1", b"user", b"page", MARKER.encode()],
+]
+FORMATS = [
+    DelimitedText(),
+    DelimitedText(multiline=True),
+    DelimitedText(quotes=False),
+    DelimitedText(delimiter=";", encoding="latin-1"),
+    DelimitedText(header=False),
+    DelimitedText(header=False, delimiter="\t", quotes=False),
+]
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("fuzzed")
+
+
+def read(file_format, path, columns, cuts=()):
+    """The table of a file that is read in ranges, or None if there was a clear error."""
+    try:
+        schema = file_format.schema(str(path), columns)
+        assert schema.names == list(columns)
+        size = path.stat().st_size
+        assert file_format.estimated_rows(str(path), size) >= 0
+        ranges = list(file_format.split(str(path), size))
+        if cuts and len(ranges) == 1 and ranges[0].stop == size:
+            ends = [0, *sorted({cut % size for cut in cuts} - {0}), size]
+            ranges = [FileRange(str(path), start, stop) for start, stop in itertools.pairwise(ends)]
+        tables = [table for part in ranges for table in file_format.read(part, columns)]
+    except InputError as error:
+        assert MARKER not in str(error)
+        assert "\n" not in str(error) and len(str(error)) < 500
+        return None
+    for table in tables:
+        assert table.column_names == list(columns)
+        table.validate(full=True)
+    return pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)])
+
+
+@fuzz
+@given(
+    content=damaged(TEXTS, PIECES),
+    file_format=st.sampled_from(FORMATS),
+    cuts=st.lists(st.integers(1, 10_000), max_size=3),
+)
+def test_delimited_text(directory, content, file_format, cuts):
+    path = directory / "records.csv"
+    path.write_bytes(content)
+    columns = COLUMNS if file_format.header else ("1", "2")
+    with no_hang():
+        whole = read(file_format, path, columns)
+        parts = read(file_format, path, columns, cuts)
+    # Where workers cut a file changes neither what is read nor whether it can be.
+    assert (whole is None) == (parts is None)
+    assert whole is None or whole.equals(parts)
+
+
+@fuzz
+@given(data=st.data(), content=damaged(TEXTS, PIECES, most=1), name=st.sampled_from(["gz", "bz2"]))
+def test_compressed_text(directory, data, content, name):
+    path = directory / f"records.csv.{name}"
+    compressed = gzip.compress(content, mtime=0) if name == "gz" else b"BZh9" + content
+    path.write_bytes(data.draw(damaged([compressed], PIECES)))
+    with no_hang():
+        read(DelimitedText(), path, COLUMNS)
+
+
+def parquet_file(columns, **options):
+    sink = io.BytesIO()
+    pq.write_table(pa.table(columns), sink, **options)
+    return sink.getvalue()
+
+
+NAMES = [f"{MARKER}{i}" for i in range(40)]
+PARQUETS = [
+    parquet_file({"user": NAMES, "page": NAMES}, compression="none", use_dictionary=False),
+    parquet_file({"user": NAMES, "page": list(range(40))}, row_group_size=7),
+    parquet_file({"user": [None, *NAMES], "page": [b"\xff" + n.encode() for n in ["", *NAMES]]}),
+    parquet_file({"user": [1.5], "page": [[1]]}),
+]
+
+
+@fuzz
+@given(
+    content=damaged(PARQUETS, [b"PAR1", b"\0\0\0\0", b"\xff\xff\xff\x7f", MARKER.encode()]),
+    columns=st.sampled_from([COLUMNS, ("page", "user"), ("user", "uid")]),
+)
+def test_parquet(directory, content, columns):
+    path = directory / "records.parquet"
+    path.write_bytes(content)
+    with no_hang():
+        read(ParquetFiles(), path, columns)
+
+
+LISTS = [
+    b"frequency,multiplicity\n",
+    b"frequency,multiplicity\n77,1\n7,77\n1,777\n",
+    b"\xef\xbb\xbffrequency,multiplicity\r\n77,1\r\n",
+]
+ENTRIES = [
+    *[b"77,1\n", b"0,77\n", b"-77,1\n", b"nan,77\n", b"7e7,1\n", b"77.5,1\n", b"7_7,1\n"],
+    *["\u0667,1\n".encode(), b"9223372036854775807,1\n", b"9223372036854775808,1\n"],
+    *[b'"', b"\0", b"\xff", b",", b"\r", b"7" * 300],
+]
+
+
+@fuzz
+@given(content=damaged(LISTS, ENTRIES))
+def test_frequency_lists(directory, capfd, content):
+    """What is read is written again and read; what is not is not shown by the job."""
+    path, again = directory / "counts.csv", directory / "again.csv"
+    path.write_bytes(content)
+    with no_hang():
+        try:
+            frequency_list = FrequencyList.from_csv(path)
+        except ValueError:
+            output = directory / "out"
+            flags = [f"--frequency_list={path}", "--epsilon=1", f"--output={output}"]
+            assert release_frequency_list.main(flags) == 1
+            out, err = capfd.readouterr()
+            assert out == "" and err.count("\n") == 1 and err.startswith("error: ")
+            assert "77" not in err.replace(str(path), "")
+            assert not output.exists()
+        else:
+            frequency_list.to_csv(again)
+            assert FrequencyList.from_csv(again) == frequency_list
+
+
+def ledger_file(directory):
+    path = directory / "ledger"
+    ledger = Ledger.create(path, 1, 1e-5)
+    ledger.reserve(0.25, 1e-6, purpose="one").commit()
+    ledger.reserve(0.5, purpose="two")
+    ledger.reserve(0.125, purpose="three").abandon()
+    content = path.read_bytes()
+    path.unlink()
+    return content
+
+
+@fuzz
+@given(data=st.data())
+def test_ledgers(directory, data):
+    """A damaged ledger is seen, or what is lost is whole lines at its end."""
+    good = ledger_file(directory)
+    content = data.draw(damaged([good], [b"\n", b"{}", b"null\n", b'"', b"0", b"9", b"[" * 5000]))
+    path = directory / "ledger"
+    path.write_bytes(content)
+    with no_hang():
+        try:
+            ledger = Ledger.open(path)
+            spent = ledger.spent()
+            ledger.reserve(0.5, purpose="more")
+        except CorruptedJournalError as error:
+            assert "\n" not in str(error) and len(str(error)) < 500
+        except BudgetExceededError:
+            assert spent.epsilon > 0.5
+        else:
+            assert good.startswith(content) or content.startswith(good)
+            assert spent.epsilon <= 0.5
+    path.unlink()
