@@ -26,11 +26,14 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
     figure = Figure(figsize=(8, 5), layout="constrained")
     axes = figure.add_subplot()
     users = evenly(1, explanation.users[-1], _POINTS)
-    for strategy in explanation.strategies:
+    for i, strategy in enumerate(explanation.strategies):
         chosen = strategy.name == explanation.chosen
         axes.plot(
             users,
             [strategy.keep_probability(n) for n in users],
+            # Curves may coincide: those with gaps let the others through.
+            linestyle=("-", "--")[i % 2],
+            zorder=2 + i % 2,
             label=strategy.name + (' (what "auto" takes)' if chosen else ""),
             linewidth=2.4 if chosen else 1.4,
         )

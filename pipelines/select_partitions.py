@@ -247,7 +247,7 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
         if flags.plot is not None:
             try:
                 plot_explanation(explanation, flags.plot)
-            except (ImportError, OSError) as error:
+            except (ImportError, OSError, ValueError) as error:
                 raise InputError(f"{flags.plot} can not be drawn: {error}") from None
             print(flags.plot)
 

@@ -194,6 +194,14 @@ def test_the_explanation_needs_no_data(tmp_path, capsys):
     assert "sips" not in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("name", ["curves.magic", "missing/curves.png"])
+def test_a_plot_that_can_not_be_drawn_is_named(tmp_path, capsys, name):
+    pytest.importorskip("matplotlib")
+    privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
+    assert main(["--explain", *privacy, f"--plot={tmp_path}/{name}"]) == 1
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/{name} can not be drawn: ")
+
+
 def test_progress_has_no_totals(tmp_path, capfd):
     records = "user,page\n" + "".join(f"user{i},page{i % 21}\n" for i in range(4321))
     assert command(tmp_path, "--progress", records=records) == 0
