@@ -5,9 +5,12 @@ import re
 import shlex
 import textwrap
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
-from pipelines import select_partitions
+from pipelines import release_degree_list, release_grouped_lists, select_partitions
 from pipelines.release_frequency_list import main
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
@@ -53,3 +56,34 @@ def test_as_a_library(capsys):
     printed = capsys.readouterr().out.splitlines()
     assert sorted(line for line in printed if line[0] == "/") == ["/0", "/1", "/2"]
     assert any(re.fullmatch(r"\(\d+, \d+\)", line) for line in printed)
+
+
+def run_example(section, job, capsys):
+    """Runs the command of a section as it is written; returns the path that it printed."""
+    example = README[README.index(section) :]
+    command, printed = re.search(
+        rf"\$ .venv/bin/python -m {job.__spec__.name} ((?:.*\\\n)*.*)\n {{4}}(.*)\n", example
+    ).groups()
+    assert job.main(shlex.split(command.replace("\\\n", " "))) == 0
+    assert capsys.readouterr().out == f"{printed}\n"
+    return printed
+
+
+def test_groups_of_users(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "users").mkdir()
+    columns = ["account", "password_hash", "gender", "language"]
+    rows = [(f"{i}", f"{i % 9:x}", ("female", "male")[i % 2], "no") for i in range(500)]
+    table = pa.table([list(column) for column in zip(*rows, strict=True)], names=columns)
+    pq.write_table(table, tmp_path / "users" / "1.parquet")
+    printed = run_example("### Groups of users", release_grouped_lists, capsys)
+    assert {("", ""), ("gender", "female")} <= release_grouped_lists.read_grouped_lists(
+        printed
+    ).keys()
+
+
+def test_degrees_of_a_graph(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    edges = "".join(f"page{i},page{j}\n" for i in range(40) for j in range(i))
+    (tmp_path / "links.csv").write_text("from,to\n" + edges)
+    FrequencyList.from_csv(run_example("### Degrees of a graph", release_degree_list, capsys))
