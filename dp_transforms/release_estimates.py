@@ -1,0 +1,121 @@
+"""What the noise did to a released list, estimated from the release alone.
+
+The exact error of a release depends on the private list. Here the released list takes its place:
+the mechanism's laws at the released list are computed, not sampled (a parametric bootstrap, as in
+Efron and Tibshirani, "An introduction to the bootstrap", 1993). That is post-processing and costs
+no privacy. These are estimates: a released list has more different frequencies than a private one,
+so that the bias of equal frequencies, which the noise pulls apart, comes out too small by up to one
+half or so (benchmarks/results/release_estimates.md). Bounds that hold for every private list are in
+``frequency_error``, ``rank_error`` and ``guessing_error``.
+
+All of it is for the unrestricted mechanism, whose outcomes are all lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.frequency_error import distinct_interval
+from dp_transforms.mechanisms.evaluation import expected_l1
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.private_marginals import PrivateMarginals
+from dp_transforms.mechanisms.walk_sums import window_for
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """An estimate of a number of the private list, and an interval around it.
+
+    Attributes:
+      value: the estimate, with the estimated bias taken out.
+      lower: the private number is at least this,
+      upper: and at most this, with the confidence that was asked for.
+    """
+
+    value: float
+    lower: int
+    upper: int
+
+
+class ReleaseEstimates:
+    """Estimates about the private list and the noise, from a released list.
+
+    Args:
+      released: what ``IntegerPartitionMechanism`` returned; not further processed.
+      epsilon: the mechanism's. For a release in base 2, the epsilon of its privacy statement.
+      sensitivity: the mechanism's.
+
+    Raises:
+      ValueError: epsilon / (2 * sensitivity) is below 1/256: float64's range is too small then.
+
+    >>> released = FrequencyList([5000, 21, 20, 1], [1, 4, 5, 300])
+    >>> estimates = ReleaseEstimates(released, epsilon=1)
+    >>> estimates.distinct()
+    Estimate(value=310.0, lower=301, upper=317)
+    >>> estimates.bias([1, 10, 310]).round(3).tolist()
+    [0.0, -0.011, 0.015]
+    """
+
+    def __init__(self, released: FrequencyList, epsilon: float, sensitivity: int = 1):
+        if sensitivity < 1:
+            raise ValueError(f"sensitivity must be positive, got {sensitivity}")
+        self._released = released
+        self._epsilon, self._sensitivity = epsilon, sensitivity
+        self._rate = epsilon / (2 * sensitivity)
+        # The list in the private one's place is public.
+        self._marginals = PrivateMarginals(released, self._rate)
+
+    @cached_property
+    def l1(self) -> float:
+        """The mean of ||x - f||_1. ``dist`` of Blocki et al. (2016) is half of it."""
+        return expected_l1(self._released, self._rate, window_for(self._rate))
+
+    def bias(self, ends: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The mean of E[x_i] - f_i over ranges of ranks.
+
+        Args:
+          ends: the last ranks of consecutive ranges, ascending. The first range starts at rank 1.
+
+        Raises:
+          ValueError: ends are not positive and strictly ascending.
+        """
+        return self._marginals.mean_differences(ends)
+
+    def distinct(self, confidence: float = 0.95) -> Estimate:
+        """How many distinct items are there? The interval is that of ``distinct_interval``.
+
+        The value is what was released minus its bias at the released list. The interval is proven:
+        it holds for every private list.
+
+        Raises:
+          ValueError: confidence is not between 0 and 1.
+        """
+        distinct = self._released.distinct
+        bias = self._marginals.law_of_distinct().mean_above(distinct)
+        lower, upper = distinct_interval(
+            self._released, self._epsilon, self._sensitivity, confidence
+        )
+        return Estimate(min(max(distinct - bias, lower), upper), lower, upper)
+
+    def total(self, confidence: float = 0.95) -> Estimate:
+        """The sum of all frequencies: how many contributions of users are there?
+
+        The interval comes from the law of the total at the released list, and is approximate: its
+        coverage is measured, not proven.
+
+        Raises:
+          ValueError: confidence is not between 0 and 1.
+        """
+        if not 0 < confidence < 1:
+            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+        law, total = self._marginals.law_of_total(), self._released.total
+        least, most = (
+            law.quantile(level) for level in ((1 - confidence) / 2, (1 + confidence) / 2)
+        )
+        bias = law.mean_above(total)
+        return Estimate(max(total - bias, 0.0), max(2 * total - most, 0), 2 * total - least)
