@@ -1,15 +1,29 @@
-"""A worker process of a local run: Beam's own, except that only progress goes to stderr.
+"""A worker process of a local run or a pool: Beam's own, but quiet, and dead if a part of it is.
 
-Beam's worker also writes its log there, at length, with the tracebacks of errors. The runner hears
-of errors in another way, and passes on what a user should see.
+Beam's worker also writes its log to stderr, at length, with the tracebacks of errors. The runner
+hears of errors in another way, and passes on what a user should see.
 """
 
 import os
 import sys
+import threading
+
+FAILURE = 1
+
+
+def end_with_any_thread() -> None:
+    """Ends this process when one of its threads dies of an error.
+
+    A worker whose connection for data broke answers on its other connections as if nothing were
+    wrong, and a runner may wait for its data forever. Of a worker that is gone it hears at once.
+    """
+    threading.excepthook = lambda _: os._exit(FAILURE)
+
 
 if __name__ == "__main__":
     # Before Beam is imported, which logs. Progress is written to sys.__stderr__.
     sys.stderr = open(os.devnull, "w")
+    end_with_any_thread()
 
     from apache_beam.runners.worker import sdk_worker_main
 
