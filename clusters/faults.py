@@ -243,7 +243,7 @@ class Outcome:
     @property
     def sound(self) -> bool:
         allowed = (COMPLETE,) if self.code == 0 else (COMPLETE, ABSENT)
-        return self.output in allowed and not self.leaks
+        return self.code is not None and self.output in allowed and not self.leaks
 
 
 def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
@@ -252,14 +252,8 @@ def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
     with tempfile.TemporaryDirectory() as scratch:
         run = Run(scenario.kind, records, pathlib.Path(scratch))
         try:
-            if scenario.fault is not nothing:
-                run.wait_for_stage(scenario.stage)
-                time.sleep(1)
-                scenario.fault(run)
-            code = run.wait()
+            code = attempt(scenario, run)
             seconds = time.monotonic() - run.started
-            if scenario.fault is kill_submitter:
-                wait_for_flink(run)
             cluster.up()
             shown = [("printed", run.printed()), *logs(cluster.LOGS), *rest_answers()]
         finally:
@@ -267,6 +261,21 @@ def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
         output = look(run.output, scenario.kind.file_name, reference)
     secret = JobSecret.insecure_for_testing(SEED).secret
     return Outcome(code, output, seconds, leaks(needles(secret, _PATTERNS), shown))
+
+
+def attempt(scenario: Scenario, run: Run) -> int | None:
+    """Breaks something in the middle of a run; the job's exit code, or None if it hung."""
+    if scenario.fault is not nothing:
+        try:
+            run.wait_for_stage(scenario.stage)
+        except TimeoutError:
+            return None
+        time.sleep(1)
+        scenario.fault(run)
+    code = run.wait()
+    if scenario.fault is kill_submitter:
+        wait_for_flink(run)
+    return code
 
 
 def wait_for_flink(run: Run) -> None:
