@@ -1,0 +1,164 @@
+"""What the job costs by its number of records: measured, fitted and extrapolated.
+
+    python -m benchmarks.cost_model [--millions=1,5,10,20,40] [--output=benchmarks/results]
+
+CPU and memory are those of ``throughput``: one process for each measurement, Beam's in-process
+runner. Shuffled bytes are counted where the pieces are made. The records are of ``visits``: 80,000
+users per million records, string ids, partitions by a Zipf law, kappa = 10.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.throughput import KAPPA, measure_once, transforms
+from benchmarks.throughput_data import MILLION, visits, write
+
+TARGETS = (10**9, 10**11)
+STAGES = ("user", "partition")
+
+_ROOT = pathlib.Path(__file__).parents[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """fixed + slope * rows, by least squares of the relative errors."""
+
+    fixed: float
+    slope: float
+    worst: float
+    """The largest relative error at a measured point."""
+
+    @classmethod
+    def fit(cls, rows: list[int], values: list[float]) -> Line:
+        """
+        >>> Line.fit([1, 2, 4], [3.0, 5.0, 9.0])
+        Line(fixed=1.0, slope=2.0, worst=0.0)
+        """
+        weights = 1 / np.array(values)
+        design = np.stack([np.ones(len(rows)), np.array(rows, float)], axis=1) * weights[:, None]
+        (fixed, slope), *_ = np.linalg.lstsq(design, np.ones(len(rows)), rcond=None)
+        errors = np.abs(design @ np.array([fixed, slope]) - 1)
+        return cls(round(float(fixed), 12), round(float(slope), 12), round(float(errors.max()), 9))
+
+    def __call__(self, rows: int) -> float:
+        return self.fixed + self.slope * rows
+
+
+def shuffled_here(path: str) -> dict[str, int]:
+    """Bytes that one run shuffles, by the column whose hash they travel by."""
+    from dp_transforms.columnar import scattering
+
+    logging.disable(logging.WARNING)
+    pack, lock = scattering.pack, threading.Lock()
+    counts: collections.Counter[str] = collections.Counter()
+
+    def counting(table: pa.Table) -> bytes:
+        piece = pack(table)
+        with lock:
+            counts["user" if "user" in table.column_names else "partition"] += len(piece)
+        return piece
+
+    scattering.pack = counting
+    transforms(path, KAPPA)()
+    return dict(counts)
+
+
+def shuffled(path: str) -> dict[str, int]:
+    """The same in a new process."""
+    command = [sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
+    yield "# What the job costs by its number of records"
+    yield ""
+    yield (
+        f"`python -m benchmarks.cost_model`, {os.cpu_count()} cores, shared; medians of {repeats} "
+        f"runs. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
+        "one process. CPU is that of all threads; memory includes what the in-process runner holds "
+        "of the shuffles, which cluster runners have on disk."
+    )
+    yield ""
+    yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
+    yield "| ---: | ---: | ---: | ---: | ---: |"
+    rows, found = [], collections.defaultdict(list)
+    for n in millions:
+        path = write(data / f"visits{n}.parquet", visits(n * MILLION))
+        runs = [measure_once("files", path, KAPPA) for _ in range(repeats)]
+        run = sorted(runs, key=lambda run: run.cpu)[repeats // 2]
+        pieces = shuffled(path)
+        rows.append(n * MILLION)
+        found["CPU"].append(run.cpu)
+        found["memory"].append(run.gibibytes)
+        for stage in STAGES:
+            found[stage].append(pieces[stage] / 1e6)
+        yield (
+            f"| {n} million | {run.cpu:.1f} s | {run.gibibytes:.2f} GiB | "
+            + " | ".join(f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES)
+            + " |"
+        )
+    yield ""
+    lines = {name: Line.fit(rows, values) for name, values in found.items()}
+    yield "Fitted, fixed + slope * records:"
+    yield ""
+    yield "| | fixed | for a million records | largest error of a measured point |"
+    yield "| --- | ---: | ---: | ---: |"
+    units: dict[str, Callable[[float], str]] = {
+        "CPU": lambda value: f"{value:.2f} s",
+        "memory": lambda value: f"{value * 1024:.0f} MiB",
+        **{stage: lambda value: f"{value:.1f} MB" for stage in STAGES},
+    }
+    for name, line in lines.items():
+        title = f"shuffled by {name}" if name in STAGES else name
+        unit = units[name]
+        yield (
+            f"| {title} | {unit(line.fixed)} | {unit(line.slope * MILLION)} | {line.worst:.0%} |"
+        )
+    yield ""
+    yield "Extrapolated, with the fixed part once for each worker left out:"
+    yield ""
+    yield "| records | CPU | shuffled by user | shuffled by partition |"
+    yield "| ---: | ---: | ---: | ---: |"
+    for target in TARGETS:
+        cpu, user, partition = (lines[name].slope * target for name in ("CPU", *STAGES))
+        yield (
+            f"| {target:,} | {cpu / 3600:,.1f} core hours | {user / 1e6:,.2f} TB | "
+            f"{partition / 1e6:,.2f} TB |"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--millions", default="1,5,10,20,40", help="sizes, in millions of records")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--data", type=pathlib.Path, default=_ROOT / "out" / "throughput")
+    parser.add_argument("--output", type=pathlib.Path, default=_ROOT / "benchmarks" / "results")
+    parser.add_argument("--shuffled", help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.shuffled:
+        print(json.dumps(shuffled_here(flags.shuffled)))
+        return
+    lines = []
+    for line in report(flags.data, [int(n) for n in flags.millions.split(",")], flags.repeats):
+        print(line, flush=True)
+        lines.append(line)
+    (flags.output / "cost_model.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
