@@ -7,28 +7,13 @@ from dp_transforms.mechanisms import (
     BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
-    FrequencyList,
     MaximumTotalMechanism,
     PartitionBounds,
     checkpoint_bounds,
     truncated_bounds,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-
-
-@st.composite
-def frequency_lists(draw, largest=10**9):
-    """One run, stairs of single ranks, huge gaps, square corners, and mixtures of all."""
-    far = [size for size in (64, 1000, 10**6, 10**9) if size <= largest]
-    steps = st.one_of(st.just(1), st.integers(1, 5), st.sampled_from(far))
-    repeats = st.one_of(st.just(1), st.integers(1, 5), st.sampled_from(far[:3]))
-    runs = draw(st.lists(st.tuples(steps, repeats), max_size=8))
-    values, value = [], 0
-    for step, _ in runs:
-        value += step
-        values.append(value)
-    return FrequencyList(values[::-1], [repeat for _, repeat in runs][::-1])
-
+from tests.list_strategies import frequency_lists
 
 epsilons = st.sampled_from([0.05, 0.3, 1.0, 4.0])
 tapes = st.integers(0, 10**6).map(InsecureSeededTape)
