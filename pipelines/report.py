@@ -23,6 +23,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dp_transforms import guessing, guessing_error
+from dp_transforms.frequency_error import distinct_interval
 from dp_transforms.guessing_error import Interval, ReleaseError
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.rank_error import rank_frequency_interval
@@ -119,6 +120,7 @@ def report_page(
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
         content = _plots(pictures, words)
+    number = _number(released, statement, words.items) if words.guessing else ""
     if len(released) and words.guessing:
         content += _metrics(released, _error(released, statement))
     return f"""<!DOCTYPE html>
@@ -133,7 +135,8 @@ def report_page(
 <body>
 <h1>{words.title}</h1>
 <p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as released: the true
-numbers differ by the noise that makes the list private. It does not say which {words.items}.</p>
+numbers differ by the noise that makes the list private. It does not say which {words.items}.
+{number}</p>
 {content}
 <h2>Privacy statement</h2>
 <blockquote>{_paragraphs(privacy_words(statement))}</blockquote>
@@ -213,6 +216,14 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
         if name in pictures
     )
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
+
+
+def _number(released: FrequencyList, statement: dict[str, Any], items: str) -> str:
+    """How many items the private list has, in words."""
+    lower, upper = distinct_interval(
+        released, float(statement["epsilon"]), int(statement["sensitivity"]), _CONFIDENCE
+    )
+    return f"There are between {lower:,} and {upper:,} {items} ({_CONFIDENCE:.0%} confidence)."
 
 
 def _metrics(released: FrequencyList, error: ReleaseError) -> str:

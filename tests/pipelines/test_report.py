@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from dp_transforms.frequency_error import distinct_interval
 from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
@@ -67,6 +68,9 @@ def test_the_page_tells_what_the_release_says(directory):
     page = html.unescape((directory / REPORT_FILE).read_text())
     released = FrequencyList.from_csv(directory / "released_frequencies.csv")
     assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
+    lower, upper = distinct_interval(released, 1, 2, 0.99)
+    assert lower < released.distinct < upper
+    assert f"There are between {lower:,} and {upper:,} partitions (99% confidence)." in page
     cells = re.findall(r'<td class="number">([\d.]+)(?: to ([\d.]+))?</td>', page)
     bits = [float(value) for value, upper in cells if not upper]
     assert bits == [
