@@ -37,6 +37,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.guessing_error import checked_decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_mechanism import MIN_RATE
 
@@ -112,13 +113,7 @@ def distinct_interval(
 
 def _checked(epsilon: float, sensitivity: int, confidence: float) -> tuple[float, float]:
     """c, and the probability that the bounds may fail with."""
-    if not 0 < epsilon < math.inf:
-        raise ValueError(f"epsilon must be a positive finite number, got {epsilon}")
-    if sensitivity < 1:
-        raise ValueError(f"sensitivity must be positive, got {sensitivity}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-    rate = epsilon / (2 * sensitivity)
+    rate = checked_decay(epsilon, sensitivity, confidence)
     if rate < MIN_RATE * _ROUNDING:
         raise ValueError(
             "epsilon / (2 * sensitivity) must be at least 1/1024, as for the mechanism; got "

@@ -99,13 +99,7 @@ class ReleaseError:
         >>> error.up_to(1), error.l1
         (35, 129)
         """
-        if not 0 < epsilon < math.inf:
-            raise ValueError(f"epsilon must be a positive finite number, got {epsilon}")
-        if sensitivity < 1:
-            raise ValueError(f"sensitivity must be positive, got {sensitivity}")
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        decay = epsilon / (2 * sensitivity)
+        decay = checked_decay(epsilon, sensitivity, confidence)
         log_failure = math.log(2 / (1 - confidence))  # each lemma may fail half of the time
         code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
         base, slope = min(
@@ -121,6 +115,21 @@ class ReleaseError:
         """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
         head = self.head_base + self.head_slope * rank
         return self.l1 if head >= self.l1 else math.ceil(head)
+
+
+def checked_decay(epsilon: float, sensitivity: int, confidence: float) -> float:
+    """c = epsilon / (2 sensitivity), if all three are in their ranges.
+
+    Raises:
+      ValueError: one is not; the message names it.
+    """
+    if not 0 < epsilon < math.inf:
+        raise ValueError(f"epsilon must be a positive finite number, got {epsilon}")
+    if sensitivity < 1:
+        raise ValueError(f"sensitivity must be positive, got {sensitivity}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+    return epsilon / (2 * sensitivity)
 
 
 def success_rate_interval(released: FrequencyList, guesses: int, error: ReleaseError) -> Interval:
