@@ -39,7 +39,7 @@ def add_ledger_flag(group: Any) -> None:
     group.add_argument(
         "--ledger",
         metavar="FILE",
-        help="a privacy ledger that several jobs share (see dp_transforms.budget): what this job "
+        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
         "releases is reserved there, or refused, before data are read",
     )
 
@@ -80,6 +80,20 @@ def spending(
                 f"the release was made and its budget is spent, but {path} can not be written "
                 f"any more to say that it is complete"
             ) from None
+
+
+@contextlib.contextmanager
+def spending_if_shared(path: str | None, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
+    """As ``spending`` where there is a shared ledger, and nothing otherwise.
+
+    Yields:
+      What to add to each privacy.json.
+    """
+    if path is None:
+        yield {}
+        return
+    with spending(path, PrivacyBudget(0), parts) as budget:
+        yield {"budget": budget}
 
 
 def _ledger(path: str | None, whole: PrivacyBudget, stack: contextlib.ExitStack) -> Ledger:

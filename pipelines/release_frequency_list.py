@@ -10,18 +10,22 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dp_transforms.budget import PrivacyBudget
 from dp_transforms.contributions import BoundContributions
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.frequency_release import ReleaseFrequencyList, release_frequency_list
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
 from pipelines import flag_types, report
+from pipelines.budgeting import Part, add_ledger_flag, spending_if_shared
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -83,6 +87,7 @@ def make_parser() -> JobParser:
         help="keep at most so many partitions of each user, at random; with --frequency_list, how "
         "many entries one user may have contributed to (default there: 1)",
     )
+    add_ledger_flag(privacy)
     add_output_flags(privacy)
     report.add_report_flag(privacy)
     add_variant_flags(parser)
@@ -99,6 +104,7 @@ def build(
     num_buckets: int | None = None,
     progress: bool = False,
     private_counters: bool = False,
+    more_statement: Mapping[str, Any] | None = None,
 ) -> None:
     """Adds the whole job to a pipeline.
 
@@ -111,13 +117,16 @@ def build(
       num_buckets: how many parts records are shuffled in; by default, what the reader says.
       progress: tell of stages on stderr.
       private_counters: count elements exactly, in Beam counters.
+      more_statement: what else to say in privacy.json, such as of a shared budget.
     """
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     watch = functools.partial(Watch, progress=progress, counters=private_counters)
     records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    statement = frequency_list_statement(mechanism, bounded_by_job=True) | dict(
+        more_statement or {}
+    )
     publish = PublishRelease(directory, FREQUENCIES_HEADER, statement)
     release = ReleaseBounded(mechanism, publish, secret, num_buckets, watch)
     _ = bounded | "FrequencyList" >> release
@@ -162,6 +171,9 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
+    if flags.ledger is not None and flags.epsilon is not None:
+        # The ledger takes it for a decimal number, and so must the mechanism.
+        flags.epsilon = PrivacyBudget(flags.epsilon).epsilon
     if flags.report:
         report.check_available()
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
@@ -171,19 +183,22 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     reader = records_from_flags(flags)
     directory.check()
-    pipeline = beam.Pipeline(make_runner(flags, options), options=options)
-    build(
-        pipeline,
-        reader,
-        mechanism,
-        directory,
-        num_buckets=flags.num_buckets,
-        progress=flags.progress,
-        private_counters=flags.show_private_counters,
-    )
+    runner = make_runner(flags, options)
 
     def job() -> None:
-        run_to_end(pipeline, flags.show_private_counters)
+        with spending_if_shared(flags.ledger, [_part(mechanism)]) as budget:
+            pipeline = beam.Pipeline(runner, options=options)
+            build(
+                pipeline,
+                reader,
+                mechanism,
+                directory,
+                num_buckets=flags.num_buckets,
+                progress=flags.progress,
+                private_counters=flags.show_private_counters,
+                more_statement=budget,
+            )
+            run_to_end(pipeline, flags.show_private_counters)
         _say_done(flags, directory)
 
     return job
@@ -202,14 +217,25 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
     def job() -> None:
         if flags.progress:
             say("releasing the frequency list")
-        released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
-        statement = frequency_list_statement(mechanism, bounded_by_job=False)
-        directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
+        with spending_if_shared(flags.ledger, [_part(mechanism)]) as budget:
+            released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
+            statement = frequency_list_statement(mechanism, bounded_by_job=False) | budget
+            directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
         if flags.show_private_counters:
             say_private("contributions", frequency_list.total)
         _say_done(flags, directory)
 
     return job
+
+
+def _part(mechanism: PartitionMechanism) -> Part:
+    if mechanism.eta is None:
+        cost = PrivacyBudget(mechanism.epsilon or 0, mechanism.failure_probability or 0)
+    else:
+        epsilon = PrivacyBudget.from_eta(mechanism.eta, mechanism.sensitivity).epsilon
+        cost = PrivacyBudget(epsilon, mechanism.failure_probability or 0)
+    # What narrows a release may widen its range: it is known of the unrestricted mechanism.
+    return Part("frequency list", cost, type(mechanism) is IntegerPartitionMechanism)
 
 
 def _say_done(flags: argparse.Namespace, directory: ReleaseDirectory) -> None:

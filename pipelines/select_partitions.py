@@ -20,6 +20,7 @@ from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import PipelineOptions
 
+from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import PARTITION
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, explain
@@ -29,6 +30,7 @@ from dp_transforms.records import NOISY_COUNT
 from dp_transforms.selection import SelectPartitions
 from dp_transforms.selection_plot import plot_explanation
 from pipelines import flag_types
+from pipelines.budgeting import Part, add_ledger_flag, spending_if_shared
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -86,6 +88,7 @@ def make_parser() -> JobParser:
         choices=(ADD_OR_REMOVE, REPLACE),
         help="what is protected: that a user's records are there (default), or what they are",
     )
+    add_ledger_flag(privacy)
     add_output_flags(privacy)
     selection = parser.add_argument_group("selection")
     selection.add_argument(
@@ -208,6 +211,10 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     directory = ReleaseDirectory(flags.output, PARTITIONS_FILE, flags.overwrite)
+    if flags.ledger is not None:
+        # The ledger takes them for decimal numbers, and so must the strategy.
+        budget = PrivacyBudget(flags.epsilon, flags.delta)
+        flags.epsilon, flags.delta = budget.epsilon, budget.delta
     # The parameters are heard of before the files are.
     _select(flags, ())
     reader = records_from_flags(flags)
@@ -221,12 +228,16 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         public_partitions=len(public),
         public_threshold=flags.public_threshold or 0,
     )
-    pipeline = beam.Pipeline(make_runner(flags, options), options=options)
-    publish = PublishRelease(directory, header_line(reader, flags.noisy_counts), statement)
-    build(pipeline, reader, select, publish, flags.progress, flags.show_private_counters)
+    runner = make_runner(flags, options)
+    part = Part("names of partitions", PrivacyBudget(flags.epsilon, flags.delta))
 
     def job() -> None:
-        run_to_end(pipeline, flags.show_private_counters)
+        with spending_if_shared(flags.ledger, [part]) as budget:
+            pipeline = beam.Pipeline(runner, options=options)
+            header = header_line(reader, flags.noisy_counts)
+            publish = PublishRelease(directory, header, statement | budget)
+            build(pipeline, reader, select, publish, flags.progress, flags.show_private_counters)
+            run_to_end(pipeline, flags.show_private_counters)
         print(directory.file(PARTITIONS_FILE))
 
     return job

@@ -1,0 +1,122 @@
+"""A privacy ledger from the command line: make one for several jobs, or see what was spent.
+
+Jobs spend from it with ``--ledger=FILE``; see ``dp_transforms.budget.ledger`` for what it promises.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from dp_transforms.budget import CorruptedJournalError, Ledger
+from dp_transforms.decimals import decimal_text
+from pipelines import flag_types
+from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser
+from pipelines.files import reason
+
+_EPILOG = """\
+A reservation counts as spent from before its job reads data, whether the job comes to its end or
+not. A ledger is never replaced and nothing is taken out of it.
+
+example:
+  python -m pipelines.ledger create budget.jsonl --epsilon=1 --delta=1e-6
+  python -m pipelines.release_frequency_list ... --epsilon=0.25 --ledger=budget.jsonl
+  python -m pipelines.ledger show budget.jsonl
+"""
+
+
+def make_parser() -> OneLineParser:
+    """The commands and their flags."""
+    parser = OneLineParser(
+        prog="python -m pipelines.ledger",
+        description="Make a privacy ledger that several jobs share, or show what is left in it.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="create|show")
+    create = commands.add_parser("create", help="start a ledger in a new file")
+    create.add_argument("file", metavar="FILE")
+    create.add_argument(
+        "--epsilon",
+        type=flag_types.epsilon,
+        required=True,
+        help="what all releases about these users may cost together",
+    )
+    create.add_argument(
+        "--delta",
+        type=flag_types.proportion,
+        default=0,
+        help="the probability with which epsilon may fail (default: 0)",
+    )
+    create.add_argument(
+        "--composition_delta",
+        type=flag_types.proportion,
+        default=0,
+        help="the part of delta to spend on composition: many small releases then cost less than "
+        "the sum of their epsilons (default: 0)",
+    )
+    show = commands.add_parser("show", help="print the reservations and what is left")
+    show.add_argument("file", metavar="FILE")
+    return parser
+
+
+def ledger_table(ledger: Ledger) -> str:
+    """What was reserved, and what is left, as text.
+
+    >>> import tempfile
+    >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)
+    >>> ledger.reserve(0.25, purpose="frequency list").commit()
+    >>> print(ledger_table(ledger))
+    line  state      epsilon  delta     purpose
+    2     committed  0.25     0         frequency list
+          left       0.75     0.000001  of epsilon 1, delta 0.000001
+    """
+    rows = [("line", "state", "epsilon", "delta", "purpose")]
+    for line in ledger.lines():
+        cost = line.cost.budget
+        costs = decimal_text(cost.epsilon), decimal_text(cost.delta)
+        rows.append((str(line.number), line.state.value, *costs, line.purpose))
+    left = ledger.remaining()
+    amounts = decimal_text(left.epsilon), decimal_text(left.delta)
+    rows.append(("", "left", *amounts, f"of {ledger.budget}"))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    flags = make_parser().parse_args(argv)
+    path = os.path.expanduser(flags.file)
+    try:
+        if flags.command == "create":
+            Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta)
+            print(path)
+        else:
+            print(ledger_table(Ledger.open(path)))
+    except FileExistsError:
+        return _failed(f"{path} exists: a ledger is never replaced; give another file", FAILURE)
+    except OSError as error:
+        return _failed(f"{path} can not be {_done(flags.command)}: {reason(error)}", FAILURE)
+    except CorruptedJournalError as error:
+        return _failed(str(error), FAILURE)
+    except ValueError as error:
+        return _failed(str(error), USAGE_ERROR)
+    return SUCCESS
+
+
+def _done(command: str) -> str:
+    return "made" if command == "create" else "read"
+
+
+def _failed(message: str, exit_code: int) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,102 @@
+import json
+
+import pytest
+
+from dp_transforms.budget import Ledger, PrivacyBudget
+from pipelines.ledger import main
+from pipelines.release_frequency_list import main as release
+from pipelines.select_partitions import main as select
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "budget.jsonl")
+
+
+def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys):
+    assert main(["create", path, "--epsilon=0.3", "--delta=1e-6"]) == 0
+    assert capsys.readouterr().out == f"{path}\n"
+    records = tmp_path / "records.csv"
+    records.write_text("user,page\nann,home\nbob,home\n")
+    job = [f"--input={records}", "--user_column=user", "--partition_column=page"]
+    job += ["--max_partitions_per_user=1", f"--ledger={path}"]
+    # Three tenths are a whole, which they are not in binary.
+    assert release([*job, "--epsilon=0.1", f"--output={tmp_path}/list"]) == 0
+    assert select([*job, "--epsilon=0.1", "--delta=1e-6", f"--output={tmp_path}/names"]) == 0
+    counts = tmp_path / "counts.csv"
+    counts.write_text("frequency,multiplicity\n9,1\n")
+    counted = [f"--frequency_list={counts}", f"--ledger={path}", "--epsilon=0.1"]
+    assert release([*counted, f"--output={tmp_path}/counted"]) == 0
+    assert Ledger.open(path).remaining() == PrivacyBudget(0)
+    for name, lines in (("list", 1), ("names", 2), ("counted", 3)):
+        said = json.loads((tmp_path / name / "privacy.json").read_text())
+        assert said["epsilon"] == 0.1
+        assert len(said["budget"]["ledger"]) == lines
+    capsys.readouterr()
+    assert main(["show", path]) == 0
+    # Every commit has a line of the file as well.
+    assert [line.split()[:4] for line in capsys.readouterr().out.splitlines()] == [
+        ["line", "state", "epsilon", "delta"],
+        ["2", "committed", "0.1", "0"],
+        ["4", "committed", "0.1", "0.000001"],
+        ["6", "committed", "0.1", "0"],
+        ["left", "0", "0", "of"],
+    ]
+    assert release([*counted, f"--output={tmp_path}/more"]) == 1
+    assert "only epsilon 0, delta 0 is left" in capsys.readouterr().err
+    assert not (tmp_path / "more").exists()
+
+
+def test_base_2_is_reserved_rounded_up(path, tmp_path):
+    assert main(["create", path, "--epsilon=2"]) == 0
+    counts = tmp_path / "counts.csv"
+    counts.write_text("frequency,multiplicity\n9,1\n")
+    flags = [f"--frequency_list={counts}", "--eta=1,1,1", f"--ledger={path}"]
+    assert release([*flags, f"--output={tmp_path}/out"]) == 0
+    (line,) = Ledger.open(path).lines()
+    # 2 ln 2 is 1.386294361119890618...
+    assert line.to_json()["epsilon"] == "1.3862943611199"
+
+
+def test_a_variant_s_failure_probability_is_reserved(path, tmp_path):
+    assert main(["create", path, "--epsilon=2", "--delta=0.01"]) == 0
+    counts = tmp_path / "counts.csv"
+    counts.write_text("frequency,multiplicity\n9,1\n")
+    flags = [f"--frequency_list={counts}", "--epsilon=1", "--max_total=50"]
+    flags += ["--distance_delta=0.001", f"--ledger={path}", f"--output={tmp_path}/out"]
+    assert release(flags) == 0
+    (line,) = Ledger.open(path).lines()
+    said = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    assert float(line.to_json()["delta"]) == said["delta"] > 0.001
+    assert line.to_json()["bounded_range"] is False
+
+
+FAULTS = {
+    "again": (["create", "{path}", "--epsilon=1"], 1, "exists: a ledger is never replaced"),
+    "no directory": (["create", "{path}/x", "--epsilon=1"], 1, "can not be made: "),
+    "none": (["show", "{path}.none"], 1, "can not be read: no such file"),
+    "epsilon": (["create", "{path}.new", "--epsilon=0"], 2, "--epsilon: must be a number above 0"),
+    "composition": (
+        ["create", "{path}.new", "--epsilon=1", "--composition_delta=0.1"],
+        2,
+        "composition_delta",
+    ),
+    "damaged": (["show", "{path}.damaged"], 1, "line 1: damaged"),
+    "command": (["drop", "{path}"], 2, "invalid choice"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line(path, capsys, name):
+    arguments, expected, says = FAULTS[name]
+    assert main(["create", path, "--epsilon=1"]) == 0
+    with open(path + ".damaged", "w") as file:
+        file.write("not a ledger\n")
+    capsys.readouterr()
+    try:
+        code = main([argument.replace("{path}", path) for argument in arguments])
+    except SystemExit as stop:
+        code = stop.code
+    out, err = capsys.readouterr()
+    assert code == expected and says in err
+    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
