@@ -41,7 +41,9 @@ def law_from_characteristic(function: Callable[[float], complex], centre: int) -
     (0.166666666667, 0.0)
     """
     known: dict[float, complex] = {}
-    deviation = math.sqrt(-2 * math.log(abs(function(_NEAR_ZERO)))) / _NEAR_ZERO
+    # Of a law at one point the modulus is 1, up to rounding.
+    drop = -2 * math.log(min(abs(function(_NEAR_ZERO)), 1.0))
+    deviation = math.sqrt(drop) / _NEAR_ZERO
     points = _FEWEST_POINTS
     while points < _DEVIATIONS * deviation:
         points *= 2

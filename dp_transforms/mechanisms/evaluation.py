@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import cmath
 
+import numpy as np
+
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.walk import Blocks
 from dp_transforms.mechanisms.walk_sums import STEP, WalkSums, pairs
@@ -50,7 +52,8 @@ def expected_excess(blocks: Blocks, rate: float, tilt: float, window: int) -> fl
 
 
 def _expectation(blocks: Blocks, positive: complex, negative: complex, window: int) -> float:
-    total = WalkSums(positive, negative, window).log_total(pairs(blocks))
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = WalkSums(positive, negative, window).log_total(pairs(blocks))
     if not cmath.isfinite(total):
         raise ValueError(
             "epsilon / (2 * sensitivity) is too small: float64's range does not hold the sums "

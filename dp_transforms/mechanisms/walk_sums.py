@@ -68,9 +68,10 @@ class WalkSums:
         below, above = np.exp(-down * states[:0:-1]), np.exp(-up * states)
         self.weights: ComplexArray = np.concatenate([below, above])
         """What each state costs."""
-        moves = np.exp(-up * states[1:]) / -np.expm1(-up * states[1:])
-        self._leaving = np.concatenate([[1], np.cumprod(moves)])
-        self._entering = self._leaving * np.exp(up * states)
+        # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e.
+        rest = -np.expm1(-up * states[1:])
+        self._leaving = np.append(1, np.cumprod(np.exp(-up * states[1:]) / rest))
+        self._entering = np.append(1, np.cumprod(np.exp(-up * states[:-1]) / rest))
         self._matrices: dict[tuple[int, int], ComplexArray] = {}
 
     def leaving_first_run(self) -> ComplexArray:

@@ -30,6 +30,14 @@ def test_expectation_on_rockyou_is_the_published_exact_value():
     assert round(exact, 2) == 37.23
 
 
+def test_rates_of_any_size_are_expected_or_refused():
+    private = sample_data.rockyou()
+    assert 0 < IntegerPartitionMechanism(epsilon=60).expected_l1(private) < 1e-8
+    assert IntegerPartitionMechanism(epsilon=3000).expected_l1(private) == 0
+    with pytest.raises(ValueError, match="too small"):
+        IntegerPartitionMechanism(epsilon=0.002).expected_l1(private)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("epsilon", [8, 4, 2, 1, 0.5, 0.25, 0.2, 0.1])
 def test_mean_of_200_releases_is_within_four_standard_errors(epsilon):
