@@ -9,6 +9,7 @@ worker nodes of the engine see it.
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -32,6 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"error: {flags.host}:{flags.port}: {error}", file=sys.stderr)
         return FAILURE
+    # What a container's end sends. The workers are stopped on the way out.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
     print(f"workers can be had at {pool.address}", flush=True)
     try:
         pool.wait()

@@ -48,7 +48,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
     def __init__(self, host: str = LOOPBACK, port: int = 0):
         self._processes: set[subprocess.Popen] = set()
-        self._server = grpc.server(shared_unbounded_instance())
+        # A port is one pool's.
+        options = [("grpc.so_reuseport", 0)]
+        self._server = grpc.server(shared_unbounded_instance(), options=options)
         beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
         try:
             port = self._server.add_insecure_port(f"{host}:{port}")

@@ -5,9 +5,15 @@ import subprocess
 import sys
 import time
 
+import grpc
 import pytest
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    endpoints_pb2,
+)
 
-from pipelines import release_frequency_list
+from pipelines import release_frequency_list, worker_pool
 from pipelines.workers import WorkerPool
 from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, write_records
 
@@ -92,8 +98,6 @@ class Request:
     worker_id = "1-1"
 
     def __init__(self, port):
-        from apache_beam.portability.api import endpoints_pb2
-
         self.control_endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
 
 
@@ -119,3 +123,35 @@ def test_nodes_can_share_a_pool(monkeypatch):
         pool.stop()
         for node in nodes:
             node.close()
+
+
+def test_a_pool_that_is_told_to_end_takes_its_workers_along():
+    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    with process, socket.create_server(("localhost", 0)) as node:
+        address = process.stdout.readline().split()[-1]
+        with grpc.insecure_channel(address) as channel:
+            pool = beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+            port = node.getsockname()[1]
+            endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
+            pool.StartWorker(
+                beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=endpoint)
+            )
+        # The worker reports for work.
+        node.settimeout(60)
+        worker, _ = node.accept()
+        process.terminate()
+        assert process.wait(20) == 0
+        worker.settimeout(20)
+        with worker:
+            while worker.recv(1024):
+                pass
+
+
+def test_a_pool_on_a_taken_port_is_refused(capsys):
+    pool = WorkerPool()
+    try:
+        assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
+    finally:
+        pool.stop()
+    assert capsys.readouterr().err.startswith(f"error: {pool.address}: ")
