@@ -105,8 +105,15 @@ class JobParser(OneLineParser):
                 settings = yaml.safe_load(file)
         except OSError as error:
             self.error(f"--config={path} can not be read: {(error.strerror or '').lower()}")
-        except (yaml.YAMLError, ValueError, RecursionError):
-            # Numbers and dates that can not be are plain ValueErrors.
+        except (
+            yaml.YAMLError,
+            ArithmeticError,
+            LookupError,
+            RecursionError,
+            TypeError,
+            ValueError,
+        ):
+            # PyYAML lets through what numbers and dates that can not be raise.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
         if not isinstance(settings, dict):
             self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
@@ -132,6 +139,9 @@ class JobParser(OneLineParser):
                 unknown = options.get_all_options(retain_unknown_options=True).keys() - known
         except SystemExit:
             self.error(said.getvalue().strip().rpartition("error: ")[2])
+        except ValueError:
+            # Of an argument such as "-", which Beam's parser takes for a flag without a name.
+            self.error(f"there is a flag without a name among {others}: give flags as --name=value")
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
         self._refuse_strays(others, sorted(unknown), set(known), standard.runner)

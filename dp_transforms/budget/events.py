@@ -23,12 +23,12 @@ from dp_accounting import dp_event
 
 
 def _check_epsilon(event: dp_event.DpEvent, attribute: object, value: float) -> None:
-    if not 0 <= value < math.inf:
+    if math.isnan(value) or not 0 <= value < math.inf:
         raise ValueError(f"epsilon must be a finite number and not negative, got {value}")
 
 
 def _check_delta(event: dp_event.DpEvent, attribute: object, value: float) -> None:
-    if not 0 <= value < 1:
+    if math.isnan(value) or not 0 <= value < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {value}")
 
 

@@ -147,6 +147,16 @@ def _positive_integer(name: str, value: Any) -> int:
     return number
 
 
+def as_fraction(value: Any) -> Fraction:
+    """The value as a fraction of Python's own integers; numpy's would overflow in it.
+
+    Raises:
+      TypeError, ValueError, OverflowError: as ``Fraction``.
+    """
+    exact = Fraction(value)
+    return Fraction(int(exact.numerator), int(exact.denominator))
+
+
 def positive_rational(name: str, value: Any) -> Fraction:
     """The value as the exact rational number that it is.
 
@@ -154,7 +164,7 @@ def positive_rational(name: str, value: Any) -> Fraction:
       ValueError: the value is not a positive finite number; the message names it by ``name``.
     """
     try:
-        exact = Fraction(value)
+        exact = as_fraction(value)
     except (TypeError, ValueError, OverflowError):
         exact = Fraction(0)
     if exact <= 0 or isinstance(value, bool | str):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.base2 import Eta, Rational, positive_rational
+from dp_transforms.mechanisms.base2 import Eta, Rational, as_fraction, positive_rational
 from dp_transforms.mechanisms.exponential import ExponentialMechanism
 from dp_transforms.mechanisms.randomness import RandomTape
 
@@ -127,7 +127,7 @@ def _rational(name: str, value: Any, private: bool = False) -> Fraction:
     try:
         if isinstance(value, bool | str):
             raise TypeError
-        return Fraction(value)
+        return as_fraction(value)
     except (TypeError, ValueError, OverflowError):
         shown = "" if private else f", got {value!r}"
         raise ValueError(f"{name} must be a finite real number{shown}") from None

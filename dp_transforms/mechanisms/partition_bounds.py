@@ -53,6 +53,9 @@ class PartitionBounds:
     beyond: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("lower", "upper"):
+            if not isinstance(getattr(self, name), FrequencyList):
+                raise ValueError(f"{name} must be a FrequencyList")
         for name in ("unbounded_ranks", "beyond"):
             value = _integer(name, getattr(self, name))
             if not 0 <= value < NO_BOUND:

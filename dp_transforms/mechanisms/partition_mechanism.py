@@ -66,6 +66,8 @@ class PartitionMechanism(ABC):
         if self.eta is not None:
             if self.epsilon is not None:
                 raise ValueError("give epsilon or eta, not both")
+            if not isinstance(self.eta, Eta):
+                raise ValueError(f"eta must be an Eta, got {self.eta!r}")
             decay = Decay(base=self.eta)
         else:
             epsilon = positive_rational("epsilon", 1.0 if self.epsilon is None else self.epsilon)

@@ -45,6 +45,7 @@ def parse(parser, arguments, capfd):
 @example(content=b"epsilon: " + b"[" * 100_000, parser=PARSERS[0])
 @example(content=b"epsilon: 1" + b"0" * 5000, parser=PARSERS[0])
 @example(content=b"2001-99-99: 1", parser=PARSERS[0])
+@example(content=b"epsilon: !!int", parser=PARSERS[0])
 def test_option_files(tmp_path_factory, capfd, content, parser):
     path = tmp_path_factory.getbasetemp() / "options.yaml"
     path.write_bytes(content)
@@ -67,5 +68,6 @@ VALUES = ["1", "-1", "nan", "1e999", "0", "²", "1_0", "", " 1", "1\n2", "x" * 5
         max_size=4,
     ),
 )
+@example(parser=PARSERS[0], arguments=["-"])
 def test_command_lines(capfd, parser, arguments):
     parse(parser, arguments, capfd)

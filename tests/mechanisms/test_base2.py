@@ -4,11 +4,12 @@ from decimal import Decimal
 from fractions import Fraction
 
 import gmpy2
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms import Eta
+from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism, OptimalSelection
 
 etas = st.integers(1, 80).flatmap(
     lambda y: st.builds(Eta, st.integers(1, 2**y - 1), st.just(y), st.integers(1, 20))
@@ -124,3 +125,8 @@ def test_too_few_bits_says_how_many_are_needed():
     assert Eta.from_epsilon(1e-6, max_bits=20).epsilon < 1e-6
     with pytest.raises(ValueError, match="max_bits must be a positive integer"):
         Eta.from_epsilon(1, max_bits=0)
+
+
+def test_integers_of_numpy_are_integers():
+    assert IntegerPartitionMechanism(epsilon=np.int8(3)) == IntegerPartitionMechanism(epsilon=3)
+    assert OptimalSelection(np.int64(1), 1e-5).median_users == 12

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.base2 import Rational
+from dp_transforms.mechanisms.base2 import Rational, as_fraction
 from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
@@ -112,7 +112,7 @@ class SelectionStrategy(ABC):
 
     @property
     def _budget(self) -> tuple[Fraction, Fraction]:
-        return Fraction(self.epsilon), Fraction(self.delta)
+        return as_fraction(self.epsilon), as_fraction(self.delta)
 
 
 class CountStrategy(SelectionStrategy):
@@ -202,7 +202,7 @@ class NoisyCountStrategy(CountStrategy):
 
 def _check_budget(name: str, value: Any, below: int | None, positive: bool) -> None:
     try:
-        exact = Fraction(value)
+        exact = as_fraction(value)
     except (TypeError, ValueError, OverflowError):
         exact = Fraction(-1)
     if isinstance(value, bool | str) or exact < 0 or (below is not None and exact >= below):

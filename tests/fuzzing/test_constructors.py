@@ -1,0 +1,109 @@
+"""Public constructors under arguments of every kind: a value, or a clear error.
+
+Errors are ValueErrors that name something and TypeErrors, never failures from deep inside; and
+whatever the arguments are, the answer comes soon.
+"""
+
+import inspect
+import math
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import dp_transforms
+from dp_transforms import budget, mechanisms
+from dp_transforms.mechanisms import Eta, FrequencyList, RandomTape, partition_selection
+from tests.fuzzing.limits import fuzz, no_hang
+
+# Not made by users.
+LEFT_OUT = {"BudgetExceededError", "CorruptedJournalError", "Ledger", "LedgerLine", "Reservation"}
+
+PUBLIC = {
+    name: thing
+    for module in (dp_transforms, mechanisms, partition_selection, budget)
+    for name, thing in vars(module).items()
+    if inspect.isclass(thing)
+    and not inspect.isabstract(thing)
+    and getattr(thing, "__module__", "").startswith("dp_transforms")
+    and name not in LEFT_OUT
+}
+
+PLAUSIBLE = {
+    "epsilon": [1, 0.5, Fraction(1, 3), 1e-9, 20],
+    "delta": [1e-5, 0.5, 1e-300],
+    "eta": [Eta(1, 1, 1), Eta(3, 2, 1)],
+    "frequency_list": [FrequencyList([3, 1], [1, 2]), FrequencyList()],
+    "strategy": ["optimal", "auto", "sips"],
+    "secret": [dp_transforms.JobSecret.insecure_for_testing(1), bytes(32)],
+    "key": [bytes(32)],
+    "tape": [RandomTape(bytes(32))],
+    "frequencies": [[3, 1], np.array([5, 2])],
+    "multiplicities": [[1, 2], np.array([1, 9])],
+    "upper": [[3, 3], [9]],
+}
+JUNK = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-3, 12),
+    st.integers(),
+    st.sampled_from([2**31, 2**53, 2**63, 2**64, 10**30, -(2**63)]),
+    st.floats(),
+    st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 5e-324, 1e308]),
+    st.fractions(max_denominator=100),
+    st.sampled_from(
+        [Decimal("0.1"), Decimal("NaN"), Decimal("Infinity"), np.float64(1), np.int8(3)]
+    ),
+    st.text(max_size=4),
+    st.binary(max_size=40),
+    st.lists(st.integers(-2, 5), max_size=4),
+    st.lists(st.floats(), max_size=3),
+    st.builds(dict),
+    st.sampled_from([object(), float, np.array([1.5]), np.array([[1]]), 1j]),
+)
+
+
+def required_and_other(thing):
+    parameters = inspect.signature(thing).parameters.values()
+    known = [p for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    return (
+        [p.name for p in known if p.default is p.empty],
+        [p.name for p in known if p.default is not p.empty],
+    )
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+@fuzz
+@given(data=st.data())
+def test_arguments_of_every_kind(name, data):
+    thing = PUBLIC[name]
+    required, other = required_and_other(thing)
+    chosen = (
+        [*required, *data.draw(st.lists(st.sampled_from(other), unique=True, max_size=2))]
+        if (other)
+        else required
+    )
+    arguments = {}
+    for parameter in chosen:
+        # Half of the time something that fits, so that the others are looked at too.
+        fits = PLAUSIBLE.get(parameter, [1, 2, 3])
+        arguments[parameter] = data.draw(st.one_of(st.sampled_from(fits), JUNK))
+    assume(not _is_large_work(arguments))
+    with no_hang():
+        try:
+            made = thing(**arguments)
+        except (ValueError, TypeError) as error:
+            assert str(error) and len(str(error)) < 2000
+        else:
+            repr(made)
+
+
+def _is_large_work(arguments):
+    """Numbers that are in order and ask for a lot: of draws, say."""
+    return any(
+        isinstance(arguments.get(parameter), int) and arguments[parameter] > 10**6
+        for parameter in ("count", "max_partitions_per_user", "points")
+    )
