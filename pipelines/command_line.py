@@ -254,13 +254,20 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
 @contextlib.contextmanager
 def quiet_beam() -> Iterator[None]:
     """Keeps Beam's own log, which may quote records in errors, off stderr."""
-    log = logging.getLogger("apache_beam")
+    log, root = logging.getLogger("apache_beam"), logging.getLogger()
     level = log.level
     log.setLevel(logging.CRITICAL + 1)
+    # Where Beam logs what a job service tells it. Others log under their own names.
+    root.addFilter(_refuse)
     try:
         yield
     finally:
         log.setLevel(level)
+        root.removeFilter(_refuse)
+
+
+def _refuse(record: logging.LogRecord) -> bool:
+    return False
 
 
 def _failed(message: str, exit_code: int) -> int:

@@ -92,6 +92,20 @@ def test_what_is_missing_is_said_at_once(flags, code, says, job_service, tmp_pat
     assert not output.exists()
 
 
+def test_a_failure_behind_a_job_service_is_one_line(job_service, tmp_path, capfd, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    records = tmp_path / "visits.csv"
+    records.write_text("user,page\nzanzibar,\n")
+    output = tmp_path / "release"
+    flags = [f"--input={records}", f"--output={output}", "--epsilon=1", *FLAGS]
+    service = f"--job_endpoint={job_service}"
+    flags += ["--runner=PortableRunner", service, "--environment_type=LOOPBACK"]
+    assert release_frequency_list.main(flags) == 1
+    said = "".join(capfd.readouterr())
+    assert said.startswith(f"error: {records} has records without a user") and said.count("\n") == 1
+    assert not output.exists()
+
+
 class Request:
     """What a runner asks a pool."""
 
