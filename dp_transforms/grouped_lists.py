@@ -53,6 +53,7 @@ from dp_transforms.frequency_release import MergeHistograms, release_histogram
 from dp_transforms.job_secret import JobSecret, refuse_templates
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.records import Kind, refuse_windows
 from dp_transforms.selection import SelectPartitions
 from dp_transforms.shuffle import OnThreads, ReduceByHash
@@ -164,9 +165,8 @@ class ReleaseGroupedLists(beam.PTransform):
             )
         self._selection = selection
         self._to_select = to_select
-        if selection is not None:
-            # Its arguments are checked now.
-            self._select(None)
+        # Its arguments are checked now.
+        self._strategy = None if selection is None else self._select(None).strategy
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -189,6 +189,11 @@ class ReleaseGroupedLists(beam.PTransform):
     def selection(self) -> PrivacyBudget | None:
         """What the names of groups cost; None if all of them are public."""
         return self._selection
+
+    @property
+    def strategy(self) -> SelectionStrategy | None:
+        """What selects the names of groups; None if all of them are public."""
+        return self._strategy
 
     @property
     def for_all(self) -> IntegerPartitionMechanism:

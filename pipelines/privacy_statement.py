@@ -79,8 +79,9 @@ def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
         }
         for attribute in release.attributes
     ]
-    if release.selection is not None:
+    if release.selection is not None and release.strategy is not None:
         statement["selection_of_groups"] = {
+            "strategy": release.strategy.name,
             "epsilon": float(release.selection.epsilon),
             "delta": float(release.selection.delta),
         }

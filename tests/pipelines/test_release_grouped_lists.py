@@ -130,7 +130,7 @@ def test_selected_names_and_the_statement(tmp_path):
         {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
         {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
     ]
-    assert said["selection_of_groups"] == {"epsilon": 1, "delta": 1e-6}
+    assert said["selection_of_groups"] == {"strategy": "optimal", "epsilon": 1, "delta": 1e-6}
     assert "zanzibari" not in json.dumps(said)
     assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.3", "0.25", "0.25", "1"]
     assert [line["bounded_range"] for line in said["budget"]["ledger"]] == [True] * 3 + [False]
