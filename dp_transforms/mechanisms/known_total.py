@@ -13,14 +13,12 @@ nothing else (Arratia and DeSalvo, "Probabilistic divide-and-conquer", 2016).
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.evaluation import expected_excess
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_mechanism import (
     MAX_TOTAL,
@@ -28,17 +26,20 @@ from dp_transforms.mechanisms.partition_mechanism import (
     PartitionMechanism,
     UnsuitableListError,
 )
-from dp_transforms.mechanisms.randomness import RandomTape, is_below
-from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.randomness import KEY_BYTES, RandomTape, is_below
+from dp_transforms.mechanisms.sampler import Sampler
 from dp_transforms.mechanisms.walk import Blocks
 
 _STEEPEST = Fraction(3, 4)
 """A tilt beyond this part of c would make the walk go too far."""
 
 _TILT_UNIT = Fraction(1, 2**24)
-"""Tilts are multiples of this part of c, so that the last digits of a float do not matter."""
+"""Tilts are multiples of this part of c."""
 
-_FAR = 8.0
+_DRAWS = 64
+"""The mean and the variance under a tilt are those of so many draws."""
+
+_FAR = 8
 """A total is out of reach if it is so many standard deviations from the mean that the steepest
 tilt gives."""
 
@@ -47,9 +48,9 @@ class _TotalMechanism(PartitionMechanism):
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         blocks = Blocks.of(frequency_list)
         excess = self._limit() - frequency_list.total
-        rate = Fraction(float(self.decay.log_enclosure(64)[0]))
-        tilt = self._tilt(_Tilts(blocks, rate), excess) * rate
-        sampler = Sampler(blocks, self._tilted(tilt), self._tilted(-tilt))
+        tilts = _Tilts(blocks, self.decay)
+        part = self._tilt(tilts, excess)
+        tilt, sampler = part * tilts.rate, tilts.sampler(part)
 
         def draw(tape: RandomTape) -> FrequencyList:
             tries = 0
@@ -61,9 +62,6 @@ class _TotalMechanism(PartitionMechanism):
                 tries += 1
 
         return draw
-
-    def _tilted(self, tilt: Fraction) -> Decay:
-        return Decay(self.decay.rate + tilt, self.decay.base)
 
     @abstractmethod
     def _limit(self) -> int:
@@ -121,7 +119,7 @@ class ExactTotalMechanism(_TotalMechanism):
 
     def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
         tilt = tilts.towards(excess)
-        if not abs(tilts.mean(tilt) - excess) <= _FAR * tilts.deviation(tilt):
+        if tilts.is_far(tilt, excess):
             raise UnsuitableListError(_OUT_OF_REACH.format("total"))
         return tilt
 
@@ -171,7 +169,7 @@ class MaximumTotalMechanism(_TotalMechanism):
         if tilts.mean(Fraction(0)) <= excess:
             return Fraction(0)
         tilt = tilts.towards(excess)
-        if not tilts.mean(tilt) - excess <= _FAR * tilts.deviation(tilt):
+        if tilts.mean(tilt) > excess and tilts.is_far(tilt, excess):
             raise UnsuitableListError(_OUT_OF_REACH.format("max_total"))
         return max(tilt, Fraction(0))
 
@@ -194,47 +192,74 @@ def _check_total(name: str, total: object) -> None:
 
 
 class _Tilts:
-    """What a tilt does to the total of a release; tilts are parts of the rate c.
+    """What a tilt does to the total of a list; tilts are parts of the rate c.
+
+    All is found from draws of a constant tape, and by exact arithmetic: the tilt is a function of f
+    alone, on every machine.
 
     Args:
       blocks: f's blocks.
-      rate: c.
+      decay: q.
     """
 
-    def __init__(self, blocks: Blocks, rate: Fraction):
+    def __init__(self, blocks: Blocks, decay: Decay):
         self._blocks = blocks
-        self._rate = rate
-        self._means: dict[Fraction, float] = {}
+        self._decay = decay
+        self.rate = Fraction(float(decay.log_enclosure(64)[0]))
+        self._samplers: dict[Fraction, Sampler] = {}
+        self._moments: dict[Fraction, tuple[Fraction, Fraction]] = {}
 
-    def mean(self, tilt: Fraction) -> float:
-        """E[sum x - sum f], which falls as the tilt rises."""
-        if tilt not in self._means:
-            window = 2 * Level.first(Decay(self._rate * (1 - abs(tilt)))).window
-            self._means[tilt] = expected_excess(
-                self._blocks, float(self._rate), float(tilt * self._rate), window
+    def sampler(self, tilt: Fraction) -> Sampler:
+        """Draws lists under this tilt."""
+        if tilt not in self._samplers:
+            self._samplers[tilt] = Sampler(
+                self._blocks, self._tilted(tilt * self.rate), self._tilted(-tilt * self.rate)
             )
-        return self._means[tilt]
+        return self._samplers[tilt]
 
-    def deviation(self, tilt: Fraction) -> float:
-        """The standard deviation: the variance is minus the slope of the mean."""
-        step = Fraction(1, 2**12)
-        fall = self.mean(tilt) - self.mean(tilt + step)
-        return math.sqrt(max(fall / float(step * self._rate), 1e-9))
+    def mean(self, tilt: Fraction) -> Fraction:
+        """About E[sum x - sum f], which falls as the tilt rises."""
+        return self._moments_of(tilt)[0]
+
+    def variance(self, tilt: Fraction) -> Fraction:
+        """About the variance, which is minus the slope of the mean."""
+        return self._moments_of(tilt)[1]
+
+    def is_far(self, tilt: Fraction, excess: int) -> bool:
+        """Whether no list of this excess would be found under the tilt."""
+        return (self.mean(tilt) - excess) ** 2 > _FAR**2 * self.variance(tilt)
 
     def towards(self, excess: int) -> Fraction:
-        """A tilt under which the mean is close to ``excess``, or the steepest one."""
+        """A tilt under which the mean is close to ``excess``, or nearly the steepest one."""
         low, high = -_STEEPEST, _STEEPEST
         tilt = Fraction(0)
         while True:
-            deviation = self.deviation(tilt)
-            missing = self.mean(tilt) - excess
+            missing, variance = self.mean(tilt) - excess, self.variance(tilt)
             near_the_end = abs(tilt) > _STEEPEST * Fraction(15, 16)
-            if abs(missing) < deviation / 4 or near_the_end or high - low <= 2 * _TILT_UNIT:
+            if missing**2 <= variance / 9 or near_the_end or high - low <= 2 * _TILT_UNIT:
                 return tilt
             low, high = (tilt, high) if missing > 0 else (low, tilt)
-            newton = tilt + _rounded(missing / (deviation**2 * float(self._rate)))
-            tilt = newton if low < newton < high else _rounded(float(low + high) / 2)
+            newton = tilt + _rounded(missing / (variance * self.rate))
+            tilt = newton if low < newton < high else _rounded((low + high) / 2)
+
+    def _moments_of(self, tilt: Fraction) -> tuple[Fraction, Fraction]:
+        if tilt not in self._moments:
+            constant = RandomTape(bytes(KEY_BYTES))
+            sampler = self.sampler(tilt)
+            draws = [
+                sampler.walk(constant.branch(f"draw {i}")).excess(self._blocks)
+                for i in range(_DRAWS)
+            ]
+            total = sum(draws)
+            squares = sum(draw * draw for draw in draws)
+            variance = (squares - Fraction(total * total, _DRAWS)) / (_DRAWS - 1)
+            # Draws that are all equal do not mean that others would be.
+            self._moments[tilt] = Fraction(total, _DRAWS), max(variance, Fraction(1, _DRAWS))
+        return self._moments[tilt]
+
+    def _tilted(self, tilt: Fraction) -> Decay:
+        return Decay(self._decay.rate + tilt, self._decay.base)
 
 
-def _rounded(part: float) -> Fraction:
-    return round(max(-2.0, min(part, 2.0)) / _TILT_UNIT) * _TILT_UNIT
+def _rounded(part: Fraction) -> Fraction:
+    return round(max(min(part, Fraction(2)), Fraction(-2)) / _TILT_UNIT) * _TILT_UNIT
