@@ -7,6 +7,7 @@
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; two hours or so
 # make lint  formatting, style and types
 
 PYTHON ?= python3
@@ -18,7 +19,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws mutants fuzz coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
+.PHONY: run test test-long test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -44,6 +45,21 @@ mutants: .venv/installed-test
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/fuzzing
+
+# LISTS=DIR: more frequency lists, as CSV files
+bench: .venv-bench/installed .venv-peers/installed
+	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
+	  $(if $(LISTS),--lists=$(LISTS))
+
+.venv-bench/installed: setup.py
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/python -m pip install --quiet --editable ".[report]" duckdb
+	@touch $@
+
+.venv-peers/installed:
+	$(PYTHON) -m venv .venv-peers
+	.venv-peers/bin/python -m pip install --quiet pipeline-dp==0.3.1 python-dp apache-beam opendp
+	@touch $@
 
 coverage: .venv/installed-test
 	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_auditing.py dp_transforms/mechanisms \
@@ -76,7 +92,7 @@ lint: .venv/installed-test
 	$(BIN)/mypy dp_transforms pipelines
 
 clean:
-	rm -rf .venv out build dist *.egg-info
+	rm -rf .venv .venv-bench .venv-peers out build dist *.egg-info
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
