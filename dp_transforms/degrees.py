@@ -13,15 +13,7 @@ import pyarrow as pa
 from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.edges import (
-    DEGREES,
-    SOURCE,
-    TARGET,
-    UNDIRECTED,
-    neighbours,
-)
-from dp_transforms.columnar.edges import IN as IN
-from dp_transforms.columnar.edges import OUT as OUT
+from dp_transforms.columnar.edges import DEGREES, OUT, SOURCE, TARGET, UNDIRECTED, neighbours
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.job_secret import JobSecret, refuse_templates
 from dp_transforms.mechanisms.degree_projection import (

@@ -16,24 +16,6 @@ OUT = "out"
 DEGREES = (UNDIRECTED, IN, OUT)
 
 
-def without_self_loops(edges: pa.Table) -> pa.Table:
-    """The edges between two different nodes.
-
-    Args:
-      edges: plain columns ``source`` and ``target``.
-
-    Raises:
-      TypeError: the two have different types, so that no node could be in both.
-    """
-    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
-    if source.type != target.type:
-        raise TypeError(
-            f"both ends of an edge must have one type, got {source.type} and {target.type}: cast "
-            "one of the columns"
-        )
-    return edges.filter(pc.not_equal(source, target))
-
-
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     """Records in which the distinct users of a partition are the neighbours of a node.
 
@@ -45,11 +27,20 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     Returns:
       Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.
 
+    Raises:
+      TypeError: sources and targets have different types, so that no node could be both.
+
     >>> edges = pa.table({"source": ["a", "b", "c"], "target": ["b", "a", "c"]})
     >>> neighbours(edges, "in").to_pydict()
     {'user': ['a', 'b'], 'partition': ['b', 'a']}
     """
-    edges = without_self_loops(edges)
+    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
+    if source.type != target.type:
+        raise TypeError(
+            f"both ends of an edge must have one type, got {source.type} and {target.type}: cast "
+            "one of the columns"
+        )
+    edges = edges.filter(pc.not_equal(source, target))
     into = edges.rename_columns([USER, PARTITION])
     out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])
     if degree == UNDIRECTED:
