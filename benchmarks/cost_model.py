@@ -1,10 +1,10 @@
 """What the job costs by its number of records: measured, fitted and extrapolated.
 
-    python -m benchmarks.cost_model [--millions=1,5,10,20,40] [--output=benchmarks/results]
+    python -m benchmarks.cost_model [--output=benchmarks/results]
 
-CPU and memory are those of ``throughput``: one process for each measurement, Beam's in-process
-runner. Shuffled bytes are counted where the pieces are made. The records are of ``visits``: 80,000
-users per million records, string ids, partitions by a Zipf law, kappa = 10.
+CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its table. Shuffled
+bytes are counted here, where the pieces are made. The records are the same: 80,000 users per
+million records, string ids, partitions by a Zipf law, kappa = 10.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import collections
 import dataclasses
 import json
 import logging
-import os
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.throughput import KAPPA, measure_once, transforms
+from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
 TARGETS = (10**9, 10**11)
@@ -84,31 +84,43 @@ def shuffled(path: str) -> dict[str, int]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
+def measured(table: str) -> dict[int, tuple[float, float]]:
+    """CPU seconds and GiB by millions of records, from the tables of ``throughput``.
+
+    >>> measured("| 5M, kappa = 10 | 2.5 s | 2.3 s | 0.62 GiB | 2.8 s |")
+    {5: (2.3, 0.62)}
+    """
+    row = re.compile(
+        rf"^\| (\d+)M(?:, kappa = {KAPPA}| records, Parquet) "
+        r"\| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
+        re.MULTILINE,
+    )
+    found = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}
+    return dict(sorted(found.items()))
+
+
+def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield "# What the job costs by its number of records"
     yield ""
     yield (
-        f"`python -m benchmarks.cost_model`, {os.cpu_count()} cores, shared; medians of {repeats} "
-        f"runs. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
-        "one process. CPU is that of all threads; memory includes what the in-process runner holds "
-        "of the shuffles, which cluster runners have on disk."
+        f"`python -m benchmarks.cost_model`: CPU of all threads and memory from "
+        f"[throughput](throughput.md), shuffled bytes counted. String ids, {int(0.08 * MILLION):,} "
+        f"users per million records, kappa = {KAPPA}, one process. Memory includes what the "
+        "in-process runner holds of the shuffles, which cluster runners have on disk."
     )
     yield ""
     yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
     rows, found = [], collections.defaultdict(list)
-    for n in millions:
-        path = write(data / f"visits{n}.parquet", visits(n * MILLION))
-        runs = [measure_once("files", path, KAPPA) for _ in range(repeats)]
-        run = sorted(runs, key=lambda run: run.cpu)[repeats // 2]
-        pieces = shuffled(path)
+    for n, (cpu, memory) in measured(table).items():
+        pieces = shuffled(write(data / f"visits{n}.parquet", visits(n * MILLION)))
         rows.append(n * MILLION)
-        found["CPU"].append(run.cpu)
-        found["memory"].append(run.gibibytes)
+        found["CPU"].append(cpu)
+        found["memory"].append(memory)
         for stage in STAGES:
             found[stage].append(pieces[stage] / 1e6)
         yield (
-            f"| {n} million | {run.cpu:.1f} s | {run.gibibytes:.2f} GiB | "
+            f"| {n} million | {cpu:.1f} s | {memory:.2f} GiB | "
             + " | ".join(f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES)
             + " |"
         )
@@ -144,8 +156,6 @@ def report(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[st
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--millions", default="1,5,10,20,40", help="sizes, in millions of records")
-    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=pathlib.Path, default=_ROOT / "out" / "throughput")
     parser.add_argument("--output", type=pathlib.Path, default=_ROOT / "benchmarks" / "results")
     parser.add_argument("--shuffled", help=argparse.SUPPRESS)
@@ -153,8 +163,9 @@ def main() -> None:
     if flags.shuffled:
         print(json.dumps(shuffled_here(flags.shuffled)))
         return
+    table = (flags.output / "throughput.md").read_text(encoding="utf-8")
     lines = []
-    for line in report(flags.data, [int(n) for n in flags.millions.split(",")], flags.repeats):
+    for line in report(flags.data, table):
         print(line, flush=True)
         lines.append(line)
     (flags.output / "cost_model.md").write_text("\n".join(lines) + "\n", encoding="utf-8")

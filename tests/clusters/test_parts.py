@@ -1,0 +1,83 @@
+"""What can not be had is said in a line, and the tests on engines are skipped with it."""
+
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from clusters.parts import Unavailable, alive, check_java, end, maven, run, wait_until
+
+
+def install(directory, name, script):
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / name).write_text(f"#!/bin/sh\n{script}\n")
+    (directory / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("script", "says"),
+    [
+        (None, "there is no java"),
+        ("echo 'openjdk version \"1.8.0_402\"' >&2", "another version than 11 or 17"),
+        ("echo 'openjdk version \"25\" 2025-09-16' >&2", "another version than 11 or 17"),
+        ("echo 'openjdk version \"17.0.15\" 2025-04-15' >&2", None),
+    ],
+)
+def test_java(script, says, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    if script:
+        install(tmp_path / "bin", "java", script)
+    if says is None:
+        check_java()
+    else:
+        with pytest.raises(Unavailable, match=says):
+            check_java()
+
+
+def test_without_maven(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(Unavailable, match="there is no mvn"):
+        maven(tmp_path / "pom.xml", tmp_path)
+
+
+def test_a_failed_download_is_quoted_in_one_line(tmp_path, monkeypatch):
+    script = "echo '[INFO] Scanning'; echo '[ERROR] Could not find artifact x:y:1'; exit 1"
+    install(tmp_path / "bin", "mvn", script)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+    (tmp_path / "pom.xml").write_text("<project/>")
+    with pytest.raises(Unavailable, match=r"job server: \[ERROR\] Could not find artifact x:y:1$"):
+        maven(tmp_path / "pom.xml", tmp_path, "package")
+
+
+def test_a_command_without_output():
+    with pytest.raises(Unavailable, match=r"^nothing came$"):
+        run(["false"], "nothing came")
+
+
+def test_the_command_says_it_in_one_line(tmp_path):
+    root = pathlib.Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-m", "clusters.spark", "up"],
+        cwd=root,
+        env={**os.environ, "JAVA_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1
+    assert done.stderr == "error: there is no java: install version 17, or set JAVA_HOME\n"
+
+
+def test_a_process_is_ended():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    assert alive(process.pid)
+    end(process.pid)
+    assert not alive(process.pid)
+    process.wait()
+    assert not alive(process.pid)
+
+
+def test_waiting_has_an_end():
+    with pytest.raises(TimeoutError, match="not within 0 s"):
+        wait_until(lambda: False, 0.3)
