@@ -7,7 +7,7 @@ e**-(positive * D) above zero and e**-(negative * |D|) below,
     E[sum x - sum f] = -d ln Z      along (1, -1).
 
 One backward pass with an imaginary step h gives the derivative as Im(ln Z) / h, see ``walk_sums``.
-Plain float64: no enclosures, and no part of a release.
+Plain floats: no enclosures, and no part of a release.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def expected_l1(frequency_list: FrequencyList, rate: float, window: int) -> floa
       window: walks are cut off at |D| <= window, which must be wide enough to lose nothing.
 
     Raises:
-      ValueError: float64's range is too small for this rate.
+      ValueError: the range of this machine's floats is too small for this rate.
     """
     exponent = complex(rate, STEP)
     return _expectation(Blocks.of(frequency_list), exponent, exponent, window)
@@ -56,7 +56,7 @@ def _expectation(blocks: Blocks, positive: complex, negative: complex, window: i
         total = WalkSums(positive, negative, window).log_total(pairs(blocks))
     if not cmath.isfinite(total):
         raise ValueError(
-            "epsilon / (2 * sensitivity) is too small: float64's range does not hold the sums "
+            "epsilon / (2 * sensitivity) is too small: this machine's floats do not hold the sums "
             "that the expectation comes from"
         )
     return -total.imag / STEP

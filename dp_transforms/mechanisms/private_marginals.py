@@ -31,7 +31,7 @@ from dp_transforms.mechanisms.characteristic import law_from_characteristic
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_law import IntegerLaw
 from dp_transforms.mechanisms.walk import Blocks
-from dp_transforms.mechanisms.walk_sums import STEP, WalkSums, pairs, window_for
+from dp_transforms.mechanisms.walk_sums import FLOAT64_RATE, STEP, WalkSums, pairs, window_for
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -55,6 +55,11 @@ class PrivateMarginals:
     """
 
     def __init__(self, frequency_list: FrequencyList, rate: float):
+        if rate < FLOAT64_RATE:
+            raise ValueError(
+                f"epsilon / (2 * sensitivity) must be at least {FLOAT64_RATE:.4f} for marginals, "
+                f"got {rate:.4g}"
+            )
         self._frequency_list = frequency_list
         self._rate = rate
         self._window = window_for(rate)

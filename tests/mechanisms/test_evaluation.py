@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from dp_transforms import sample_data
-from dp_transforms.mechanisms import IntegerPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism, walk_sums
+from dp_transforms.mechanisms.evaluation import expected_excess, expected_l1
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.walk_sums import window_for
 from tests import enumeration
 
 
@@ -30,12 +33,39 @@ def test_expectation_on_rockyou_is_the_published_exact_value():
     assert round(exact, 2) == 37.23
 
 
-def test_rates_of_any_size_are_expected_or_refused():
+def test_rates_of_any_size():
     private = sample_data.rockyou()
     assert 0 < IntegerPartitionMechanism(epsilon=60).expected_l1(private) < 1e-8
     assert IntegerPartitionMechanism(epsilon=3000).expected_l1(private) == 0
-    with pytest.raises(ValueError, match="too small"):
-        IntegerPartitionMechanism(epsilon=0.002).expected_l1(private)
+
+
+WIDE = pytest.mark.skipif(
+    np.finfo(np.longdouble).maxexp <= 1024, reason="longdouble is float64 on this machine"
+)
+
+
+@WIDE
+@pytest.mark.parametrize("rate", [1 / 260, pytest.param(1 / 1000, marks=pytest.mark.slow)])
+def test_a_large_square_costs_three_unrestricted_partitions(rate):
+    """Its corners are far apart: one sticks out, and two lie beside it. E|x| = sum n / (e**cn - 1).
+
+    The walk goes as far as ln(2) / c from zero there, beyond float64's range.
+    """
+    square, n = FrequencyList([10**7], [10**7]), np.arange(1, int(50 / rate))
+    one = (n / np.expm1(rate * n)).sum()
+    assert expected_l1(square, rate, window_for(rate)) == pytest.approx(3 * one, rel=1e-10)
+
+
+@WIDE
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_the_wide_numbers_give_the_same(monkeypatch, rate):
+    private, window = FrequencyList([500, 30, 29, 2, 1], [1, 90, 3, 4, 500]), window_for(rate)
+    expected = expected_l1(private, rate, window)
+    excess = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
+    monkeypatch.setattr(walk_sums, "FLOAT64_RATE", 10.0)
+    assert expected_l1(private, rate, window) == pytest.approx(expected, rel=1e-12)
+    found = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
+    assert found == pytest.approx(excess, rel=1e-9)
 
 
 @pytest.mark.slow
