@@ -73,12 +73,16 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
     if version:
         single = found[0]["peer"]["single"]
         yield (
-            f"OpenDP keeps a count that equals its threshold. A key that one user alone has was "
-            f"released in {single['measured']:.2%} of {SINGLE_KEYS:,} trials at threshold "
-            f"{SINGLE_THRESHOLD} and scale 1, for which its privacy map says delta = "
-            f"{single['allowed']:.2%}: opendp issue 2922. So what it "
-            f"releases more at kappa = 1 is not to be had at this delta."
+            f"A key that one user alone has was released by OpenDP in {single['measured']:.2%} of "
+            f"{SINGLE_KEYS:,} trials at threshold {SINGLE_THRESHOLD} and scale 1; its privacy map "
+            f"says delta = {single['allowed']:.2%}."
         )
+        if single["measured"] > 1.5 * single["allowed"]:
+            yield (
+                "It keeps a count that equals its threshold, and accounts for those above it "
+                "(opendp issue 2922). What it releases more at kappa = 1 is not to be had at this "
+                "delta."
+            )
         yield ""
 
 
