@@ -78,8 +78,8 @@ def frequency_interval(
         raise ValueError(f"ranks must be positive, got {min(ranks)}")
     rate, failure = _checked(epsilon, sensitivity, confidence)
     each = failure / (2 * max(1, len(ranks)))
-    below = np.array([_largest_deviation(rate, each, rank) for rank in ranks], dtype=np.int64)
-    above = _largest_deviation(rate, each)
+    below = np.array(_largest_deviations(rate, each, ranks), dtype=np.int64)
+    (above,) = _largest_deviations(rate, each, [None])
     ends = np.cumsum(released.multiplicities)
     frequencies = np.append(released.frequencies, 0)[np.searchsorted(ends, ranks)]
     return np.maximum(frequencies - above, 0), frequencies + below
@@ -106,8 +106,7 @@ def distinct_interval(
     (302, 318)
     """
     rate, failure = _checked(epsilon, sensitivity, confidence)
-    above = _largest_deviation(rate, failure / 2)
-    below = _largest_deviation(rate, failure / 2, 1)
+    above, below = _largest_deviations(rate, failure / 2, [None, 1])
     return max(released.distinct - above, 0), released.distinct + below
 
 
@@ -122,15 +121,18 @@ def _checked(epsilon: float, sensitivity: int, confidence: float) -> tuple[float
     return rate, (1 - confidence) * _ROUNDING
 
 
-def _largest_deviation(rate: float, failure: float, parts: int | None = None) -> int:
+def _largest_deviations(rate: float, failure: float, parts: Sequence[int | None]) -> list[int]:
     """The smallest d with 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; all j > d if None.
 
-    So the deviation is at most d, except with this probability.
+    So a deviation is at most d, except with this probability.
     """
     # Beyond, the rest of the product is 1 within failure * 1e-12.
     reach = math.ceil((math.log(1e12 / failure) - math.log(-math.expm1(-rate))) / rate) + 1
     logarithms = np.log1p(-np.exp(-rate * np.arange(1, reach + 1)))
     sums = np.append(np.cumsum(logarithms[::-1])[::-1], 0.0)
-    last = np.arange(len(sums)) + (reach if parts is None else parts)
-    failing = -np.expm1(sums - sums[np.minimum(last, reach)])
-    return int(np.flatnonzero(failing <= failure)[0])
+    found = []
+    for count in parts:
+        last = np.arange(reach + 1) + (reach if count is None else min(count, reach))
+        failing = -np.expm1(sums - sums[np.minimum(last, reach)])
+        found.append(int(np.flatnonzero(failing <= failure)[0]))
+    return found
