@@ -76,7 +76,7 @@ def escalation_rows(releases: int) -> Iterator[str]:
     yield "| ---: | ---: | ---: | ---: |"
     private = rockyou()
     for window in (None, NARROW_WINDOW):
-        tapes = map(InsecureSeededTape, range(releases))
+        tapes = map(InsecureSeededTape, range(releases if window is None else releases // 4))
         found = count_escalations(private, 1.0, window, tapes)
         name = "first level" if window is None else str(window)
-        yield f"| {name} | {found.releases:,} | {found.observed} | {found.predicted:.2g} |"
+        yield f"| {name} | {found.releases:,} | {found.observed} | {found.predicted:.3g} |"
