@@ -125,7 +125,6 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
             + " |"
         )
     yield ""
-    lines = {name: Line.fit(rows, values) for name, values in found.items()}
     yield "Fitted, fixed + slope * records:"
     yield ""
     yield "| | fixed | for a million records | largest error of a measured point |"
@@ -133,25 +132,27 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     units: dict[str, Callable[[float], str]] = {
         "CPU": lambda value: f"{value:.2f} s",
         "memory": lambda value: f"{value * 1024:.0f} MiB",
-        **{stage: lambda value: f"{value:.1f} MB" for stage in STAGES},
+        "user": lambda value: f"{value:.1f} MB",
     }
-    for name, line in lines.items():
+    lines = {name: Line.fit(rows, found[name]) for name in units}
+    for name, unit in units.items():
+        line = lines[name]
         title = f"shuffled by {name}" if name in STAGES else name
-        unit = units[name]
-        yield (
-            f"| {title} | {unit(line.fixed)} | {unit(line.slope * MILLION)} | {line.worst:.0%} |"
-        )
+        slope = unit(line.slope * MILLION)
+        yield f"| {title} | {unit(line.fixed)} | {slope} | {line.worst:.0%} |"
     yield ""
-    yield "Extrapolated, with the fixed part once for each worker left out:"
+    yield (
+        "What is shuffled by partition does not grow in proportion. It is less than what is "
+        "shuffled by user, since a kept pair is counted in one piece at most."
+    )
     yield ""
-    yield "| records | CPU | shuffled by user | shuffled by partition |"
-    yield "| ---: | ---: | ---: | ---: |"
+    yield "Extrapolated, without the fixed part, which each worker has once:"
+    yield ""
+    yield "| records | CPU | shuffled by user |"
+    yield "| ---: | ---: | ---: |"
     for target in TARGETS:
-        cpu, user, partition = (lines[name].slope * target for name in ("CPU", *STAGES))
-        yield (
-            f"| {target:,} | {cpu / 3600:,.1f} core hours | {user / 1e6:,.2f} TB | "
-            f"{partition / 1e6:,.2f} TB |"
-        )
+        cpu, user = (lines[name].slope * target for name in ("CPU", "user"))
+        yield f"| {target:,} | {cpu / 60:,.0f} core minutes | {user / 1e3:,.0f} GB |"
 
 
 def main() -> None:
