@@ -14,6 +14,7 @@ import importlib.metadata
 import os
 import pathlib
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from typing import NamedTuple
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 BOOK = HERE / "RESULTS.md"
+_RELATIVE_LINK = re.compile(r"\]\((?=\w[^:)]*\))")
 PACKAGES = ("apache-beam", "pyarrow", "numpy", "gmpy2", "duckdb")
 
 
@@ -53,10 +55,24 @@ BENCHMARKS = (
     Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 20),
     Benchmark("engine", "Time and memory of a release, and growth with N", "engine", 30),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 20),
+    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 20),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 20),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 20),
     Benchmark(
-        "throughput", "From records to a release", "throughput", 45, ("--rows=5,20",), peers=True
+        "throughput",
+        "From records to a release",
+        "throughput",
+        60,
+        ("--data=out/throughput",),
+        peers=True,
+    ),
+    Benchmark("cost_model", "What a job will cost", "cost_model", 20),
+    Benchmark(
+        "yahoo_retelling",
+        "Yahoo!'s release, retold",
+        "yahoo_retelling",
+        30,
+        ("--output=benchmarks/results",),
     ),
     Benchmark(
         "partition_selection", "Selection of partitions", "partition_selection", 30, peers=True
@@ -149,7 +165,7 @@ def page(path: pathlib.Path) -> Iterator[str]:
         if line.startswith("# "):
             continue
         line = f"#{line}" if line.startswith("#") else line
-        yield line.replace("](", "](results/") if line.startswith("![") else line
+        yield _RELATIVE_LINK.sub("](results/", line)
 
 
 def versions() -> Iterator[str]:

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms import FrequencyList
 def test_what_it_runs_exists(one):
     spec = importlib.util.find_spec(f"benchmarks.{one.module}")
     source = spec.loader.get_source(spec.name)
-    assert "def main() -> None:" in source
+    assert 'if __name__ == "__main__":' in source
     assert f"{one.page}.md" in source
     for flag, taken in (("--lists", one.lists), ("--peers_python", one.peers)):
         assert not taken or flag in source
@@ -22,10 +22,10 @@ def test_what_it_runs_exists(one):
 
 def test_pages_become_parts(tmp_path):
     path = tmp_path / "page.md"
-    path.write_text("# Title\n\nText ![not this](a)\n\n## Part\n\n![plot](b.png)\n")
+    path.write_text("# Title\n\nSee [a](a.md), [b](https://b)\n\n## Part\n\n![plot](b.png)\n")
     assert list(book.page(path)) == [
         "",
-        "Text ![not this](a)",
+        "See [a](results/a.md), [b](https://b)",
         "",
         "### Part",
         "",
