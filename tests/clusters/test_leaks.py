@@ -4,8 +4,9 @@ import base64
 
 import pytest
 
-from clusters.faults import _PATTERNS, ABSENT, COMPLETE, look
+from clusters.faults import _PATTERNS
 from clusters.leaks import leaks, logs, needles
+from clusters.runs import ABSENT, COMPLETE, look, most_partitions_of_a_user
 
 SECRET = bytes(range(200, 232))
 
@@ -42,3 +43,10 @@ def test_an_output_is_complete_absent_or_wrong(tmp_path):
     (output / "privacy.json").write_bytes(b"{}")
     assert look(output, "list.csv", b"1") == COMPLETE
     assert look(output, "list.csv", b"2") == "DIFFERENT"
+
+
+def test_the_most_partitions_of_a_user():
+    pairs = b"user,partition\nann,home\nann,help\nbob,home\n"
+    assert most_partitions_of_a_user(pairs) == 2
+    with pytest.raises(AssertionError):
+        most_partitions_of_a_user(pairs + b"bob,home\n")
