@@ -32,7 +32,8 @@ import pyarrow.parquet as pq
 from dp_transforms import guessing
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import yahoo
-from pipelines.release_grouped_lists import LISTS_FILE, main, read_grouped_lists
+from pipelines.grouped_file import LISTS_FILE, read_grouped_lists
+from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items
 
 EPSILON_ALL = "0.25"

@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from dp_transforms.selection import SelectPartitions
-from pipelines import flag_types, report
+from pipelines import flag_types, report, report_page
 from pipelines.budgeting import Part, add_ledger_flag, spending
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.output import (
@@ -119,7 +119,7 @@ def make_parser() -> JobParser:
         help="keep at most so many partitions of each user, at random",
     )
     add_output_flags(privacy)
-    report.add_report_flag(privacy)
+    report_page.add_report_flag(privacy)
     selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
     selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
     selection.add_argument("--noisy_counts", action="store_true")
@@ -198,7 +198,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     if flags.report:
-        report.check_available()
+        report_page.check_available()
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(
         whole.epsilon * exact_fraction("selection_share", flags.selection_share), whole.delta

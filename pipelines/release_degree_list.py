@@ -31,7 +31,7 @@ from dp_transforms.frequency_release import ReleaseFrequencyList
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from pipelines import flag_types, report
+from pipelines import flag_types, report, report_page
 from pipelines.budgeting import Part, add_ledger_flag, spending
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
@@ -139,7 +139,7 @@ def make_parser() -> JobParser:
     )
     add_ledger_flag(privacy)
     add_output_flags(privacy)
-    report.add_report_flag(privacy)
+    report_page.add_report_flag(privacy)
     parser.add_common_flags()
     return parser
 
@@ -207,7 +207,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
             f"{flags.source_column}"
         )
     if flags.report:
-        report.check_available()
+        report_page.check_available()
     budget = PrivacyBudget(flags.epsilon)
     release = DegreeRelease(budget.epsilon, flags.degree, flags.degree_bound)
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)

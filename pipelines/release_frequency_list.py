@@ -24,7 +24,7 @@ from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
-from pipelines import flag_types, report
+from pipelines import flag_types, report, report_page
 from pipelines.budgeting import Part, add_ledger_flag, spending_if_shared
 from pipelines.command_line import Job, JobParser, make_runner, require, run
 from pipelines.errors import InputError
@@ -89,7 +89,7 @@ def make_parser() -> JobParser:
     )
     add_ledger_flag(privacy)
     add_output_flags(privacy)
-    report.add_report_flag(privacy)
+    report_page.add_report_flag(privacy)
     add_variant_flags(parser)
     parser.add_common_flags()
     return parser
@@ -175,7 +175,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         # The ledger takes it for a decimal number, and so must the mechanism.
         flags.epsilon = PrivacyBudget(flags.epsilon).epsilon
     if flags.report:
-        report.check_available()
+        report_page.check_available()
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
     if flags.frequency_list is not None:
         return _prepare_counted(flags, directory)

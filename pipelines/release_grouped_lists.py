@@ -10,9 +10,8 @@ from __future__ import annotations
 import argparse
 import csv
 import functools
-import io
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -21,21 +20,19 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.grouped_lists import SELECTION, Attribute, ReleaseGroupedLists
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.planning import zipf_list
-from pipelines import flag_types
+from pipelines import flag_types, report_groups, report_page
 from pipelines.budgeting import Part, add_ledger_flag, spending
 from pipelines.command_line import Job, JobParser, make_runner, require, run
+from pipelines.grouped_file import LISTS_FILE, LISTS_HEADER, grouped_lines
 from pipelines.output import PublishRelease, ReleaseDirectory, add_output_flags
 from pipelines.privacy_statement import grouped_lists_statement
 from pipelines.progress import Watch, run_to_end
 from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
 
-LISTS_FILE = "released_lists.csv"
 LARGE_ERROR = 0.1
 
-_HEADER = ("attribute", "group", "frequency", "multiplicity")
 _EPILOG = f"""\
 The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: so many
 partitions have so many users of this group each; the rows of all users have neither attribute nor
@@ -114,6 +111,7 @@ def make_parser() -> JobParser:
     )
     add_ledger_flag(privacy)
     add_output_flags(privacy)
+    report_page.add_report_flag(privacy)
     parser.add_common_flags()
     return parser
 
@@ -144,39 +142,12 @@ def build(
     _ = lines | "Publish" >> publish
 
 
-def grouped_lines(attribute: str, group: str, released: FrequencyList) -> bytes:
-    """The lines of one list; an empty list has none.
-
-    >>> grouped_lines("gender", "f", FrequencyList([7, 1], [1, 20]))
-    b'gender,f,7,1\\ngender,f,1,20\\n'
-    """
-    return _csv((attribute, group, *pair) for pair in released)
-
-
-def read_grouped_lists(path: str) -> dict[tuple[str, str], FrequencyList]:
-    """The lists of a released file by (attribute, group); ("", "") is that of all users.
-
-    Raises:
-      OSError: the file can not be read.
-      ValueError: it is not such a file.
-    """
-    with open(path, encoding="utf-8", newline="") as file:
-        rows = csv.reader(file)
-        if tuple(next(rows, ())) != _HEADER:
-            raise ValueError(f"{path} must begin with the line {','.join(_HEADER)}")
-        pairs: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for attribute, group, frequency, multiplicity in rows:
-            pairs.setdefault((attribute, group), []).append((int(frequency), int(multiplicity)))
-    return {
-        name: FrequencyList(*map(list, zip(*rows_of_list, strict=True)))
-        for name, rows_of_list in pairs.items()
-    }
-
-
 def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
+    if flags.report:
+        report_page.check_available()
     attributes = _attributes(flags)
     # The parameters are heard of before the files are.
     release = _release(flags, attributes)
@@ -200,12 +171,14 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
                 pipeline,
                 reader,
                 _release(flags, attributes, num_buckets),
-                PublishRelease(directory, _csv([_HEADER]), statement),
+                PublishRelease(directory, LISTS_HEADER, statement),
                 flags.progress,
                 flags.show_private_counters,
             )
             run_to_end(pipeline, flags.show_private_counters)
         print(directory.file(LISTS_FILE))
+        if flags.report:
+            print(report_groups.write_groups_report(directory.path))
 
     return job
 
@@ -319,12 +292,6 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
     attribute, _, sizes = text.partition("=")
     return attribute, [flag_types.positive_integer(size) for size in sizes.split(",")]
-
-
-def _csv(rows: Iterable[Sequence[Any]]) -> bytes:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(rows)
-    return text.getvalue().encode()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -7,7 +7,6 @@ matplotlib (extra: report).
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import json
 import os
 import sys
@@ -26,10 +25,13 @@ from dp_transforms.rank_error import rank_frequency_interval
 from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
+from pipelines.grouped_file import LISTS_FILE
 from pipelines.output import FREQUENCIES_FILE, PRIVACY_FILE
+from pipelines.report_groups import write_groups_report
 from pipelines.report_page import (
     CONFIDENCE,
     REPORT_FILE,
+    check_available,
     figure,
     interval_text,
     new_figure,
@@ -74,25 +76,6 @@ def write_report(directory: str) -> str:
     text = report_page(released, statement, pictures)
     write_files(directory, {**pictures, REPORT_FILE: text.encode()})
     return FileSystems.join(directory, REPORT_FILE)
-
-
-def add_report_flag(group: Any) -> None:
-    """The flag of jobs that release a frequency list, for a group of a parser's flags."""
-    group.add_argument(
-        "--report",
-        action="store_true",
-        help=f"draw the list as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
-    )
-
-
-def check_available() -> None:
-    """Makes sure, before a budget is spent, that a report can be drawn.
-
-    Raises:
-      ValueError: matplotlib is not installed.
-    """
-    if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("--report needs matplotlib: install dp-frequency-lists[report]")
 
 
 def report_page(
@@ -215,17 +198,21 @@ def _frequency_list(content: bytes) -> FrequencyList:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = OneLineParser(
         prog="python -m pipelines.report",
-        description="Draw a released frequency list, with error bars from the release alone: "
-        f"{REPORT_FILE} (one self-contained page), {RANKS_FILE} and {CURVE_FILE} beside it.",
+        description="Draw a release of frequency lists, with error bars from the release alone: "
+        f"{REPORT_FILE} (one self-contained page) and its pictures beside it.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
-        "release", metavar="DIR", help=f"holds {FREQUENCIES_FILE} and {PRIVACY_FILE}"
+        "release",
+        metavar="DIR",
+        help=f"holds {FREQUENCIES_FILE}, or {LISTS_FILE}, and {PRIVACY_FILE}",
     )
     flags = parser.parse_args(argv)
     try:
         check_available()
-        print(write_report(os.fspath(flags.release)))
+        directory = local_path(os.fspath(flags.release))
+        grouped = FileSystems.exists(FileSystems.join(directory, LISTS_FILE))
+        print((write_groups_report if grouped else write_report)(directory))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILURE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import html
+import importlib.util
 import io
 import math
 from collections.abc import Mapping, Sequence
@@ -31,10 +32,29 @@ img { width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums }
+td.number { text-align: right; white-space: pre; font-variant-numeric: tabular-nums }
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
 """
+
+
+def add_report_flag(group: Any) -> None:
+    """The flag of jobs that release frequency lists, for a group of a parser's flags."""
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
+    )
+
+
+def check_available() -> None:
+    """Makes sure, before a budget is spent, that a report can be drawn.
+
+    Raises:
+      ValueError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("--report needs matplotlib: install dp-frequency-lists[report]")
 
 
 def page(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:

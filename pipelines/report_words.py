@@ -38,6 +38,11 @@ _PARTITIONS = Wording(
     "How many users each partition has, from the most frequent on.",
     True,
 )
+_MECHANISM_WORDS = (
+    "The mechanism is the exponential mechanism for integer partitions (Blocki, Datta and Bonneau, "
+    "NDSS 2016), sampled exactly with random numbers of the operating system. Further analysis of "
+    "what was released costs no privacy; further releases about the same "
+)
 _DEGREES = {
     "undirected": ("ends of edges at", "neighbours of the node", "neighbours each node has"),
     "in": ("edges into", "edges into the node", "edges lead to each node"),
@@ -72,10 +77,31 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
         f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
         f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
         _bound_words(statement),
-        "The mechanism is the exponential mechanism for integer partitions (Blocki, Datta and "
-        "Bonneau, NDSS 2016), sampled exactly with random numbers of the operating system. "
-        f"Further analysis of the released list costs no privacy; further releases about the same "
-        f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
+        _MECHANISM_WORDS + f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
+    ]
+
+
+def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of lists of groups, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    kind = f"({epsilon:g}, {delta:g})-differential privacy"
+    if not delta:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon:g}"
+    parts = [
+        f"{one['epsilon']:.3g} for "
+        + (f"the groups by {one['attribute']}" if "attribute" in one else "the list of all users")
+        for one in statement["lists"]
+    ]
+    selection = statement.get("selection_of_groups")
+    if selection:
+        parts.append(f"{selection['epsilon']:g} for the names of groups that were not public")
+    return [
+        f"These lists were released together under {kind}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. Of each attribute a user counts in one group "
+        "at most, so that its groups together cost no more than one of them.",
+        _bound_words(statement),
+        _MECHANISM_WORDS + "users do, and their costs add up.",
     ]
 
 

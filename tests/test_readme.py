@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from pipelines import release_degree_list, release_grouped_lists, select_partitions
+from pipelines.grouped_file import read_grouped_lists
 from pipelines.release_frequency_list import main
 
 README = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
@@ -77,9 +78,7 @@ def test_groups_of_users(tmp_path, monkeypatch, capsys):
     table = pa.table([list(column) for column in zip(*rows, strict=True)], names=columns)
     pq.write_table(table, tmp_path / "users" / "1.parquet")
     printed = run_example("### Groups of users", release_grouped_lists, capsys)
-    assert {("", ""), ("gender", "female")} <= release_grouped_lists.read_grouped_lists(
-        printed
-    ).keys()
+    assert {("", ""), ("gender", "female")} <= read_grouped_lists(printed).keys()
 
 
 def test_degrees_of_a_graph(tmp_path, monkeypatch, capsys):

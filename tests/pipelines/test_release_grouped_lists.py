@@ -6,12 +6,12 @@ import pytest
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
 from dp_transforms.mechanisms import FrequencyList
+from pipelines.grouped_file import LISTS_HEADER, read_grouped_lists
 from pipelines.output import PublishRelease, ReleaseDirectory
 from pipelines.reading import ReadRecords
 from pipelines.release_grouped_lists import (
     build,
     main,
-    read_grouped_lists,
     warnings_of_small_groups,
 )
 from tests.test_grouped_lists import (
@@ -22,8 +22,6 @@ from tests.test_grouped_lists import (
     make_records,
     release,
 )
-
-HEADER = "attribute,group,frequency,multiplicity\n"
 
 
 def write(directory, records, columns):
@@ -45,9 +43,7 @@ def test_the_job_releases_what_the_library_does(tmp_path):
             pipeline,
             ReadRecords(path, "user", ["page"], attribute_columns=columns[2:]),
             transform,
-            PublishRelease(
-                ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), HEADER.encode(), {}
-            ),
+            PublishRelease(ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), LISTS_HEADER, {}),
         )
     # Read once, and bounded once, for all lists and the names.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]

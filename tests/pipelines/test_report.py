@@ -10,9 +10,13 @@ from dp_transforms.frequency_error import distinct_interval
 from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
+from pipelines.grouped_file import read_grouped_lists
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
-from pipelines.report import CURVE_FILE, RANKS_FILE, REPORT_FILE, main, write_report
+from pipelines.release_grouped_lists import main as release_groups
+from pipelines.report import CURVE_FILE, RANKS_FILE, main, write_report
+from pipelines.report_groups import GROUPS_FILE
+from pipelines.report_page import REPORT_FILE
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -142,10 +146,47 @@ def test_a_page_of_degrees_speaks_of_graphs(degrees):
     assert not (degrees / CURVE_FILE).exists()
 
 
+@pytest.fixture(scope="module")
+def groups(tmp_path_factory):
+    path = tmp_path_factory.mktemp("groups")
+    words = ["no", "it", "a language with a long name, and <b>tags</b>"]
+    records = [(f"u{i}", f"p{i % 7 * (i % 3)}", words[i % 3]) for i in range(3000)]
+    rows = "".join(f'{user},{page},"{word}"\n' for user, page, word in records)
+    (path / "users.csv").write_text("user,page,tongue\n" + rows)
+    flags = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
+    flags += ["--group_by=tongue", "--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=1"]
+    flags += ["--epsilon_groups=0.5", f"--output={path}/release", "--report"]
+    assert release_groups([f"--input={path}/users.csv", *flags]) == 0
+    return path / "release"
+
+
+def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
+    page = html.unescape((groups / REPORT_FILE).read_text())
+    lists = read_grouped_lists(groups / "released_lists.csv")
+    assert len(lists) == 4
+    for (attribute, group), released in lists.items():
+        label = f"{attribute}: {group}" if attribute else "all users"
+        row = page[page.index(f"<td>{label}, {released.total:,}</td>") :].partition("</tr>")[0]
+        cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
+        expected = [success_rate_bits(released, 10), alpha_guesswork_bits(released, "0.5")]
+        assert [float(value) for value, _, _ in cells] == [round(bits, 2) for bits in expected]
+        assert all(float(low) <= float(x) <= float(up or x) for x, low, up in cells)
+    assert "(2.5, 1e-06)-differential privacy" in page
+    assert "0.5 for the groups by tongue, 1 for the names of groups" in page
+    assert (groups / GROUPS_FILE).read_bytes().startswith(b"\x89PNG")
+    # The command knows the kind of a release by its file.
+    assert main([str(groups)]) == 0
+    assert capsys.readouterr().out == f"{groups}/{REPORT_FILE}\n"
+    (groups.parent / "released_lists.csv").write_text("frequency,multiplicity\n")
+    (groups.parent / "privacy.json").write_text("{}")
+    assert main([str(groups.parent)]) == 1
+    assert "does not hold released lists of groups" in capsys.readouterr().err
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("release", ["directory", "degrees"])
+@pytest.mark.parametrize("release", ["directory", "degrees", "groups"])
 def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
     page = (request.getfixturevalue(release) / REPORT_FILE).read_text()
     (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
