@@ -221,6 +221,7 @@ def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str)
         f"users, each in {attributes + 1} of {len(originals)} groups. Statistics of Table III of "
         f"Blocki, Datta and Bonneau (NDSS 2016), in bits: original / released."
     )
+    shown = ""
     for i, epsilon in enumerate(epsilons):
         start = time.perf_counter()
         released = release(records, shares, epsilon, os.path.join(directory, f"release{i}"))
@@ -231,7 +232,8 @@ def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str)
             f"The job took {seconds:.0f} s on 2 cores, shared with other work."
         )
         if i == 0:
-            yield "\n" + "\n".join(table_lines(originals, released))
+            shown = "\n".join(table_lines(originals, released))
+    yield f"\nThe lists at {epsilons[0]}:\n\n{shown}"
 
 
 def run(argv: Sequence[str] | None = None) -> None:
