@@ -15,8 +15,8 @@ of the secret that keys the bounding:
    so the lists of one attribute are together as private as one of them: parallel composition.
 4. Each of the a attributes gets epsilon_groups / a, and these add up: sequential composition.
 5. Group names are public, or else selected: a user counts in one group of each attribute to select,
-   so (epsilon, delta)-DP for all names together. The lists of groups that are not selected are
-   dropped, whatever they are, and no user is in a group that has no users.
+   so (epsilon, delta)-DP for all names together. A name that no user has is never selected, and the
+   lists of names that are not selected are dropped, whatever they are: that is post-processing.
 
 Altogether (epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all
 names are public. All consumers read the same bounded records.
