@@ -154,10 +154,12 @@ def edge_of(values: FloatArray) -> tuple[float, float]:
       values: enclosures (lo, hi) of a log-concave sequence, its last row at W.
     """
     last = len(values) - 1
-    if values.item(last - 1, 0) > _UNTOUCHED:
+    is_tight = values.item(last, 1) <= 1.001 * values.item(last, 0)
+    if is_tight and values.item(last - 1, 0) > _UNTOUCHED:
         ratio = values.item(last, 1) / values.item(last - 1, 0)
     else:
-        # Near underflow an enclosure is wide. Every earlier ratio bounds the later ones as well.
+        # Near underflow an enclosure is wide, and so it is at the edge of a window that is hardly
+        # wide enough. Every earlier ratio bounds the later ones as well.
         known = np.flatnonzero(values[:-1, 0])
         ratios = values[known + 1, 1] / values[known, 0]
         ratio = max(float(ratios.min()), TINY) if len(ratios) else math.inf

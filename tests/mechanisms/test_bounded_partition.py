@@ -126,14 +126,14 @@ def entry(frequency_list, rank):
     return values.item(frequency_list.multiplicities.cumsum().searchsorted(rank, side="right"))
 
 
-@pytest.mark.parametrize("rate", [HALF, 0.05, 0.02], ids=str)
+@pytest.mark.parametrize("rate", [HALF, 0.02], ids=str)
 @pytest.mark.parametrize("name", BOUNDS)
 def test_every_level_gives_the_same_walk_from_the_same_tape(name, rate):
     private = enumeration.as_list((9, 9, 9, 4, 4, 1, 1, 1, 1, 1))
     sampler = Sampler(walled_blocks(private, BOUNDS[name]), decay_of(rate))
     window = 2 * sampler.first_level.window
-    levels = [Level(window), Level(2 * window), Level(window, 128), Level(window + 9, 256)]
-    for seed in range(10):
+    levels = [Level(window), Level(window, 128), Level(window + 9, 256)]
+    for seed in range(6):
         chains = [sampler.at_level(at).states(InsecureSeededTape(seed)).tolist() for at in levels]
         assert all(chain == chains[0] for chain in chains)
 
@@ -211,3 +211,25 @@ def test_the_mechanism_is_its_sampler_and_keeps_its_parameters():
         BoundedPartitionMechanism(bounds=bounds, epsilon=0)
     with pytest.raises(ValueError, match="2\\*\\*62"):
         mechanism.release(FrequencyList([2**62, 1], [1, 1]))
+
+
+@pytest.mark.parametrize("rate", [HALF, Fraction(1, 20)], ids=str)
+@pytest.mark.parametrize("name", ["around", "first rank free", "values up to two", "mixed"])
+def test_float_messages_lie_in_their_enclosures(name, rate):
+    """Also on a window so narrow that the walls lie outside, or some messages are not known."""
+    private = FrequencyList([600, 50, 4, 1], [1, 30, 70, 200])
+    mixed = PartitionBounds.of_runs(
+        [500, 30, 41, 40, 4, 0, 0], [900, 520, 480, 90, 4, 2, 1], [2, 20, 5, 3, 30, 90, 300]
+    )
+    blocks = walled_blocks(private, BOUNDS.get(name, mixed))
+    sampler = Sampler(blocks, decay_of(rate))
+    exact = sampler.at_level(Level(70, 128))._messages
+    for window in (sampler.first_level.window, 40):
+        messages = sampler.at_level(Level(window))._messages
+        for index in range(len(blocks) + 1):
+            scale = 2.0 ** -float(messages.exponents[index, 0])
+            error = messages.errors[index]
+            for state in range(2 * window + 1):
+                lo, hi = (side[state + 70 - window] * scale for side in exact[index])
+                assert messages.lo[index, state] * (1 - error) <= hi
+                assert lo <= messages.hi[index, state] * (1 + error)
