@@ -16,7 +16,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger
-from pipelines import release_all, release_frequency_list, select_partitions
+from pipelines import (
+    release_all,
+    release_degree_list,
+    release_frequency_list,
+    release_grouped_lists,
+    select_partitions,
+)
 from pipelines.delimited_text import DelimitedText
 
 # In the records of every case; must never be in a message.
@@ -28,7 +34,10 @@ JOBS = {
     "release": release_frequency_list.main,
     "select": select_partitions.main,
     "all": release_all.main,
+    "degrees": release_degree_list.main,
+    "groups": release_grouped_lists.main,
 }
+MAIN_JOBS = ("release", "select", "all")
 USAGE, FAILURE = 2, 1
 
 
@@ -47,11 +56,16 @@ class Fault(NamedTuple):
     says: str
     code: int = FAILURE
     records: str | bytes = RECORDS
-    jobs: tuple[str, ...] = ("release", "select", "all")
+    jobs: tuple[str, ...] = MAIN_JOBS
 
 
 def flag(text, says, *jobs):
-    return Fault((text,), says, USAGE, jobs=jobs or tuple(JOBS))
+    return Fault((text,), says, USAGE, jobs=jobs or MAIN_JOBS)
+
+
+def any_job(text, says, code=USAGE):
+    """A fault in what all jobs have."""
+    return Fault((text,), says, code, jobs=tuple(JOBS))
 
 
 def text(records, says, *flags):
@@ -99,21 +113,21 @@ FAULTS = {
     "buckets 0": flag("--num_buckets=0", "must be between 1 and"),
     "buckets 1e12": flag("--num_buckets=1000000000000", "must be between 1 and"),
     # The command line.
-    "misspelt": flag("--epsilom=1", "there is no flag --epsilom: did you mean --epsilon?"),
-    "unknown": flag("--frobnicate=1", "there is no flag --frobnicate: see --help"),
-    "stray": flag("out/", "there is no place for 'out/'"),
-    "runner": flag("--runner=NoRunner", "NoRunner"),
-    "beam's value": flag("--direct_num_workers=x", "invalid int value"),
-    "template": flag("--template_location=gs://b/t", "--template_location is refused"),
-    "threads": flag("--direct_running_mode=multi_threading", "it corrupts data"),
+    "misspelt": any_job("--epsilom=1", "there is no flag --epsilom: "),
+    "unknown": any_job("--frobnicate=1", "there is no flag --frobnicate: see --help"),
+    "stray": any_job("out/", "there is no place for 'out/'"),
+    "runner": any_job("--runner=NoRunner", "NoRunner"),
+    "beam's value": any_job("--direct_num_workers=x", "invalid int value"),
+    "template": any_job("--template_location=gs://b/t", "--template_location is refused"),
+    "threads": any_job("--direct_running_mode=multi_threading", "it corrupts data"),
     "columns are the same": flag("--user_column=page", "must be different columns"),
     "a position of no header": flag("--no_header", "positions counted from 1"),
-    "delimiter of two characters": flag("--delimiter=::", "one ASCII character"),
-    "delimiter that quotes": flag('--delimiter="', "one ASCII character"),
-    "no such codec": flag("--encoding=utf-99", "must be the name of a Python codec"),
-    "codec of two bytes": flag("--encoding=utf-16", "convert the files"),
-    "codec that is none of text": flag("--encoding=base64", "convert the files"),
-    "format": flag("--input_format=xml", "invalid choice: 'xml'"),
+    "delimiter of two characters": any_job("--delimiter=::", "one ASCII character"),
+    "delimiter that quotes": any_job('--delimiter="', "one ASCII character"),
+    "no such codec": any_job("--encoding=utf-99", "must be the name of a Python codec"),
+    "codec of two bytes": any_job("--encoding=utf-16", "convert the files"),
+    "codec that is none of text": any_job("--encoding=base64", "convert the files"),
+    "format": any_job("--input_format=xml", "invalid choice: 'xml'"),
     "flag of text for Parquet": Fault(
         ("--input_format=parquet", "--no_header"), "--no_header is for delimited text", USAGE
     ),
@@ -121,27 +135,29 @@ FAULTS = {
         ("--multiline", "--no_quotes"), "multiline needs quotes", USAGE
     ),
     # Option files.
-    "no option file": flag("--config={tmp}/none.yaml", "none.yaml can not be read"),
-    "option file is a directory": flag("--config={tmp}", "can not be read: is a directory"),
-    "option file of bytes": flag("--config={tmp}/bytes.parquet", "is not YAML"),
-    "option file runs code": flag("--config={tmp}/code.yaml", "is not YAML"),
-    "option file in itself": flag("--config={tmp}/loop.yaml", "a value or a list of values"),
-    "option file of a list": flag("--config={tmp}/list.yaml", "must be a mapping"),
-    "option file names another": flag("--config={tmp}/nested.yaml", "config"),
+    "no option file": any_job("--config={tmp}/none.yaml", "none.yaml can not be read"),
+    "option file is a directory": any_job("--config={tmp}", "can not be read: is a directory"),
+    "option file of bytes": any_job("--config={tmp}/bytes.parquet", "is not YAML"),
+    "option file runs code": any_job("--config={tmp}/code.yaml", "is not YAML"),
+    "option file in itself": any_job("--config={tmp}/loop.yaml", "a value or a list of values"),
+    "option file of a list": any_job("--config={tmp}/list.yaml", "must be a mapping"),
+    "option file names another": any_job("--config={tmp}/nested.yaml", "config"),
     # Paths.
-    "no file": Fault(("--input={tmp}/none-*.csv",), "no file matches"),
-    "no path": Fault(("--input=",), "no file matches"),
-    "a directory": Fault(("--input={tmp}",), "is a directory: give its files"),
-    "no filesystem": Fault(("--input=nosuch://x",), "no filesystem for such a path"),
-    "a link to nothing": Fault(("--input={tmp}/link.csv",), "link.csv"),
-    "a pipe": Fault(("--input={tmp}/pipe.csv",), "is not a regular file"),
-    "a device": Fault(("--input=/dev/zero",), "is not a regular file"),
-    "output is a file": Fault(("--output={tmp}/records.csv",), "can not be written"),
-    "output in a file": Fault(("--output={tmp}/records.csv/out",), "can not be written"),
-    "output is no place to write": Fault(("--output=/proc/none",), "can not be written"),
-    "output empty": flag("--output=", "output must be a directory"),
-    "output is a glob": flag("--output=out*", "output must be a directory"),
-    "output has a name of 300": Fault(("--output={tmp}/" + 300 * "a",), "can not be written"),
+    "no file": any_job("--input={tmp}/none-*.csv", "no file matches", FAILURE),
+    "no path": any_job("--input=", "no file matches", FAILURE),
+    "a directory": any_job("--input={tmp}", "is a directory: give its files", FAILURE),
+    "no filesystem": any_job("--input=nosuch://x", "no filesystem for such a path", FAILURE),
+    "a link to nothing": any_job("--input={tmp}/link.csv", "link.csv", FAILURE),
+    "a pipe": any_job("--input={tmp}/pipe.csv", "is not a regular file", FAILURE),
+    "a device": any_job("--input=/dev/zero", "is not a regular file", FAILURE),
+    "output is a file": any_job("--output={tmp}/records.csv", "can not be written", FAILURE),
+    "output in a file": any_job("--output={tmp}/records.csv/out", "can not be written", FAILURE),
+    "output is no place to write": any_job("--output=/proc/none", "can not be written", FAILURE),
+    "output empty": any_job("--output=", "output must be a directory"),
+    "output is a glob": any_job("--output=out*", "output must be a directory"),
+    "output has a name of 300": any_job(
+        "--output={tmp}/" + 300 * "a", "can not be written", FAILURE
+    ),
     # Delimited text.
     "no column": Fault(("--user_column=uid",), "no column 'uid'"),
     "no such position": Fault(("--no_header", "--user_column=9", "--partition_column=1"), "9"),
@@ -265,6 +281,7 @@ FILES = {
     "archive.csv.zip": b"PK\3\4" + bytes(60),
     "blank.csv": b"\n\n",
     "names.csv": b"home\n",
+    "grouped.csv": f"user,page,device\nann,{PRIVATE},tv\n".encode(),
     "code.yaml": b"epsilon: !!python/object/apply:os.getcwd []\n",
     "loop.yaml": b"epsilon: &a [*a]\n",
     "list.yaml": b"- epsilon\n",
@@ -310,6 +327,26 @@ def files(tmp_path_factory):
     return directory
 
 
+# Flags that a job does not have, and those that it has instead.
+COLUMNS = {"--user_column", "--partition_column", "--max_partitions_per_user"}
+DROPPED = {
+    "release": {"--delta", "--ledger"},
+    "select": {"--ledger"},
+    "all": set(),
+    "degrees": {"--delta", *COLUMNS},
+    "groups": {"--delta", "--epsilon"},
+}
+OTHERS = {
+    "degrees": {"--source_column": "user", "--target_column": "page"},
+    "groups": {
+        "--epsilon_all": "0.5",
+        "--epsilon_groups": "0.5",
+        "--group_by": "device",
+        "--groups": "device=tv",
+    },
+}
+
+
 def run(job, files, output, flags):
     usual = {
         "--input": f"{files}/records.csv",
@@ -322,9 +359,12 @@ def run(job, files, output, flags):
         "--ledger": f"{files}/ledger",
     }
     given = {flag.partition("=")[0] for flag in flags}
-    drop = {"release": {"--delta", "--ledger"}, "select": {"--ledger"}, "all": set()}[job]
+    drop = DROPPED[job]
+    usual |= OTHERS.get(job, {})
+    if job == "groups":
+        usual["--input"] = f"{files}/grouped.csv"
     if "--frequency_list" in given:
-        drop |= {"--input", "--user_column", "--partition_column"}
+        drop = drop | {"--input", "--user_column", "--partition_column"}
     rest = [f"{name}={value}" for name, value in usual.items() if name not in given | drop]
     try:
         return JOBS[job]([*rest, *flags])
