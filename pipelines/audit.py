@@ -9,44 +9,22 @@ exactly, so is epsilon. What is printed depends on the records: it is PRIVATE.
 from __future__ import annotations
 
 import argparse
-import functools
-import itertools
 import os
-import random
 import sys
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
-import gmpy2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.auditing import (
-    Statistic,
-    epsilon_lower_bound,
-    exact_epsilon,
-    exact_partition_epsilon,
-)
-from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, concat
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
-from dp_transforms.columnar.weighting import sum_weights
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.auditing import epsilon_lower_bound
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition_selection import (
-    STRATEGIES,
-    SelectionStrategy,
-    WeightedStrategy,
-)
+from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy
-from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
-from dp_transforms.records import NOISY_COUNT
-from dp_transforms.selection import select_from_counts
-from dp_transforms.weighted_rounds import select_round, weigh_remaining
 from pipelines import flag_types
+from pipelines.audited_pairs import Audit, list_audit, records_list_audit, selection_audit
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser
 from pipelines.errors import InputError
 from pipelines.files import FileRange, local_path, match_files, reason
@@ -54,7 +32,6 @@ from pipelines.reading import format_of
 
 FREQUENCY_LIST = "frequency_list"
 
-_MOST_ENUMERATED = 12
 _TO_THE_END = 1 << 62
 # Exact values are rounded once, on the way to a float.
 _ROUNDING = 1e-9
@@ -71,27 +48,6 @@ examples:
   python -m pipelines.audit --mechanism=frequency_list --frequency_list=a.csv --neighbour=b.csv
       --epsilon=1
 """
-
-
-@dataclass(frozen=True)
-class Audit:
-    """A mechanism and a pair of neighbours.
-
-    Attributes:
-      draw: so many independent outputs, for each of the two inputs.
-      statistics: what to look for in outputs.
-      exact: the exact epsilon at ``delta``; None where the laws are not known.
-      epsilon: what is promised.
-      delta: at this delta.
-      pair: the inputs, in words.
-    """
-
-    draw: tuple[Callable[[int], list[Any]], Callable[[int], list[Any]]]
-    statistics: Sequence[Statistic]
-    exact: Callable[[], float] | None
-    epsilon: float
-    delta: float
-    pair: str
 
 
 def make_parser() -> OneLineParser:
@@ -181,105 +137,6 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
     return selection_audit(strategy, table, without, own, flags.noisy_counts)
 
 
-def list_audit(
-    mechanism: IntegerPartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
-) -> Audit:
-    """The mechanism on two lists."""
-    lists = (frequency_list, neighbour)
-    one, other = (functools.partial(mechanism.release_many, f) for f in lists)
-    return Audit(
-        draw=(one, other),
-        statistics=(functools.partial(_loss, lists=lists),),
-        exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
-        epsilon=mechanism.epsilon or 0.0,
-        delta=0.0,
-        pair=f"two lists, {frequency_list.l1_distance(neighbour):,} apart in L1",
-    )
-
-
-def records_list_audit(
-    mechanism: IntegerPartitionMechanism, table: pa.Table, without: pa.Table
-) -> Audit:
-    """The path from records to a released list, on records with and without a user."""
-
-    def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
-        counts = histogram(_counts(records, mechanism.sensitivity, secret))
-        values = sorted(counts, reverse=True)
-        return FrequencyList(values, [counts[value] for value in values])
-
-    def draw(records: pa.Table, count: int) -> list[FrequencyList]:
-        lists = Counter(bounded(records, JobSecret.from_os()) for _ in range(count))
-        drawn = [one for f, times in lists.items() for one in mechanism.release_many(f, times)]
-        # Draws of one list come together here, and an audit's halves must be alike.
-        random.SystemRandom().shuffle(drawn)
-        return drawn
-
-    fixed = JobSecret.from_os()
-    lists = (bounded(table, fixed), bounded(without, fixed))
-    if not _is_bounded_at_random(table, mechanism.sensitivity):
-        return list_audit(mechanism, *lists)
-    return Audit(
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
-        statistics=(functools.partial(_loss, lists=lists),),
-        exact=None,
-        epsilon=mechanism.epsilon or 0.0,
-        delta=0.0,
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
-    )
-
-
-def selection_audit(
-    strategy: SelectionStrategy,
-    table: pa.Table,
-    without: pa.Table,
-    own: Iterable[Any],
-    noisy_counts: bool = False,
-) -> Audit:
-    """The path from records to selected partitions.
-
-    Args:
-      strategy: decides.
-      table: records.
-      without: the same without a user.
-      own: the partitions of that user.
-      noisy_counts: released with the names.
-    """
-    names = frozenset(own)
-    kappa = strategy.max_partitions_per_user
-    exact = None
-    if (
-        isinstance(strategy, CountStrategy)
-        and not noisy_counts
-        and len(names) <= _MOST_ENUMERATED
-        and not _is_bounded_at_random(table, kappa)
-    ):
-        law, other = (
-            _law_of_names(strategy, records, kappa, names) for records in (table, without)
-        )
-        exact = functools.partial(exact_epsilon, law, other, gmpy2.mpq(strategy.delta))
-
-    def selected(output: dict[Any, int]) -> frozenset[Any]:
-        return frozenset(name for name in names if name in output)
-
-    def number(output: dict[Any, int]) -> int:
-        return len(selected(output))
-
-    def noisy_sum(output: dict[Any, int]) -> tuple[int, int]:
-        return number(output), sum(output[name] for name in selected(output))
-
-    def draw(records: pa.Table, count: int) -> list[dict[Any, int]]:
-        return [_select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)]
-
-    return Audit(
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
-        statistics=(selected, number, *([noisy_sum] if noisy_counts else [])),
-        exact=exact,
-        epsilon=float(strategy.epsilon),
-        delta=float(strategy.delta),
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
-    )
-
-
 def report(audit: Audit, draws: int, error_rate: float) -> tuple[str, bool]:
     """(what the audit found, whether the promise is broken)."""
     outputs, others = (draw(draws) for draw in audit.draw)
@@ -316,59 +173,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _failed(str(error), USAGE_ERROR)
     print(text)
     return FAILURE if broken else SUCCESS
-
-
-def _counts(records: pa.Table, kappa: int, secret: JobSecret) -> pa.Table:
-    key = secret.key("bound contributions")
-    return sum_counts(count_pairs(distinct_pairs(records, at_most=kappa, key=key)))
-
-
-def _select(
-    strategy: SelectionStrategy, noisy_counts: bool, records: pa.Table, secret: JobSecret
-) -> dict[Any, int]:
-    """The selected partitions with their noisy counts, or zeros."""
-    kappa = strategy.max_partitions_per_user
-    if isinstance(strategy, WeightedStrategy):
-        pairs = distinct_pairs(records)
-        bound = functools.partial(
-            distinct_pairs, at_most=kappa, key=secret.key("bound contributions")
-        )
-        found: list[pa.Table] = []
-        for index in range(len(strategy.rounds)):
-            weighed = sum_weights(weigh_remaining(pairs, bound, found))
-            found.append(select_round(weighed, strategy, index, secret.key(f"round {index}")))
-        return dict.fromkeys(concat(found)[PARTITION].to_pylist(), 0)
-    assert isinstance(strategy, CountStrategy)
-    counts = _counts(records, kappa, secret)
-    selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
-    names = selected[PARTITION].to_pylist()
-    noisy = selected[NOISY_COUNT].to_pylist() if noisy_counts else [0] * len(names)
-    return dict(zip(names, noisy, strict=True))
-
-
-def _law_of_names(
-    strategy: CountStrategy, records: pa.Table, kappa: int, names: Iterable[Any]
-) -> dict[tuple[bool, ...], Any]:
-    """Which of some partitions are selected: they are decided on independently."""
-    table = _counts(records, kappa, JobSecret.from_os())
-    counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
-    keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
-    law = {}
-    for choice in itertools.product((False, True), repeat=len(keeps)):
-        law[choice] = gmpy2.mpq(1)
-        for keep, kept in zip(keeps, choice, strict=True):
-            law[choice] *= keep if kept else 1 - keep
-    return law
-
-
-def _is_bounded_at_random(records: pa.Table, kappa: int) -> bool:
-    pairs = distinct_pairs(records)
-    return any(count > kappa for count in pc.value_counts(pairs[USER]).field("counts").to_pylist())
-
-
-def _loss(released: FrequencyList, lists: tuple[FrequencyList, FrequencyList]) -> int:
-    # All that the output tells about which of the two lists it was made from.
-    return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
 
 
 def _mechanism(flags: argparse.Namespace) -> IntegerPartitionMechanism:

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import audit
+from pipelines import audit, audited_pairs
 from tests.statistical.laws import SIGNIFICANCE
 
 RECORDS = "user,page\nann,home\nann,help\nbob,home\ncy,home\ncy,news\ndee,help\n"
@@ -79,15 +79,15 @@ def test_a_broken_promise_is_seen(tmp_path, capsys):
 
 def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch):
     """A strategy that thinks that users have one partition each, where ann has two."""
-    make, counts = audit.make_strategy, audit._counts
+    make, counts = audit.make_strategy, audited_pairs._counts
     monkeypatch.setattr(
         audit,
         "make_strategy",
         lambda *given, max_partitions_per_user: make(*given, max_partitions_per_user=1),
     )
-    monkeypatch.setattr(audit, "_is_bounded_at_random", lambda *_: False)
+    monkeypatch.setattr(audited_pairs, "_is_bounded_at_random", lambda *_: False)
     monkeypatch.setattr(
-        audit, "_counts", lambda records, kappa, secret: counts(records, kappa + 1, secret)
+        audited_pairs, "_counts", lambda records, kappa, secret: counts(records, kappa + 1, secret)
     )
     code, said = run(
         capsys,
