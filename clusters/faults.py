@@ -119,7 +119,12 @@ SCENARIOS = (
         COUNTING,
         kill_task_manager,
     ),
-    Scenario("task manager killed, replaced", NAMES, "Bound", replace_task_manager),
+    Scenario(
+        "task manager killed while reading, replaced",
+        NAMES,
+        "{ReadRecords, Partitions}",
+        replace_task_manager,
+    ),
     Scenario("one worker killed", FREQUENCY_LIST, READING, kill_worker),
     Scenario("worker pool killed, started again", FREQUENCY_LIST, COUNTING, restart_pool),
     Scenario("worker pool killed, not started again", FREQUENCY_LIST, READING, kill_pool),

@@ -9,8 +9,10 @@ import sys
 import pytest
 
 from clusters.flink import cluster
+from clusters.leaks import leaks, logs, needles, rest_answers
 from clusters.parts import Unavailable
-from tests.clusters.agreement import JOBS, ROOT, check_agreement
+from pipelines import release_frequency_list
+from tests.clusters.agreement import FLAGS, JOBS, ROOT, SECRET, check_agreement, write_records
 
 pytestmark = pytest.mark.flink
 
@@ -46,3 +48,22 @@ def test_agrees_with_the_in_process_runner(config, job, flink, pool, same_secret
     check_agreement(job, tmp_path, f"--config={ROOT}/runner_configs/flink/{config}.yaml")
     # Both task managers took part.
     assert len(cluster.ask("/taskmanagers")["taskmanagers"]) == cluster.TASK_MANAGERS
+
+
+def test_nothing_of_the_data_or_the_secret_is_shown(flink, pool, same_secret, tmp_path, capfd):
+    # Not even by a job that fails at a record, of which the engine shows the exception.
+    records = write_records(tmp_path / "visits.csv")
+    with open(records, "a") as file:
+        file.write("user4711,\n")
+    flags = [f"--input={records}", f"--output={tmp_path / 'release'}", "--epsilon=1", *FLAGS]
+    config = f"--config={ROOT}/runner_configs/flink/external.yaml"
+    once = "--number_of_execution_retries=0"
+    assert release_frequency_list.main([*flags, config, once]) == 1
+    said = "".join(capfd.readouterr())
+    assert said.startswith(f"error: {records} has records without") and said.count("\n") == 1
+    assert not (tmp_path / "release").exists()
+    shown = [("printed", said.encode()), *logs(cluster.LOGS), *rest_answers()]
+    everything = b"".join(text for _, text in shown)
+    # The search sees the failure, and would see its records.
+    assert b"has records without a user or without a partition" in everything
+    assert leaks(needles(SECRET.secret, [rb"\buser[0-9]+\b", rb"\bpage[0-9]+\b"]), shown) == {}
