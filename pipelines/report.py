@@ -21,7 +21,7 @@ from dp_transforms import guessing, guessing_error
 from dp_transforms.frequency_error import distinct_interval
 from dp_transforms.guessing_error import ReleaseError
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.rank_error import rank_frequency_interval
+from dp_transforms.rank_error import rank_frequency_band
 from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
 from pipelines.files import local_path, reason
@@ -48,7 +48,6 @@ CURVE_FILE = "guessing_curve.png"
 
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
-_POINTS = 200
 
 
 def write_report(directory: str) -> str:
@@ -106,11 +105,13 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
         return png(drawn)
 
     words, error = wording(statement), _error(released, statement)
-    ranks = np.unique(np.geomspace(1, released.distinct, _POINTS).round().astype(np.int64)).tolist()
+    grid, lower, upper = rank_frequency_band(
+        released, float(statement["epsilon"]), int(statement["sensitivity"]), CONFIDENCE
+    )
+    ranks = grid.tolist()
     band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
 
     def rank_frequency(axes: Any) -> None:
-        lower, upper = rank_frequency_interval(released, ranks, error)
         ends = np.cumsum(released.multiplicities)
         frequencies = released.frequencies[np.searchsorted(ends, ranks)]
         axes.fill_between(ranks, np.maximum(lower, 0.5), upper, alpha=0.25, lw=0, label=band)
