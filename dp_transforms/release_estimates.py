@@ -4,8 +4,10 @@ The exact error of a release depends on the private list. Here the released list
 the mechanism's laws at the released list are computed, not sampled (a parametric bootstrap, as in
 Efron and Tibshirani, "An introduction to the bootstrap", 1993). That is post-processing and costs
 no privacy. These are estimates: a released list has more different frequencies than a private one,
-so that the bias of equal frequencies, which the noise pulls apart, comes out too small by up to one
-half or so (benchmarks/results/release_estimates.md). Bounds that hold for every private list are in
+since the noise pulls equal ones apart, so that at a large corner a third to two thirds of a bias is
+left. Measured over 14 pairs of a list and an epsilon (benchmarks/results/release_estimates.md), 95%
+intervals of the number of items held in 97% to 100% of the releases, those of the total in 91% to
+100% at epsilon >= 1, and in 83% to 96% at 0.25. Bounds that hold for every private list are in
 ``frequency_error``, ``rank_error`` and ``guessing_error``.
 
 All of it is for the unrestricted mechanism, whose outcomes are all lists.
@@ -105,8 +107,8 @@ class ReleaseEstimates:
     def total(self, confidence: float = 0.95) -> Estimate:
         """The sum of all frequencies: how many contributions of users are there?
 
-        The interval comes from the law of the total at the released list, and is approximate: its
-        coverage is measured, not proven.
+        The interval comes from the law of the total at the released list. It is approximate: its
+        coverage is measured and not proven, see the module.
 
         Raises:
           ValueError: confidence is not between 0 and 1.
