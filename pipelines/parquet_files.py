@@ -64,6 +64,8 @@ class ParquetFiles:
             ]
             try:
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns)):
+                    # Arrow itself does not look whether text is UTF-8.
+                    batch.validate(full=True)
                     yield pa.Table.from_batches([batch]).select(list(columns)).cast(schema)
             except (pa.ArrowException, OSError, UnicodeError):
                 raise InputError(

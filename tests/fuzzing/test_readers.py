@@ -162,8 +162,9 @@ def test_frequency_lists(directory, capfd, content):
             assert FrequencyList.from_csv(again) == frequency_list
 
 
-def ledger_file(directory):
-    path = directory / "ledger"
+@pytest.fixture(scope="module")
+def good_ledger(directory):
+    path = directory / "good"
     ledger = Ledger.create(path, 1, 1e-5)
     ledger.reserve(0.25, 1e-6, purpose="one").commit()
     ledger.reserve(0.5, purpose="two")
@@ -175,9 +176,9 @@ def ledger_file(directory):
 
 @fuzz
 @given(data=st.data())
-def test_ledgers(directory, data):
+def test_ledgers(directory, good_ledger, data):
     """A damaged ledger is seen, or what is lost is whole lines at its end."""
-    good = ledger_file(directory)
+    good = good_ledger
     content = data.draw(damaged([good], [b"\n", b"{}", b"null\n", b'"', b"0", b"9", b"[" * 5000]))
     path = directory / "ledger"
     path.write_bytes(content)
@@ -191,6 +192,8 @@ def test_ledgers(directory, data):
         except BudgetExceededError:
             assert spent.epsilon > 0.5
         else:
-            assert good.startswith(content) or content.startswith(good)
+            # A last line that was not finished is one that nobody relied on.
+            finished = content[: content.rfind(b"\n") + 1]
+            assert good.startswith(finished) or content.startswith(good)
             assert spent.epsilon <= 0.5
     path.unlink()
