@@ -53,7 +53,9 @@ class Benchmark(NamedTuple):
 BENCHMARKS = (
     Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 20, lists=True),
     Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 20),
-    Benchmark("engine", "Time and memory of a release, and growth with N", "engine", 30, lists=True),
+    Benchmark(
+        "engine", "Time and memory of a release, and growth with N", "engine", 30, lists=True
+    ),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 20),
     Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 20),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 20),
