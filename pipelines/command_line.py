@@ -105,15 +105,8 @@ class JobParser(OneLineParser):
                 settings = yaml.safe_load(file)
         except OSError as error:
             self.error(f"--config={path} can not be read: {(error.strerror or '').lower()}")
-        except (
-            yaml.YAMLError,
-            ArithmeticError,
-            LookupError,
-            RecursionError,
-            TypeError,
-            ValueError,
-        ):
-            # PyYAML lets through what numbers and dates that can not be raise.
+        except Exception:
+            # PyYAML lets through whatever numbers, dates and depths that can not be raise.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
         if not isinstance(settings, dict):
             self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")

@@ -46,6 +46,7 @@ def parse(parser, arguments, capfd):
 @example(content=b"epsilon: 1" + b"0" * 5000, parser=PARSERS[0])
 @example(content=b"2001-99-99: 1", parser=PARSERS[0])
 @example(content=b"epsilon: !!int", parser=PARSERS[0])
+@example(content=b"!!timestamp 2001: 1", parser=PARSERS[0])
 def test_option_files(tmp_path_factory, capfd, content, parser):
     path = tmp_path_factory.getbasetemp() / "options.yaml"
     path.write_bytes(content)
