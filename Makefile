@@ -32,13 +32,13 @@ run: .venv/installed
 	@echo "$(RELEASE)/privacy.json says what was promised."
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest -q -m "not slow and not law and not flink and not spark"
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not slow and not law and not flink and not spark"
 
 test-long: .venv/installed-test
-	$(BIN)/python -m pytest -q -m "not law and not flink and not spark"
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not law and not flink and not spark"
 
 test-laws: .venv/installed-test
-	$(BIN)/python -m pytest -q -m law
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m law
 
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants

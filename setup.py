@@ -39,6 +39,7 @@ setup(
             "mypy",
             "pytest",
             "pytest-cov",
+            "pytest-xdist",
             "ruff",
             "setuptools>=68",
         ],

@@ -45,7 +45,7 @@ def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more):
     for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
         numbers.clear()
         parser = job.make_parser()
-        job.prepare(*parser.parse_job(flags(tmp_path, *more, *given)))
+        job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
         assert set(numbers) == {expected}
         assert len(numbers) == 2
 
