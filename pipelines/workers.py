@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -22,7 +23,11 @@ import time
 from typing import Any
 
 import grpc
-from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    endpoints_pb2,
+)
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 LOOPBACK = "127.0.0.1"
@@ -41,12 +46,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     Args:
       host: where to listen.
       port: likewise; a free one by default.
+      journal: a file that keeps which workers were started. Those of a pool before this one are
+        started again if somebody still listens where they report to: a runner waits without an end
+        for a worker that died before it reported. Nobody else may write to this file.
 
     Raises:
-      OSError: the port can not be listened on.
+      OSError: the port can not be listened on, or the journal not be written.
     """
 
-    def __init__(self, host: str = LOOPBACK, port: int = 0):
+    def __init__(self, host: str = LOOPBACK, port: int = 0, journal: str | None = None):
         self._processes: set[subprocess.Popen] = set()
         # A port is one pool's.
         options = [("grpc.so_reuseport", 0)]
@@ -59,22 +67,13 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if not port:
             raise OSError("the port can not be listened on: it may be taken")
         self.address = f"{host}:{port}"
+        self._journal = pathlib.Path(journal) if journal else None
+        self._start_again()
         self._server.start()
         atexit.register(self.stop)
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        endpoint = request.control_endpoint.url
-        variables = {
-            "WORKER_ID": request.worker_id,
-            "CONTROL_API_SERVICE_DESCRIPTOR": str(request.control_endpoint),
-        }
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.local_worker"],
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-        )
-        self._processes.add(process)
-        threading.Thread(target=self._watch, args=(process, endpoint), daemon=True).start()
+        self._start(request.worker_id, request.control_endpoint.url)
         return beam_fn_api_pb2.StartWorkerResponse()
 
     def StopWorker(self, request: Any, context: Any) -> Any:
@@ -90,6 +89,31 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         self._server.stop(None)
         for process in list(self._processes):
             process.kill()
+
+    def _start(self, worker: str, endpoint: str) -> None:
+        if self._journal:
+            with open(self._journal, "a", encoding="utf-8") as file:
+                file.write(f"{worker} {endpoint}\n")
+        descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
+        variables = {"WORKER_ID": worker, "CONTROL_API_SERVICE_DESCRIPTOR": str(descriptor)}
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pipelines.local_worker"],
+            env={**os.environ, **variables},
+            stdin=subprocess.DEVNULL,
+        )
+        self._processes.add(process)
+        threading.Thread(target=self._watch, args=(process, endpoint), daemon=True).start()
+
+    def _start_again(self) -> None:
+        if not self._journal:
+            return
+        self._journal.touch()
+        started = dict.fromkeys(self._journal.read_text(encoding="utf-8").splitlines())
+        self._journal.write_text("", encoding="utf-8")
+        for line in started:
+            worker, _, endpoint = line.partition(" ")
+            if listens(endpoint):
+                self._start(worker, endpoint)
 
     def _watch(self, process: subprocess.Popen, endpoint: str) -> None:
         while process.poll() is None:

@@ -162,6 +162,23 @@ def test_a_pool_that_is_told_to_end_takes_its_workers_along():
                 pass
 
 
+def test_a_pool_that_is_started_again_has_the_workers_of_the_earlier_one(tmp_path):
+    journal = tmp_path / "workers"
+    with socket.create_server(("localhost", 0)) as node, socket.socket() as gone:
+        # One node waits for a worker, and one does not listen any more.
+        gone.bind(("localhost", 0))
+        pool = WorkerPool(journal=str(journal))
+        for place in (node, gone):
+            pool.StartWorker(Request(place.getsockname()[1]), None)
+        pool.stop()
+        again = WorkerPool(journal=str(journal))
+        try:
+            assert len(again._processes) == 1
+            assert journal.read_text() == f"1-1 localhost:{node.getsockname()[1]}\n"
+        finally:
+            again.stop()
+
+
 def test_a_pool_on_a_taken_port_is_refused(capsys):
     pool = WorkerPool()
     try:
