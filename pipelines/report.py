@@ -71,6 +71,11 @@ def write_report(directory: str) -> str:
         raise InputError(
             f"{directory} does not hold a released frequency list with its {PRIVACY_FILE}"
         ) from None
+    if "possible_lists" in statement:
+        raise InputError(
+            f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
+            f"are for unrestricted ones"
+        )
     pictures = _pictures(released, statement) if len(released) else {}
     text = report_page(released, statement, pictures)
     write_files(directory, {**pictures, REPORT_FILE: text.encode()})

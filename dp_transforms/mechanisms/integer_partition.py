@@ -10,6 +10,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_mechanism import Draw, PartitionMechanism
 from dp_transforms.mechanisms.sampler import Level, Sampler
 from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.walk_sums import window_for
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class IntegerPartitionMechanism(PartitionMechanism):
         draws.
         """
         rate = float(self.decay.log_enclosure(64)[0])
-        return evaluation.expected_l1(frequency_list, rate, 2 * Level.first(self.decay).window)
+        window = max(2 * Level.first(self.decay).window, window_for(rate))
+        return evaluation.expected_l1(frequency_list, rate, window)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         return Sampler(Blocks.of(frequency_list), self.decay).release

@@ -6,6 +6,7 @@ import math
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from pipelines import report
 from pipelines.release_frequency_list import main
 
 PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
@@ -89,6 +90,12 @@ def test_near_the_private_list(release):
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(release, flags, message):
     assert message in release(*flags)
+
+
+def test_a_report_of_a_narrowed_release_is_refused(release, tmp_path, capsys):
+    release("--max_total=1200")
+    assert report.main([str(tmp_path / "out")]) == 1
+    assert "narrowed by public knowledge" in capsys.readouterr().err
 
 
 def test_bounds_are_told_apart_by_their_repr_on_every_machine():
