@@ -70,7 +70,7 @@ class ParquetFiles:
             except (pa.ArrowException, OSError, UnicodeError):
                 raise InputError(
                     f"{part.path} can not be read to its end: it is damaged, or holds values that "
-                    f"its types do not allow"
+                    f"its types do not allow, such as text that is not UTF-8"
                 ) from None
 
 
