@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import http
 import json
 import os
 import pathlib
@@ -87,9 +88,13 @@ def kill_job_manager() -> None:
 
 
 def cancel(job: str) -> None:
-    """Cancels a job."""
+    """Cancels a job, if it has not ended meanwhile."""
     request = urllib.request.Request(f"{REST}/jobs/{job}?mode=cancel", method="PATCH")
-    urllib.request.urlopen(request, timeout=10).close()
+    try:
+        urllib.request.urlopen(request, timeout=10).close()
+    except urllib.error.HTTPError as error:
+        if error.code != http.HTTPStatus.CONFLICT:
+            raise
 
 
 def ask(path: str) -> Any:
