@@ -9,14 +9,14 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.partition_mechanism import (
-    MAX_TOTAL,
     Draw,
     PartitionMechanism,
     UnsuitableListError,
+    check_total,
 )
 from dp_transforms.mechanisms.sampler import Sampler
 from dp_transforms.mechanisms.walls import walled_blocks
@@ -42,7 +42,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
         P_f(S) <= Q_f(S) + delta <= e**epsilon Q_f'(S) + delta
                <= e**epsilon (P_f'(S) + delta) + delta
 
-    with Q the unrestricted law: (epsilon, delta')-DP with delta' = delta * (1 + e**epsilon).
+    with Q the unrestricted law: (epsilon, delta')-DP with delta' = delta * (1 + e**epsilon), for
+    lists of at most ``max_total`` users. Others are refused; that depends on the data.
 
     delta is bounded as follows. If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to
     N + m, so that there are at most (m + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3))
@@ -81,10 +82,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if type(self.max_total) is not int or not 0 <= self.max_total <= MAX_TOTAL:
-            raise ValueError(
-                f"max_total must be an integer between 0 and 2**62, got {self.max_total!r}"
-            )
+        check_total("max_total", self.max_total)
         if (self.delta is None) == (self.distance is None):
             raise ValueError("give either delta or distance")
         if self.distance is None:
@@ -93,10 +91,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             found = smallest_distance(self.decay, self.max_total, self.delta)
             object.__setattr__(self, "distance", found)
         else:
-            if type(self.distance) is not int or not 0 <= self.distance <= MAX_TOTAL:
-                raise ValueError(
-                    f"distance must be an integer between 0 and 2**62, got {self.distance!r}"
-                )
+            check_total("distance", self.distance)
             outside = probability_outside(self.decay, self.max_total, self.distance)
             object.__setattr__(self, "delta", outside)
         if not self.delta_prime < 1:
@@ -109,8 +104,9 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     def delta_prime(self) -> float:
         """delta * (1 + e**epsilon), rounded up."""
         assert self.delta is not None
+        _, up = rounding_pair(_PRECISION)
         _, factor = self.decay.power(-2 * self.sensitivity, _PRECISION)
-        return math.nextafter(float(self.delta * (1 + factor)), math.inf)
+        return math.nextafter(float(up.mul(self.delta, up.add(1, factor))), math.inf)
 
     @property
     def failure_probability(self) -> float:

@@ -21,10 +21,10 @@ from typing import Any
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_mechanism import (
-    MAX_TOTAL,
     Draw,
     PartitionMechanism,
     UnsuitableListError,
+    check_total,
 )
 from dp_transforms.mechanisms.randomness import KEY_BYTES, RandomTape, is_below
 from dp_transforms.mechanisms.sampler import Sampler
@@ -84,7 +84,8 @@ class ExactTotalMechanism(_TotalMechanism):
     ``IntegerPartitionMechanism``: pure epsilon-DP for adding or removing all records of one user,
     or (2 * eta * sensitivity)-DP in base 2. Where the number of records is public because it never
     changes, neighbours replace the records of one user by others. That is one removal and one
-    addition, and costs 2 * epsilon.
+    addition, and costs 2 * epsilon. All this is for lists that are not refused, see below: that a
+    list is refused depends on the data, and is not protected.
 
     A release is drawn until its total is right. That takes some multiple of the total's standard
     deviation in draws: a few hundred for a list like RockYou's at epsilon = 1.
@@ -109,7 +110,7 @@ class ExactTotalMechanism(_TotalMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_total("total", self.total)
+        check_total("total", self.total)
 
     def possible_lists(self) -> dict[str, Any]:
         return {"possible_lists": "of a public total", "total": self.total}
@@ -133,7 +134,8 @@ class MaximumTotalMechanism(_TotalMechanism):
 
     Privacy. The bound is public, so which lists are possible does not depend on the data, and the
     argument is that of ``IntegerPartitionMechanism``: pure epsilon-DP for adding or removing all
-    records of one user, or (2 * eta * sensitivity)-DP in base 2.
+    records of one user, or (2 * eta * sensitivity)-DP in base 2. All this is for lists that are not
+    refused, see below: that a list is refused depends on the data, and is not protected.
 
     Args:
       max_total: a public upper bound on the number of records.
@@ -157,7 +159,7 @@ class MaximumTotalMechanism(_TotalMechanism):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _check_total("max_total", self.max_total)
+        check_total("max_total", self.max_total)
 
     def possible_lists(self) -> dict[str, Any]:
         return {"possible_lists": "up to a public total", "max_total": self.max_total}
@@ -184,11 +186,6 @@ _OUT_OF_REACH = (
     "{} is too far from what the list has: no release of such a total would be found. Give a "
     "public number that is true of the data"
 )
-
-
-def _check_total(name: str, total: object) -> None:
-    if type(total) is not int or not 0 <= total <= MAX_TOTAL:
-        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
 
 
 class _Tilts:

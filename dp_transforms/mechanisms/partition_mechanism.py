@@ -22,6 +22,16 @@ MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
 
 
+def check_total(name: str, total: object) -> None:
+    """Makes sure that a number of users, or a distance, is one that lists can have.
+
+    Raises:
+      ValueError: it is not; the message names it.
+    """
+    if type(total) is not int or not 0 <= total <= MAX_TOTAL:
+        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
+
+
 class UnsuitableListError(ValueError):
     """The private list contradicts what a mechanism was told about it.
 
