@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -82,11 +81,10 @@ def records_list_audit(
         return FrequencyList(values, [counts[value] for value in values])
 
     def draw(records: pa.Table, count: int) -> list[FrequencyList]:
-        lists = Counter(bounded(records, JobSecret.from_os()) for _ in range(count))
-        drawn = [one for f, times in lists.items() for one in mechanism.release_many(f, times)]
-        # Draws of one list come together here, and an audit's halves must be alike.
-        random.SystemRandom().shuffle(drawn)
-        return drawn
+        lists = [bounded(records, JobSecret.from_os()) for _ in range(count)]
+        # What draws of one list have in common is computed once.
+        released = {f: iter(mechanism.release_many(f, n)) for f, n in Counter(lists).items()}
+        return [next(released[f]) for f in lists]
 
     fixed = JobSecret.from_os()
     lists = (bounded(table, fixed), bounded(without, fixed))
