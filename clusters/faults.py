@@ -227,9 +227,10 @@ def report(rows: int, only: str, data: pathlib.Path) -> Iterator[tuple[str, bool
     yield "", True
     yield (
         (
-            f"{len(outcomes)} runs: {sum(one.code == 0 for one in outcomes)} finished, and the "
-            f"others said that they failed or were killed. Outputs that are neither complete nor "
-            f"absent: {sum(one.output not in (COMPLETE, ABSENT) for one in outcomes)}."
+            f"{len(outcomes)} runs: {sum(one.code == 0 for one in outcomes)} finished, "
+            f"{sum(one.code is None for one in outcomes)} hung, and the others said that they "
+            f"failed or were killed. Outputs that are neither complete nor absent: "
+            f"{sum(one.output not in (COMPLETE, ABSENT) for one in outcomes)}."
         ),
         True,
     )
