@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable
-from functools import partial
 from itertools import accumulate
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -79,18 +78,14 @@ def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> F
     """The list of the largest value >= 1 that each rank reaches, a descending function."""
     found, repeats, rank = [], [], 1
     while rank <= ranks:
-        value = _last(partial(is_reached, rank), largest)
+        value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
         if value == 0:
             break
-        last = _last(partial(_swapped, is_reached, value), ranks)
+        last = _last(lambda r, value=value: is_reached(r, value), ranks)  # type: ignore[misc]
         found.append(value)
         repeats.append(last - rank + 1)
         rank, largest = last + 1, value
     return FrequencyList.from_runs(found, repeats)
-
-
-def _swapped(is_reached: Callable[[int, int], bool], value: int, rank: int) -> bool:
-    return is_reached(rank, value)
 
 
 def _last(holds: Callable[[int], bool], most: int) -> int:

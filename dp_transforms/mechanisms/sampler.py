@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +25,8 @@ SCALED_RATE = Fraction(1, 40)
 """Below this c messages have an exponent for each state: see ``scaled_messages``."""
 
 _WIDEST_FLOAT_WINDOW = 2000
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -107,15 +111,16 @@ class Sampler:
     def _floats(self, window: int) -> tuple[AnyTransfer, AnyTransfer]:
         """The transfer weights of runs of zeros and, mirrored, of ones."""
         if window not in self._float_transfers:
-            kind = ScaledTransfer if self._scaled else FloatTransfer
-            zeros = ones = kind(self._positive, self._negative, window)
-            if self._negative != self._positive:
-                ones = kind(self._negative, self._positive, window)
-            self._float_transfers[window] = zeros, ones
+            kind: type[AnyTransfer] = ScaledTransfer if self._scaled else FloatTransfer
+            self._float_transfers[window] = self._by_bit(lambda q, r: kind(q, r, window))
         return self._float_transfers[window]
 
     def _precise(self, level: Level) -> tuple[PreciseTransfer, PreciseTransfer]:
-        zeros = ones = PreciseTransfer(self._positive, self._negative, level.window, level.bits)
-        if self._negative != self._positive:
-            ones = PreciseTransfer(self._negative, self._positive, level.window, level.bits)
-        return zeros, ones
+        return self._by_bit(lambda q, r: PreciseTransfer(q, r, level.window, level.bits))
+
+    def _by_bit(self, make: Callable[[Decay, Decay], _T]) -> tuple[_T, _T]:
+        """What ``make`` gives for runs of zeros and, mirrored, for runs of ones; once if equal."""
+        zeros = make(self._positive, self._negative)
+        if self._positive == self._negative:
+            return zeros, zeros
+        return zeros, make(self._negative, self._positive)

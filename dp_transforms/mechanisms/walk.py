@@ -86,9 +86,6 @@ class Blocks:
     @classmethod
     def of(cls, frequency_list: FrequencyList) -> Blocks:
         """The blocks of a frequency list, without walls."""
-        bits: list[int] = []
-        lengths: list[int] = []
-        run_lengths: list[int] = []
         values = frequency_list.frequencies
         gaps = values - np.append(values[1:], 0)
         runs = (
@@ -96,27 +93,31 @@ class Blocks:
             if len(values)
             else values
         )
-        for index, run in enumerate(runs.tolist()):
-            parts = pieces(run)
-            bits.extend([1 - index % 2] * len(parts))
-            lengths.extend(parts)
-            run_lengths.extend([0] * (len(parts) - 1) + [run])
-        walls = np.full(len(bits) + 1, NO_WALL)
-        return cls(
-            np.array(bits, dtype=np.int64),
-            np.array(lengths, dtype=np.int64),
-            np.array(run_lengths, dtype=np.int64),
-            int(values[0]) if len(values) else 0,
-            -walls,
-            walls,
-        )
+        run_of, lengths, run_lengths = cut(runs)
+        walls = np.full(len(lengths) + 1, NO_WALL)
+        top = int(values[0]) if len(values) else 0
+        return cls(1 - run_of % 2, lengths, run_lengths, top, -walls, walls)
 
     def __len__(self) -> int:
         return len(self.bits)
 
 
-def pieces(run: int) -> list[int]:
-    """The lengths of the blocks that a run is cut into."""
+def cut(runs: IntArray) -> tuple[IntArray, IntArray, IntArray]:
+    """Runs of these lengths as blocks.
+
+    Returns:
+      (run_of, lengths, run_lengths): for each block the run that it is a part of, and what
+      ``Blocks`` has.
+    """
+    parts = [_pieces(run) for run in runs.tolist()]
+    counts = np.array([len(part) for part in parts], dtype=np.int64)
+    lengths = np.array([length for part in parts for length in part], dtype=np.int64)
+    run_lengths = np.zeros_like(lengths)
+    run_lengths[counts.cumsum() - 1] = runs
+    return np.repeat(np.arange(len(parts)), counts), lengths, run_lengths
+
+
+def _pieces(run: int) -> list[int]:
     if run <= SHORT:
         return [run]
     rest = run % SHORT

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.walk import Blocks, pieces
+from dp_transforms.mechanisms.walk import Blocks, cut
 
 IntArray = npt.NDArray[np.int64]
 
@@ -51,16 +51,12 @@ def walled_blocks(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blo
     heights = np.array(heads)[:, None] + np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
     lowest, highest = heights[1] - heights[0], heights[2] - heights[0]
 
-    parts = [pieces(length) for length in lengths.tolist()]
-    counts = np.array([len(part) for part in parts], dtype=np.int64)
-    run_of = np.repeat(np.arange(len(parts)), counts)
-    part_lengths = np.array([length for part in parts for length in part], dtype=np.int64)
-    places = np.append(0, part_lengths.cumsum())
-    ends_run = np.isin(places[1:], cuts)
+    run_of, block_lengths, run_lengths = cut(lengths)
+    places = np.append(0, block_lengths.cumsum())
     return Blocks(
         bits=bits[0][run_of],
-        lengths=part_lengths,
-        run_lengths=np.where(ends_run, lengths[run_of], 0),
+        lengths=block_lengths,
+        run_lengths=run_lengths,
         top=top,
         # Walls move evenly between cuts.
         lowest=_between(places, cuts, lowest),
@@ -85,9 +81,9 @@ def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
 
 def _between(places: IntArray, cuts: IntArray, values: IntArray) -> IntArray:
     """The values at places that lie between cuts, where they are linear with slopes -1, 0 or 1."""
-    run = np.clip(cuts.searchsorted(places, side="right") - 1, 0, max(len(cuts) - 2, 0))
     if len(cuts) == 1:
         return values
+    run = np.minimum(cuts.searchsorted(places, side="right") - 1, len(cuts) - 2)
     slopes = np.sign(np.diff(values))
     found: IntArray = values[run] + slopes[run] * (places - cuts[run])
     return found
