@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import http
 import json
 import os
@@ -75,16 +74,14 @@ def start_task_manager() -> None:
 def kill_task_manager() -> int:
     """Kills the task manager that was started last, as a machine's failure would; its id."""
     pid = task_managers()[-1]
-    os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: not alive(pid))
+    _kill(pid)
     return pid
 
 
 def kill_job_manager() -> None:
     """Kills the job manager."""
     for pid in running(_JOB_MANAGER):
-        os.kill(pid, signal.SIGKILL)
-        wait_until(functools.partial(lambda pid: not alive(pid), pid))
+        _kill(pid)
 
 
 def cancel(job: str) -> None:
@@ -109,6 +106,11 @@ def ask_text(path: str) -> bytes:
             return answer.read()
     except urllib.error.HTTPError as error:
         return error.read()
+
+
+def _kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: not alive(pid))
 
 
 def _start_job_server() -> None:
