@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dp_transforms import guessing, guessing_error
@@ -24,7 +23,7 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.rank_error import rank_frequency_band
 from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
-from pipelines.files import local_path, reason
+from pipelines.files import local_path
 from pipelines.grouped_file import LISTS_FILE
 from pipelines.output import FREQUENCIES_FILE, PRIVACY_FILE
 from pipelines.report_groups import write_groups_report
@@ -38,6 +37,7 @@ from pipelines.report_page import (
     page,
     png,
     read_file,
+    reading,
     table,
     write_files,
 )
@@ -61,16 +61,10 @@ def write_report(directory: str) -> str:
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
-    try:
+    with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
         released = _frequency_list(read_file(directory, FREQUENCIES_FILE))
         statement = json.loads(read_file(directory, PRIVACY_FILE))
         float(statement["epsilon"]), int(statement["sensitivity"])
-    except (BeamIOError, OSError) as error:
-        raise InputError(f"{directory} can not be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{directory} does not hold a released frequency list with its {PRIVACY_FILE}"
-        ) from None
     if "possible_lists" in statement:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "

@@ -9,7 +9,6 @@ import json
 import math
 from typing import Any
 
-from apache_beam.io.filesystem import BeamIOError
 from apache_beam.io.filesystems import FileSystems
 
 from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
@@ -20,8 +19,7 @@ from dp_transforms.guessing_error import (
     success_rate_bits_interval,
 )
 from dp_transforms.mechanisms import FrequencyList
-from pipelines.errors import InputError
-from pipelines.files import local_path, reason
+from pipelines.files import local_path
 from pipelines.grouped_file import LISTS_FILE, Lists, parse_grouped_lists
 from pipelines.output import PRIVACY_FILE
 from pipelines.report_page import (
@@ -33,6 +31,7 @@ from pipelines.report_page import (
     page,
     png,
     read_file,
+    reading,
     table,
     write_files,
 )
@@ -56,16 +55,10 @@ def write_groups_report(directory: str) -> str:
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
-    try:
+    with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
         lists = parse_grouped_lists(read_file(directory, LISTS_FILE))
         statement = json.loads(read_file(directory, PRIVACY_FILE))
         errors = {name: _error(released, name, statement) for name, released in lists.items()}
-    except (BeamIOError, OSError) as error:
-        raise InputError(f"{directory} can not be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError):
-        raise InputError(
-            f"{directory} does not hold released lists of groups with their {PRIVACY_FILE}"
-        ) from None
     files = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
     if lists:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import html
 import importlib.util
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from apache_beam.io.filesystem import BeamIOError
@@ -132,6 +133,24 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     )
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
     return f'<div class="wide"><table>\n<tr>{head}</tr>\n{cells}\n</table></div>\n'
+
+
+@contextlib.contextmanager
+def reading(directory: str, content: str) -> Iterator[None]:
+    """The reading of a directory's release, with what goes wrong there in words.
+
+    Args:
+      content: what the directory should hold, as a part of the message.
+
+    Raises:
+      InputError: the files can not be read, or their text is not that of such a release.
+    """
+    try:
+        yield
+    except (BeamIOError, OSError) as error:
+        raise InputError(f"{directory} can not be read: {reason(error)}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{directory} does not hold {content}") from None
 
 
 def read_file(directory: str, name: str) -> bytes:
