@@ -123,16 +123,10 @@ class ReleaseFrequencyList(beam.PTransform):
     def display_data(self) -> dict[str, Any]:
         return {
             "mechanism": type(self._mechanism).__name__,
-            "epsilon": _epsilon(self._mechanism),
+            "epsilon": self._mechanism.epsilon_cost,
             "delta": self._mechanism.failure_probability,
             "max_partitions_per_user": self._kappa,
         }
-
-
-def _epsilon(mechanism: PartitionMechanism) -> float | None:
-    if mechanism.eta is None:
-        return mechanism.epsilon
-    return 2 * mechanism.sensitivity * mechanism.eta.epsilon
 
 
 class MergeHistograms(beam.CombineFn):

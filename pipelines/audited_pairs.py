@@ -64,7 +64,7 @@ def list_audit(
         draw=(one, other),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
-        epsilon=mechanism.epsilon or 0.0,
+        epsilon=mechanism.epsilon_cost,
         delta=0.0,
         pair=f"two lists, {frequency_list.l1_distance(neighbour):,} apart in L1",
     )
@@ -94,7 +94,7 @@ def records_list_audit(
         draw=(functools.partial(draw, table), functools.partial(draw, without)),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=None,
-        epsilon=mechanism.epsilon or 0.0,
+        epsilon=mechanism.epsilon_cost,
         delta=0.0,
         pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import platform
-from fractions import Fraction
 from importlib import metadata
 from typing import Any
 
@@ -70,11 +68,11 @@ def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
     whole = sum(release.costs.values(), PrivacyBudget(0))
     statement |= {"epsilon": float(whole.epsilon), "delta": float(whole.delta)}
     statement["composition"] = "parallel within an attribute, sequential otherwise"
-    statement["lists"] = [{"of": "all users", "epsilon": _cost(release.for_all)}] + [
+    statement["lists"] = [{"of": "all users", "epsilon": release.for_all.epsilon_cost}] + [
         {
             "of": "groups",
             "attribute": attribute.name,
-            "epsilon": _cost(release.for_group),
+            "epsilon": release.for_group.epsilon_cost,
             "groups": "selected" if attribute.groups is None else list(attribute.groups),
         }
         for attribute in release.attributes
@@ -94,7 +92,7 @@ def _statement(
 ) -> dict[str, Any]:
     statement: dict[str, Any] = {
         "mechanism": "exponential mechanism for integer partitions",
-        "epsilon": _cost(mechanism),
+        "epsilon": mechanism.epsilon_cost,
         "delta": mechanism.failure_probability or 0,
         "neighbours": neighbours,
         **about,
@@ -114,13 +112,3 @@ def library_versions() -> dict[str, str]:
     """The versions of Python and of the libraries that a release depends on."""
     versions = {"dp-frequency-lists": VERSION, "python": platform.python_version()}
     return versions | {name: metadata.version(name) for name in _LIBRARIES}
-
-
-def _cost(mechanism: PartitionMechanism) -> float:
-    if mechanism.epsilon is not None:
-        return mechanism.epsilon
-    assert mechanism.eta is not None
-    # An outcome's weight and the total of all weights change by 2**(eta * sensitivity) each.
-    exact = 2 * mechanism.sensitivity * Fraction(mechanism.eta.epsilon)
-    cost = float(exact)
-    return cost if cost >= exact else math.nextafter(cost, math.inf)

@@ -229,11 +229,7 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
 
 
 def _part(mechanism: PartitionMechanism) -> Part:
-    if mechanism.eta is None:
-        cost = PrivacyBudget(mechanism.epsilon or 0, mechanism.failure_probability or 0)
-    else:
-        epsilon = PrivacyBudget.from_eta(mechanism.eta, mechanism.sensitivity).epsilon
-        cost = PrivacyBudget(epsilon, mechanism.failure_probability or 0)
+    cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
     # What narrows a release may widen its range: it is known of the unrestricted mechanism.
     return Part("frequency list", cost, type(mechanism) is IntegerPartitionMechanism)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import decimal
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -20,6 +21,9 @@ ln(2) / c from zero, and time and memory grow with powers of that."""
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
+
+_COST_DIGITS = 15
+"""A float prints these as they are: rounded up to them, both the number and its text are."""
 
 
 def check_total(name: str, total: object) -> None:
@@ -90,6 +94,25 @@ class PartitionMechanism(ABC):
                 "raise epsilon or bound each user to fewer partitions"
             )
         object.__setattr__(self, "decay", decay)
+
+    @property
+    def epsilon_cost(self) -> float:
+        """The epsilon of the release's (epsilon, delta)-DP, in natural units.
+
+        It is ``epsilon``, or what ``eta`` comes to, rounded up to 15 digits: an outcome's weight
+        and the total of all weights change by a factor of at most q**-sensitivity each.
+
+        >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+        >>> IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=3).epsilon_cost  # 6 ln 2
+        4.15888308335968
+        """
+        if self.epsilon is not None:
+            return self.epsilon
+        assert self.eta is not None
+        exponent = 2 * self.sensitivity * self.eta.z
+        cost = decimal.Decimal(Eta(self.eta.x, self.eta.y, exponent).epsilon)
+        context = decimal.Context(prec=_COST_DIGITS, rounding=decimal.ROUND_CEILING)
+        return float(context.plus(cost))
 
     @property
     def failure_probability(self) -> float:
