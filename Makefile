@@ -46,10 +46,10 @@ mutants: .venv/installed-test
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/fuzzing
 
-# LISTS=DIR: more frequency lists, as CSV files
+# LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges
 bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
-	  $(if $(LISTS),--lists=$(LISTS))
+	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES))
 
 .venv-bench/installed: setup.py
 	$(PYTHON) -m venv .venv-bench

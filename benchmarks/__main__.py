@@ -1,31 +1,42 @@
 """The benchmark book: runs every benchmark, and writes RESULTS.md from what they wrote.
 
-    python -m benchmarks [--lists=DIR] [--peers_python=PYTHON] [--only=NAME ...] [--assemble]
+    python -m benchmarks [--lists=DIR] [--edges=DIR] [--peers_python=PYTHON] [--only NAME ...]
+        [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
 benchmarks/results. One that fails or takes too long is named in RESULTS.md, and its page is the one
-of an earlier run. ``make bench`` makes the environments, peers included, and runs this.
+of an earlier run; so are peers that did not run. ``make bench`` makes the environments, peers
+included, and runs this.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import datetime
 import importlib.metadata
+import json
 import os
 import pathlib
 import platform
 import re
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
+RUNS = RESULTS / "runs.json"
 BOOK = HERE / "RESULTS.md"
 _RELATIVE_LINK = re.compile(r"\]\((?=\w[^:)]*\))")
 PACKAGES = ("apache-beam", "pyarrow", "numpy", "gmpy2", "duckdb")
+PEERS = ("pipeline-dp", "python-dp", "opendp", "apache-beam")
+
+# The engine's small matrices gain nothing from threads, which spin where the machine is busy.
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class Benchmark(NamedTuple):
@@ -36,51 +47,32 @@ class Benchmark(NamedTuple):
       about: its heading in the book.
       module: in this package.
       minutes: its limit.
-      arguments: of its command line.
-      lists: whether it takes --lists=DIR.
-      peers: whether it takes --peers_python=PYTHON.
+      option: the one of this command that is handed on to it.
     """
 
     page: str
     about: str
     module: str
-    minutes: int
-    arguments: tuple[str, ...] = ()
-    lists: bool = False
-    peers: bool = False
+    minutes: float
+    option: str | None = None
 
 
 BENCHMARKS = (
-    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 20, lists=True),
-    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 20),
-    Benchmark(
-        "engine", "Time and memory of a release, and growth with N", "engine", 30, lists=True
-    ),
+    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 20, "lists"),
+    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 20, "edges"),
+    Benchmark("engine", "Time and memory of a release, and growth with N", "engine", 30, "lists"),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 20),
     Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 20),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 20),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 20),
-    Benchmark(
-        "throughput",
-        "From records to a release",
-        "throughput",
-        60,
-        ("--data=out/throughput",),
-        peers=True,
-    ),
+    Benchmark("throughput", "From records to a release", "throughput", 60, "peers_python"),
     Benchmark("cost_model", "What a job will cost", "cost_model", 20),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 30),
     Benchmark(
-        "yahoo_retelling",
-        "Yahoo!'s release, retold",
-        "yahoo_retelling",
-        30,
-        ("--output=benchmarks/results",),
+        "partition_selection", "Selection of partitions", "partition_selection", 30, "peers_python"
     ),
     Benchmark(
-        "partition_selection", "Selection of partitions", "partition_selection", 30, peers=True
-    ),
-    Benchmark(
-        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 20, peers=True
+        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 20, "peers_python"
     ),
 )
 
@@ -92,48 +84,92 @@ def main(argv: Sequence[str] | None = None) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--lists", metavar="DIR", help="more frequency lists, as CSV files")
+    parser.add_argument("--edges", metavar="DIR", help="graphs, as .csv.gz files of edges src,dst")
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
     parser.add_argument("--only", nargs="+", choices=[one.page for one in BENCHMARKS])
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
     flags = parser.parse_args(argv)
-    faults = {}
-    for one in BENCHMARKS:
-        if not flags.assemble and (not flags.only or one.page in flags.only):
-            fault = run(one, flags.lists, flags.peers_python)
-            if fault:
-                faults[one.page] = fault
-    BOOK.write_text("\n".join(book(faults)) + "\n", encoding="utf-8")
+    runs = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
+    chosen = [one for one in BENCHMARKS if not flags.only or one.page in flags.only]
+    commit, peers, faults = version_of_code(), peer_versions(flags.peers_python), {}
+    for one in [] if flags.assemble else chosen:
+        begun, start = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
+        print(f"{one.page}: at most {one.minutes} minutes", flush=True)
+        fault = run(one, vars(flags))
+        seconds = round(time.monotonic() - start)
+        print(f"{one.page}: {seconds} s", flush=True)
+        if fault:
+            faults[one.page] = fault
+            continue
+        runs[one.page] = {
+            "begun": f"{begun:%Y-%m-%d %H:%M}",
+            "seconds": seconds,
+            "commit": commit,
+            "peers": peers if one.option == "peers_python" else None,
+        }
+        RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+    BOOK.write_text("\n".join(book(runs, faults)) + "\n", encoding="utf-8")
     print(BOOK)
     return 1 if faults else 0
 
 
-def run(one: Benchmark, lists: str | None, peers_python: str | None) -> str | None:
-    """Runs a benchmark; what went wrong, or None."""
-    command = [sys.executable, "-m", f"benchmarks.{one.module}", *one.arguments]
-    if one.lists and lists:
-        command.append(f"--lists={lists}")
-    if one.peers and peers_python:
-        command.append(f"--peers_python={peers_python}")
-    print(f"{one.page}: at most {one.minutes} minutes", flush=True)
-    start = time.monotonic()
+def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
+    """Runs a benchmark; what went wrong, or None.
+
+    Args:
+      one: the benchmark.
+      options: of this command, by name.
+    """
+    command = [sys.executable, "-m", f"benchmarks.{one.module}"]
+    if one.option and options[one.option]:
+        command.append(f"--{one.option}={options[one.option]}")
+    process = subprocess.Popen(
+        command,
+        cwd=HERE.parent,
+        env={**os.environ, **ONE_THREAD},
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
     try:
-        done = subprocess.run(
-            command,
-            cwd=HERE.parent,
-            timeout=60 * one.minutes,
-            stdout=subprocess.DEVNULL,
-            check=False,
-        )
+        code = process.wait(60 * one.minutes)
     except subprocess.TimeoutExpired:
         return f"took more than {one.minutes} minutes"
-    print(f"{one.page}: {time.monotonic() - start:.0f} s", flush=True)
-    return f"ended with exit code {done.returncode}" if done.returncode else None
+    finally:
+        # Processes that it started end with it, so that they do not disturb the next one.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return f"ended with exit code {code}" if code else None
 
 
-def book(faults: dict[str, str]) -> Iterator[str]:
+def version_of_code() -> str:
+    """The commit that is checked out; empty without git."""
+    command = ["git", "describe", "--always", "--dirty", "--exclude=*"]
+    try:
+        done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return done.stdout.strip()
+
+
+def peer_versions(peers_python: str | None) -> dict[str, str]:
+    """Versions of the peers that this Python has, by name."""
+    if not peers_python:
+        return {}
+    code = (
+        "import importlib.metadata as m, json; "
+        "print(json.dumps({d.name.lower(): d.version for d in m.distributions()}))"
+    )
+    done = subprocess.run([peers_python, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    found = json.loads(done.stdout)
+    return {name: found[name] for name in PEERS if name in found}
+
+
+def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> Iterator[str]:
     """The lines of RESULTS.md.
 
     Args:
+      runs: when each page was made, and with what, by page.
       faults: what went wrong, by page.
     """
     yield "# Results of the benchmarks"
@@ -145,9 +181,18 @@ def book(faults: dict[str, str]) -> Iterator[str]:
         f"and errors are better if they are lower, for peers too: the tables say where they are."
     )
     yield ""
+    yield "| benchmark | begun, UTC | took | limit | commit |"
+    yield "| --- | --- | ---: | ---: | --- |"
     for one in BENCHMARKS:
-        yield f"* [{one.about}](#{anchor(one.about)})"
-    yield "* [Planted bugs and the tests that catch them](results/mutants.md)"
+        made = runs.get(one.page)
+        cells = [f"[{one.about}](#{anchor(one.about)})"]
+        cells += [made["begun"], f"{made['seconds']} s"] if made else ["", ""]
+        cells += [f"{one.minutes} min", made["commit"] if made else ""]
+        yield f"| {' | '.join(cells)} |"
+    total = sum(runs[one.page]["seconds"] for one in BENCHMARKS if one.page in runs)
+    yield f"| together | | {total / 60:.0f} min | | |"
+    yield ""
+    yield "Apart from these: [planted bugs and the tests that catch them](results/mutants.md)."
     for one in BENCHMARKS:
         yield ""
         yield f"## {one.about}"
@@ -155,7 +200,23 @@ def book(faults: dict[str, str]) -> Iterator[str]:
         if one.page in faults:
             yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**"
             yield ""
+        if one.option == "peers_python" and one.page in runs:
+            yield about_peers(runs[one.page]["peers"])
+            yield ""
         yield from page(RESULTS / f"{one.page}.md")
+
+
+def about_peers(found: Mapping[str, str]) -> str:
+    """Which peers there were.
+
+    >>> about_peers({"pipeline-dp": "0.3.1", "python-dp": "1.1.5", "apache-beam": "2.77.0"})
+    'Peers: pipeline-dp 0.3.1, python-dp 1.1.5, apache-beam 2.77.0. **Missing: opendp.**'
+    """
+    if not found:
+        return "**Peers did not run: there was no --peers_python.**"
+    text = f"Peers: {', '.join(f'{name} {version}' for name, version in found.items())}."
+    missing = [name for name in PEERS if name not in found]
+    return f"{text} **Missing: {', '.join(missing)}.**" if missing else text
 
 
 def page(path: pathlib.Path) -> Iterator[str]:

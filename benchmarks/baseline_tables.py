@@ -1,12 +1,13 @@
 """The integer-partition mechanism beside the ``baselines``, by their errors against epsilon.
 
-    python -m benchmarks.baseline_tables [LIST.csv ...] [--edges EDGES.csv.gz ...]
-        [--epsilons 1 0.1] [--repeats 10] [--output benchmarks/results]
+    python -m benchmarks.baseline_tables [LIST.csv ...] [--edges=DIR] [--epsilons 1 0.1]
+        [--repeats 10] [--output benchmarks/results]
 
-Lists have the header frequency,multiplicity; N is the public bound on items and counts. Edge lists
-have the header src,dst and give a degree list that is private for one edge: sensitivity 2, and the
-nodes are public. Without arguments: the RockYou list of the package. Prints mean dist (half the L1
-distance) and L2 distance to the private list, and writes them with a plot to the output directory.
+Lists have the header frequency,multiplicity; N is the public bound on items and counts. Without any
+it is the RockYou list of the package. DIR has edge lists, as .csv.gz files with the header src,dst,
+each of which gives a degree list that is private for one edge: sensitivity 2, and the nodes are
+public. Prints mean dist (half the L1 distance) and L2 distance to the private list, and writes them
+with a plot to the output directory.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class Input:
 
     @classmethod
     def degrees(cls, path: pathlib.Path) -> Input:
-        """The degrees of an undirected graph from a file of edges src,dst, plain or gzip."""
-        with gzip.open(path, "rt") if path.suffix == ".gz" else open(path) as file:
+        """The degrees of an undirected graph from a file of edges src,dst."""
+        with gzip.open(path, "rt") as file:
             edges = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
         _, counts = np.unique(edges, return_counts=True)
         private = FrequencyList.from_counts(counts)
@@ -61,15 +62,16 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("lists", nargs="*", type=pathlib.Path)
-    parser.add_argument("--edges", nargs="+", type=pathlib.Path, default=[])
+    parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="all .csv.gz files in it")
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     flags = parser.parse_args()
 
     inputs = [Input.users(path.stem, FrequencyList.from_csv(path)) for path in flags.lists]
-    inputs += [Input.degrees(path) for path in flags.edges]
     inputs = inputs or [Input.users("rockyou", rockyou())]
+    if flags.edges:
+        inputs += [Input.degrees(path) for path in sorted(flags.edges.glob("*.csv.gz"))]
     rng = np.random.default_rng()
     errors = {
         (case.name, method, epsilon): mean_errors(case, method, epsilon, flags.repeats, rng)

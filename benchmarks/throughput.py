@@ -310,7 +310,12 @@ def main() -> None:
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     parser.add_argument("--rows", default="5,10,20,40", help="millions of records")
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--data", type=pathlib.Path, help="where to keep the files")
+    parser.add_argument(
+        "--data",
+        type=pathlib.Path,
+        default=pathlib.Path("out/throughput"),
+        help="where its files are kept, 3 GB or so",
+    )
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -320,12 +325,10 @@ def main() -> None:
         return
     arguments.output.mkdir(parents=True, exist_ok=True)
     millions = [int(n) for n in arguments.rows.split(",")]
-    with tempfile.TemporaryDirectory() as temporary:
-        lines = []
-        data = arguments.data or pathlib.Path(temporary)
-        for line in report(data, millions, arguments.repeats, arguments.peers_python):
-            print(line, flush=True)
-            lines.append(line)
+    lines = []
+    for line in report(arguments.data, millions, arguments.repeats, arguments.peers_python):
+        print(line, flush=True)
+        lines.append(line)
     text = "\n".join(lines) + "\n"
     (arguments.output / "throughput.md").write_text(text, encoding="utf-8")
 

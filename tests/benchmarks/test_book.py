@@ -1,13 +1,37 @@
 """The benchmark book: what it runs exists, and its parts become one page."""
 
+import importlib.metadata
 import importlib.util
+import json
+import os
+import pathlib
 import sys
+import time
 
 import pytest
 
 from benchmarks import __main__ as book
 from benchmarks.frequency_lists import accuracy
 from dp_transforms.mechanisms import FrequencyList
+
+PAGE = book.Benchmark("page", "about", "module", 1 / 60)
+
+
+def python_that_runs(code, directory):
+    """What stands in the interpreter's place, whatever it is asked to run."""
+    script = directory / "python"
+    script.write_text(f"#!{sys.executable}\n{code}\n")
+    script.chmod(0o755)
+    return str(script)
+
+
+def runs(pid):
+    """Whether a process exists, other than as one that has ended and waits to be reaped."""
+    try:
+        os.kill(pid, 0)
+        return ") Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except (ProcessLookupError, FileNotFoundError):
+        return False
 
 
 @pytest.mark.parametrize("one", book.BENCHMARKS, ids=lambda one: one.page)
@@ -16,8 +40,7 @@ def test_what_it_runs_exists(one):
     source = spec.loader.get_source(spec.name)
     assert 'if __name__ == "__main__":' in source
     assert f"{one.page}.md" in source
-    for flag, taken in (("--lists", one.lists), ("--peers_python", one.peers)):
-        assert not taken or flag in source
+    assert one.option is None or f"--{one.option}" in source
 
 
 def test_pages_become_parts(tmp_path):
@@ -39,22 +62,75 @@ def test_pages_become_parts(tmp_path):
     [("pass", None), ("raise SystemExit(3)", "exit code 3"), ("while True: pass", "took more")],
 )
 def test_faults_and_limits_are_told(tmp_path, monkeypatch, code, fault):
-    script = tmp_path / "python"
-    script.write_text(f"#!{sys.executable}\n{code}\n")
-    script.chmod(0o755)
-    monkeypatch.setattr(book.sys, "executable", str(script))
-    found = book.run(book.Benchmark("page", "about", "module", 1 / 60), None, None)
+    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
+    found = book.run(PAGE, {})
     assert (found is None) if fault is None else (fault in found)
 
 
-def test_a_fault_is_told_in_the_book():
-    lines = list(book.book({"baselines": "took more than 20 minutes"}))
-    assert (
-        sum("took more than 20 minutes: what follows is of an earlier run" in x for x in lines) == 1
+def test_nothing_of_a_benchmark_outlives_its_limit(tmp_path, monkeypatch):
+    told = tmp_path / "started"
+    code = (
+        "import pathlib, subprocess, time\n"
+        "process = subprocess.Popen(['sleep', '60'])\n"
+        f"pathlib.Path({str(told)!r}).write_text(str(process.pid))\n"
+        "time.sleep(60)"
     )
+    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
+    assert "took more" in book.run(PAGE._replace(minutes=1 / 20), {})
+    started = int(told.read_text())
+    for _ in range(100):
+        if not runs(started):
+            return
+        time.sleep(0.05)
+    raise AssertionError("a process of the benchmark still runs")
+
+
+def test_the_option_is_handed_on(tmp_path, monkeypatch):
+    told = tmp_path / "arguments"
+    code = f"import pathlib, sys\npathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))"
+    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
+    for option, value, expected in ((None, "DIR", ""), ("lists", "DIR", " --lists=DIR")):
+        assert book.run(PAGE._replace(option=option), {"lists": value}) is None
+        assert told.read_text() == f"-m benchmarks.module{expected}"
+
+
+def test_the_book_tells_of_runs_and_faults():
+    made = {"begun": "2026-11-21 11:40", "seconds": 75, "commit": "abc1234"}
+    runs = {
+        "baselines": {**made, "peers": None},
+        "throughput": {**made, "peers": {}},
+        "partition_selection": {**made, "peers": {"python-dp": "1.1.5"}},
+    }
+    lines = list(book.book(runs, {"baselines": "took more than 20 minutes"}))
+    text = "\n".join(lines)
+    assert text.count("took more than 20 minutes: what follows is of an earlier run") == 1
+    assert text.count("**Peers did not run: there was no --peers_python.**") == 1
+    assert "Peers: python-dp 1.1.5. **Missing: pipeline-dp, opendp, apache-beam.**" in lines
+    assert "| together | | 4 min | | |" in lines
     for one in book.BENCHMARKS:
         assert f"## {one.about}" in lines
-        assert f"* [{one.about}](#{book.anchor(one.about)})" in lines
+        begun = "2026-11-21 11:40 | 75 s" if one.page in runs else " | "
+        row = f"| [{one.about}](#{book.anchor(one.about)}) | {begun} | {one.minutes} min |"
+        assert sum(line.startswith(row) for line in lines) == 1
+
+
+def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
+    for name, path in (("RESULTS", tmp_path), ("RUNS", tmp_path / "r"), ("BOOK", tmp_path / "b")):
+        monkeypatch.setattr(book, name, path)
+    faults = {"baselines": None, "engine": "ended with exit code 1"}
+    monkeypatch.setattr(book, "run", lambda one, options: faults[one.page])
+    assert book.main(["--only", *faults]) == 1
+    runs = json.loads((tmp_path / "r").read_text())
+    assert runs.keys() == {"baselines"} and runs["baselines"]["seconds"] == 0
+    assert "**The last run ended with exit code 1" in (tmp_path / "b").read_text()
+    assert book.main(["--assemble"]) == 0
+    assert json.loads((tmp_path / "r").read_text()) == runs
+
+
+def test_versions_of_peers_are_asked_of_their_python():
+    versions = book.peer_versions(sys.executable)
+    assert versions["apache-beam"] == importlib.metadata.version("apache-beam")
+    assert book.peer_versions(None) == {}
 
 
 def test_measured_and_exact_means_are_of_the_same():
