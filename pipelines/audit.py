@@ -25,7 +25,7 @@ from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy
 from pipelines import flag_types
 from pipelines.audited_pairs import Audit, list_audit, records_list_audit, selection_audit
-from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser
+from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser, failed
 from pipelines.errors import InputError
 from pipelines.files import FileRange, local_path, match_files, reason
 from pipelines.reading import format_of
@@ -56,8 +56,6 @@ def make_parser() -> OneLineParser:
         prog="python -m pipelines.audit",
         description="Bound from below how much epsilon a mechanism spends on two neighbours.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--mechanism",
@@ -168,9 +166,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         text, broken = report(audit_from_flags(flags), max(2, flags.draws), flags.error_rate)
     except InputError as error:
-        return _failed(str(error), FAILURE)
+        return failed(str(error))
     except ValueError as error:
-        return _failed(str(error), USAGE_ERROR)
+        return failed(str(error), USAGE_ERROR)
     print(text)
     return FAILURE if broken else SUCCESS
 
@@ -212,11 +210,6 @@ def _read_list(path: str) -> FrequencyList:
             f"{path} is not a list with the header frequency,multiplicity and descending "
             f"frequencies"
         ) from None
-
-
-def _failed(message: str, code: int) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return code
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import yaml
 from apache_beam.options.pipeline_options import (
@@ -39,7 +39,16 @@ Job = Callable[[], None]
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser whose errors are one line on stderr, and exit code 2."""
+    """A parser whose errors are one line on stderr, and exit code 2.
+
+    Unless told otherwise, it keeps the line breaks of descriptions and epilogs, and takes no prefix
+    of a flag for the flag.
+    """
+
+    def __init__(self, **options: Any):
+        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        options.setdefault("allow_abbrev", False)
+        super().__init__(**options)
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"error: {' '.join(message.split())}\n")
@@ -57,7 +66,6 @@ class JobParser(OneLineParser):
             usage="%(prog)s --input=GLOB --output=DIR ... [options of Beam or of its runner]",
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
             # Other flags are Beam's: a prefix of one must not be taken for one of these.
             allow_abbrev=False,
         )
@@ -92,7 +100,7 @@ class JobParser(OneLineParser):
     ) -> tuple[argparse.Namespace, PipelineOptions]:
         """The job's own flags, and Beam's options with the in-process runner as the default."""
         arguments = list(sys.argv[1:] if argv is None else argv)
-        config_flag = OneLineParser(add_help=False, allow_abbrev=False)
+        config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
@@ -173,6 +181,12 @@ class JobParser(OneLineParser):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
 
 
+def failed(message: str, exit_code: int = FAILURE) -> int:
+    """Prints an error as one line on stderr; returns the exit code."""
+    print(f"error: {' '.join(message.split())}", file=sys.stderr)
+    return exit_code
+
+
 def require(flags: argparse.Namespace, *names: str) -> None:
     """Checks that flags were given.
 
@@ -207,19 +221,19 @@ def run(
             except InputError:
                 raise
             except ValueError as error:
-                return _failed(str(error), USAGE_ERROR)
+                return failed(str(error), USAGE_ERROR)
             job()
         except (Exception, KeyboardInterrupt) as error:
             # In a step of the in-process runner, Beam makes a RuntimeError of it.
             if "KeyboardInterrupt" in (type(error).__name__, str(error).partition(" ")[0]):
-                return _failed("interrupted: no release was written", INTERRUPTED)
+                return failed("interrupted: no release was written", INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (
                 f"the job failed with {type(error).__name__}; its text may hold private records, "
                 f"so it is only printed with --show_private_errors"
             )
-            return _failed(message, FAILURE)
+            return failed(message)
     return SUCCESS
 
 
@@ -261,8 +275,3 @@ def quiet_beam() -> Iterator[None]:
 
 def _refuse(record: logging.LogRecord) -> bool:
     return False
-
-
-def _failed(message: str, exit_code: int) -> int:
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return exit_code

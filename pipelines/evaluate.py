@@ -6,14 +6,14 @@ or for public lists.
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
 
 from dp_transforms import guessing
 from dp_transforms.mechanisms import FrequencyList
-from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.files import reason
 
 _EPILOG = """\
 Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
@@ -30,8 +30,6 @@ def make_parser() -> OneLineParser:
         prog="python -m pipelines.evaluate",
         description="Compare a released frequency list with the one it was made from (PRIVATE).",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.add_argument(
         "--original", metavar="FILE.csv", required=True, help="what was released; PRIVATE"
@@ -94,23 +92,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             lists.append(FrequencyList.from_csv(os.path.expanduser(path)))
         except OSError as error:
-            return _failed(f"{path} can not be read: {(error.strerror or '').lower()}")
+            return failed(f"{path} can not be read: {reason(error)}")
         except ValueError:
-            return _failed(f"{path} is not a list with the header frequency,multiplicity")
+            return failed(f"{path} is not a list with the header frequency,multiplicity")
     try:
         print(comparison(*lists))
     except ValueError as error:
-        return _failed(str(error))
+        return failed(str(error))
     return SUCCESS
 
 
 def _bits(name: str, one: float, other: float) -> list[str]:
     return [name, f"{one:.2f}", f"{other:.2f}", f"{other - one:.2f}"]
-
-
-def _failed(message: str) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return FAILURE
 
 
 if __name__ == "__main__":

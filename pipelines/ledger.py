@@ -5,7 +5,6 @@ Jobs spend from it with ``--ledger=FILE``; see ``dp_transforms.budget.ledger`` f
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from collections.abc import Sequence
 from dp_transforms.budget import CorruptedJournalError, Ledger
 from dp_transforms.decimals import decimal_text
 from pipelines import flag_types
-from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser
+from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, failed
 from pipelines.files import reason
 
 _EPILOG = """\
@@ -33,8 +32,6 @@ def make_parser() -> OneLineParser:
         prog="python -m pipelines.ledger",
         description="Make a privacy ledger that several jobs share, or show what is left in it.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="create|show")
     create = commands.add_parser("create", help="start a ledger in a new file")
@@ -99,23 +96,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             print(ledger_table(Ledger.open(path)))
     except FileExistsError:
-        return _failed(f"{path} exists: a ledger is never replaced; give another file", FAILURE)
+        return failed(f"{path} exists: a ledger is never replaced; give another file")
     except OSError as error:
-        return _failed(f"{path} can not be {_done(flags.command)}: {reason(error)}", FAILURE)
+        return failed(f"{path} can not be {_done(flags.command)}: {reason(error)}")
     except CorruptedJournalError as error:
-        return _failed(str(error), FAILURE)
+        return failed(str(error))
     except ValueError as error:
-        return _failed(str(error), USAGE_ERROR)
+        return failed(str(error), USAGE_ERROR)
     return SUCCESS
 
 
 def _done(command: str) -> str:
     return "made" if command == "create" else "read"
-
-
-def _failed(message: str, exit_code: int) -> int:
-    print(f"error: {message}", file=sys.stderr)
-    return exit_code
 
 
 if __name__ == "__main__":

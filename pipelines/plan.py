@@ -6,7 +6,6 @@ time and memory that a release takes on this machine.
 
 from __future__ import annotations
 
-import argparse
 import os
 import resource
 import sys
@@ -15,7 +14,8 @@ from collections.abc import Sequence
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
-from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.files import reason
 
 _ROWS_PER_SECOND = 1_000_000
 
@@ -37,8 +37,6 @@ def make_parser() -> OneLineParser:
         description="Say what releases would be worth, before any data is touched: the expected\n"
         "error, the number of users that a partition needs to be named, time and memory.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     source = parser.add_argument_group("what is public about the data")
     either = source.add_mutually_exclusive_group(required=True)
@@ -176,8 +174,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             reference = FrequencyList.from_csv(os.path.expanduser(flags.reference))
         plans = plan_releases(reference, flags.epsilon, flags.delta, kappa)
     except OSError as error:
-        print(f"error: {flags.reference} can not be read: {error.strerror}", file=sys.stderr)
-        return FAILURE
+        return failed(f"{flags.reference} can not be read: {reason(error)}")
     except ValueError as error:
         parser.error(str(error))
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
@@ -189,8 +186,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             plot(plans, flags.plot)
         except (ImportError, OSError, ValueError) as error:
-            print(f"error: {flags.plot} can not be drawn: {error}", file=sys.stderr)
-            return FAILURE
+            return failed(f"{flags.plot} can not be drawn: {error}")
         print(flags.plot)
     return SUCCESS
 

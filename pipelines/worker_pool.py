@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.workers import LOOPBACK, WorkerPool
 
 
@@ -37,8 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         pool = WorkerPool(flags.host, flags.port, flags.journal)
     except OSError as error:
-        print(f"error: {flags.host}:{flags.port}: {error}", file=sys.stderr)
-        return FAILURE
+        return failed(f"{flags.host}:{flags.port}: {error}")
     # What a container's end sends. The workers are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
     print(f"workers can be had at {pool.address}", flush=True)
