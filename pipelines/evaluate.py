@@ -14,6 +14,7 @@ from dp_transforms import guessing
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.files import reason
+from pipelines.text_table import text_table
 
 _EPILOG = """\
 Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
@@ -73,16 +74,8 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
                 *(guessing.alpha_guesswork_bits(f, alpha) for f in (original, released)),
             )
         )
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        )
-        for row in rows
-    ]
     distance = original.l1_distance(released) / 2
-    return "\n".join([*lines, f"dist (half the L1 distance): {distance:,.12g}"])
+    return f"{text_table(rows, words=1)}\ndist (half the L1 distance): {distance:,.12g}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,6 +14,7 @@ from dp_transforms.decimals import decimal_text
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, failed
 from pipelines.files import reason
+from pipelines.text_table import text_table
 
 _EPILOG = """\
 A reservation counts as spent from before its job reads data, whether the job comes to its end or
@@ -79,11 +80,7 @@ def ledger_table(ledger: Ledger) -> str:
     left = ledger.remaining()
     amounts = decimal_text(left.epsilon), decimal_text(left.delta)
     rows.append(("", "left", *amounts, f"of {ledger.budget}"))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
+    return text_table(rows, words=len(rows[0]))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

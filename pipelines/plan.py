@@ -16,6 +16,7 @@ from dp_transforms.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.files import reason
+from pipelines.text_table import text_table
 
 _ROWS_PER_SECOND = 1_000_000
 
@@ -102,7 +103,7 @@ def tables(plans: Sequence[ReleasePlan]) -> str:
         for plan in plans
     ]
     text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
-    text += _aligned(rows)
+    text += text_table(rows)
     if not plans[0].selections:
         return text
     rows = [["epsilon", *(selection.strategy for selection in plans[0].selections)]]
@@ -115,7 +116,7 @@ def tables(plans: Sequence[ReleasePlan]) -> str:
         rows.append([f"{plan.epsilon:g}", *marked])
     return (
         f"{text}\n\nSelection: users from which a partition is named half of the time (and how "
-        f"many have them)\n{_aligned(rows)}\n"
+        f"many have them)\n{text_table(rows)}\n"
         '* is what strategy="auto" takes; weighted strategies and sips do better where users have '
         "fewer partitions"
     )
@@ -212,14 +213,6 @@ def _machine(reference: FrequencyList, records: int | None) -> str:
 
 def _whole(value: float, _: int) -> str:
     return f"{value:,.0f}"
-
-
-def _aligned(rows: list[list[str]]) -> str:
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
-        for row in rows
-    )
 
 
 def _epsilons(text: str) -> list[float]:
