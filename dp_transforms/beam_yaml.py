@@ -9,9 +9,14 @@ job draws its own.
 import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.columnar.edges import UNDIRECTED
 from dp_transforms.contributions import BoundContributions
 from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.degrees import CountDegrees, CountProjectedDegrees, edge_private_sensitivity
 from dp_transforms.frequency_release import ReleaseFrequencyList
+from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.records import ToRecords
 from dp_transforms.selection import SelectPartitions
@@ -80,11 +85,94 @@ def release_frequency_list(epsilon: float, max_partitions_per_user: int) -> beam
       epsilon: the privacy loss, for adding or removing all records of one user.
       max_partitions_per_user: how many partitions a user was bounded to.
     """
-    row = RowTypeConstraint.from_fields([("frequency", int), ("multiplicity", int)])
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
-    ) | "Rows" >> beam.FlatMap(_rows).with_output_types(row)
+    ) | "Rows" >> beam.FlatMap(_rows).with_output_types(_FREQUENCIES)
+
+
+def release_grouped_lists(
+    attributes: list[str],
+    epsilon_all: float,
+    epsilon_groups: float,
+    max_partitions_per_user: int,
+    groups: dict[str, list[str]] | None = None,
+    epsilon_selection: float | None = None,
+    delta: float | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Rows of attribute, group, frequency and multiplicity: the list of all users, in which
+    attribute and group are empty, and one for each group.
+
+    Takes rows with the fields user, partition and the attributes.
+
+    Args:
+      attributes: the fields whose values are the groups.
+      epsilon_all: the privacy loss of the list of all users.
+      epsilon_groups: that of all groups; each attribute gets an equal part.
+      max_partitions_per_user: how many partitions of each user count.
+      groups: the names of an attribute's groups that are public. Others are selected.
+      epsilon_selection: the privacy loss of the names that are selected.
+      delta: the probability with which it may be exceeded.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    public = groups or {}
+    for name in public:
+        if name not in attributes:
+            raise ValueError(f"groups are given for {name!r}, which is not one of attributes")
+    given = [value for value in (epsilon_selection, delta) if value is not None]
+    if len(given) == 1:
+        raise ValueError("epsilon_selection and delta are given together, or neither is")
+    release = ReleaseGroupedLists(
+        [Attribute(name, tuple(public[name]) if name in public else None) for name in attributes],
+        epsilon_all=epsilon_all,
+        epsilon_groups=epsilon_groups,
+        max_partitions_per_user=max_partitions_per_user,
+        selection=PrivacyBudget(*given) if given else None,
+        num_buckets=num_buckets,
+    )
+    return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
+
+
+def release_degree_list(
+    epsilon: float,
+    degree: str = UNDIRECTED,
+    degree_bound: int | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Rows of frequency and multiplicity: how many nodes (multiplicity) have which degree
+    (frequency), released.
+
+    Takes rows with the fields source and target, one for each edge.
+
+    Args:
+      epsilon: the privacy loss, for adding or removing one edge; with degree_bound, one node.
+      degree: undirected, in or out.
+      degree_bound: protects nodes with all their edges. Edges beyond so many at a node are dropped.
+        Public: choose it without looking at the graph.
+      num_buckets: how many parts edges and nodes are split into.
+    """
+    count: beam.PTransform
+    if degree_bound is None:
+        count = CountDegrees(degree, num_buckets=num_buckets)
+        sensitivity = edge_private_sensitivity(degree)
+    else:
+        count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
+        sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
+    return count | "Release" >> release_frequency_list(epsilon, sensitivity)
+
+
+_FREQUENCIES = RowTypeConstraint.from_fields([("frequency", int), ("multiplicity", int)])
+_GROUPED = RowTypeConstraint.from_fields(
+    [("attribute", str), ("group", str), ("frequency", int), ("multiplicity", int)]
+)
 
 
 def _rows(released: FrequencyList) -> list[beam.Row]:
     return [beam.Row(frequency=int(f), multiplicity=int(m)) for f, m in released]
+
+
+def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
+    return [
+        beam.Row(attribute=attribute, group=group, frequency=int(f), multiplicity=int(m))
+        for f, m in released
+    ]

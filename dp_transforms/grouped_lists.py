@@ -24,6 +24,7 @@ names are public. All consumers read the same bounded records.
 
 from __future__ import annotations
 
+import copy
 import datetime
 import functools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -169,6 +170,12 @@ class ReleaseGroupedLists(beam.PTransform):
         self._strategy = None if selection is None else self._select(None).strategy
         self._secret = secret
         self._num_buckets = num_buckets
+
+    def in_buckets(self, num_buckets: int) -> ReleaseGroupedLists:
+        """The same, secret included, with the work in so many parts."""
+        release = copy.copy(self)
+        release._num_buckets = num_buckets
+        return release
 
     @property
     def attributes(self) -> tuple[Attribute, ...]:

@@ -170,7 +170,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
             build(
                 pipeline,
                 reader,
-                _release(flags, attributes, num_buckets),
+                release.in_buckets(num_buckets),
                 PublishRelease(directory, LISTS_HEADER, statement),
                 flags.progress,
                 flags.show_private_counters,
@@ -217,9 +217,7 @@ def _relative_error(mechanism: IntegerPartitionMechanism, users: int) -> float:
     return mechanism.expected_l1(reference) / reference.total
 
 
-def _release(
-    flags: argparse.Namespace, attributes: Sequence[Attribute], num_buckets: int | None = None
-) -> ReleaseGroupedLists:
+def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> ReleaseGroupedLists:
     selected = [attribute.name for attribute in attributes if attribute.groups is None]
     given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
     if selected and len(given) < 2:
@@ -236,7 +234,6 @@ def _release(
         max_partitions_per_user=flags.max_partitions_per_user,
         selection=PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
         secret=JobSecret.from_os(),
-        num_buckets=num_buckets,
     )
 
 

@@ -69,6 +69,58 @@ def test_partitions_are_selected(tmp_path):
     assert all(isinstance(row["noisy_count"], int) for row in rows)
 
 
+def test_lists_of_groups(tmp_path):
+    """At 50 for each part a frequency changes with a probability below 1e-9."""
+    # Items 0 and 1 are of group "even" or "odd" by their size's parity; a hermit's group is alone.
+    fields = {"user": "account", "partition": "item", "size": "size"}
+    named = step("MapToFields", fields=fields)
+    records = [(f"user{u}", "item", u % 2) for u in range(USERS)] + [("hermit", "cave", 7)]
+    release = step(
+        "ReleaseGroupedLists",
+        attributes=["size"],
+        epsilon_all=50.0,
+        epsilon_groups=50.0,
+        max_partitions_per_user=1,
+        epsilon_selection=10.0,
+        delta=1e-6,
+    )
+    rows = run([named, release], tmp_path, records)
+    lists = {(r["attribute"], r["group"], r["frequency"], r["multiplicity"]) for r in rows}
+    assert lists == {
+        ("", "", USERS, 1),
+        ("", "", 1, 1),
+        ("size", "0", USERS // 2, 1),
+        ("size", "1", USERS // 2, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "bound", "degrees"),
+    # A hub and its 300 neighbours; of 5 edges at the hub, each has a neighbour of its own.
+    [(100.0, {}, {(USERS, 1), (1, USERS)}), (1_000.0, {"degree_bound": 5}, {(5, 1), (1, 5)})],
+    ids=["edges", "nodes"],
+)
+def test_degrees(epsilon, bound, degrees, tmp_path):
+    """At 50 and more by sensitivity a frequency changes with a probability below 1e-9."""
+    named = step("MapToFields", fields={"source": "account", "target": "item"})
+    edges = [("hub", f"item{i}", 0) for i in range(USERS)] * 2 + [("hub", "hub", 0)]
+    release = step("ReleaseDegreeList", epsilon=epsilon, **bound)
+    rows = run([named, release], tmp_path, edges)
+    assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
+
+
+def test_wrong_parameters_of_groups_are_named(tmp_path):
+    sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
+    sizes["max_partitions_per_user"] = 1
+    for config, message in (
+        ({"groups": {"gender": ["f"]}}, "'gender', which is not one of attributes"),
+        ({"delta": 1e-6}, "epsilon_selection and delta"),
+        ({}, "selection must be given"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run([NAMED, step("ReleaseGroupedLists", **sizes, **config)], tmp_path, RECORDS)
+
+
 def test_wrong_parameters_are_named(tmp_path):
     for config, message in (
         ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
