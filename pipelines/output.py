@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 from apache_beam.io.filesystem import BeamIOError, CompressionTypes
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
@@ -130,14 +133,41 @@ class PublishRelease(beam.PTransform):
         self._statement = statement
 
     def expand(self, lines: beam.PCollection[bytes]) -> beam.PCollection[None]:
+        # An Any is opaque to runners: they see blocks, not lists of lines.
+        blocks = lines | "Blocks" >> beam.ParDo(_Blocks()).with_output_types(Any)
         return (
             lines.pipeline
             | "Once" >> beam.Create([None])
-            | "Publish" >> beam.Map(self._publish, beam.pvalue.AsIter(lines))
+            | "Publish" >> beam.Map(self._publish, beam.pvalue.AsIter(blocks))
         )
 
-    def _publish(self, _: None, lines: Iterable[bytes]) -> None:
-        self._directory.publish([self._header, *sorted(lines)], self._statement)
+    def _publish(self, _: None, blocks: Iterable[list[bytes]]) -> None:
+        lines = sorted(itertools.chain.from_iterable(blocks))
+        self._directory.publish([self._header, *lines], self._statement)
+
+
+class _Blocks(beam.DoFn):
+    """Gathers a bundle's lines into lists of about a megabyte.
+
+    Beam's runners in Java hand a side input on in pieces of 1,000,000 bytes, and fail where an
+    element ends with a piece: often with lines, hardly ever with blocks.
+    """
+
+    def start_bundle(self) -> None:
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    def process(self, line: bytes) -> Iterator[list[bytes]]:
+        self._lines.append(line)
+        self._bytes += len(line)
+        if self._bytes >= _CHUNK_BYTES:
+            yield self._lines
+            self.start_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._lines:
+            yield GlobalWindows.windowed_value(self._lines)
+        self.start_bundle()
 
 
 def directory_path(path: str) -> str:

@@ -148,7 +148,11 @@ def test_the_lines_of_a_list_are_those_of_its_own_file(tmp_path):
     assert FREQUENCIES_HEADER + frequency_lines(released) == (tmp_path / "list.csv").read_bytes()
 
 
-@pytest.mark.parametrize("lines", [[], [b"b\n", b"a\n", b"c\n"]])
+@pytest.mark.parametrize(
+    "lines",
+    # The last are of several megabytes.
+    [[], [b"b\n", b"a\n", b"c\n"], [b"%d%s\n" % (n % 7, b"x" * 100_000) for n in range(32)]],
+)
 def test_the_transform_sorts_lines_and_writes_even_without_any(tmp_path, lines):
     directory = ReleaseDirectory(str(tmp_path), "list.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
