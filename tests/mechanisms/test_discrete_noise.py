@@ -19,8 +19,8 @@ from dp_transforms.mechanisms.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
 )
-from dp_transforms.mechanisms.float_tails import RELATIVE_ERROR
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import noise_checks
 from tests.statistical import laws
 
 SMALL = [
@@ -133,25 +133,12 @@ def test_thresholds_are_rounded_down(noise):
 
 @pytest.mark.parametrize("noise", LARGE, ids=str)
 def test_floats_enclose_the_tail(noise):
-    points = np.concatenate([[0, 1, 2], np.linspace(0, 9.3 * SCALES[noise], 300)]).astype(np.int64)
-    values = noise._cached_float_tail(points)
-    checked = 0
-    for x, value in zip(points.tolist(), values.tolist(), strict=True):
-        lo, hi = noise.tail(x, 160)
-        if math.isnan(value):
-            assert lo < 2.0**-63
-            continue
-        assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2
-        checked += 1
-    assert checked > 200
+    assert noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * SCALES[noise]) > 200
 
 
 @pytest.mark.parametrize("noise", [*SMALL, *LARGE], ids=str)
 def test_fast_draws_equal_exact_ones(noise):
-    tape = InsecureSeededTape(3)
-    draws = noise.sample(tape, "test", 200)
-    for i, draw in enumerate(draws.tolist()):
-        assert draw == noise._exact_draw(lambda bits, i=i: tape.prefix("test", i, bits))
+    noise_checks.assert_fast_draws_equal_exact_ones(noise)
 
 
 @settings(max_examples=60, deadline=None)
@@ -160,23 +147,11 @@ def test_fast_draws_equal_exact_ones(noise):
     multiple=st.fractions(0, 5),
     offset=st.integers(-2, 2),
     positive=st.booleans(),
-    further_bits=st.integers(0, 2**64 - 1),
+    further_bits=st.integers(1, 2**64 - 1),
 )
 def test_words_near_a_threshold(noise, multiple, offset, positive, further_bits):
     x = int(multiple * SCALES[noise])
-    threshold = int(gmpy2.floor(noise.tail(x, 200)[0] * 2**64)) + offset
-    folded = min(max(threshold, 0), 2**63 - 1) << 64 | further_bits
-    number = (1 << 128) - 1 - folded if positive else folded
-
-    def extend(element, bits):
-        return number << bits - 128 if bits > 128 else number >> 128 - bits
-
-    (draw,) = noise.from_words(np.array([number >> 64], dtype=np.uint64), extend).tolist()
-    # The magnitude is the number of tails above V, of which the first 128 bits are known.
-    assert draw == 0 or (draw > 0) == positive
-    v = gmpy2.mpq(folded, 1 << 128)
-    assert noise.tail(abs(draw), 256)[0] <= v + gmpy2.mpq(1, 1 << 128)
-    assert draw == 0 or noise.tail(abs(draw) - 1, 256)[1] >= v
+    noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
 
 
 def test_equality_with_a_threshold_reads_more_bits():

@@ -9,13 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.float_tails import RELATIVE_ERROR
 from dp_transforms.mechanisms.partition_selection import normal
 from dp_transforms.mechanisms.partition_selection.normal import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
     TruncatedGeometricNoise,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import noise_checks
 
 TRUNCATED = [
     TruncatedGeometricNoise(Fraction(1), 1),
@@ -48,10 +48,7 @@ def test_the_chain_of_truncated_tails_encloses_each_one(noise, precision):
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
 def test_fast_draws_equal_exact_ones(noise):
-    tape = InsecureSeededTape(3)
-    draws = noise.sample(tape, "test", 150)
-    for i, draw in enumerate(draws.tolist()):
-        assert draw == noise._exact_draw(lambda bits, i=i: tape.prefix("test", i, bits))
+    noise_checks.assert_fast_draws_equal_exact_ones(noise)
 
 
 @settings(max_examples=60, deadline=None)
@@ -60,34 +57,17 @@ def test_fast_draws_equal_exact_ones(noise):
     place=st.fractions(0, 1),
     offset=st.integers(-2, 2),
     positive=st.booleans(),
-    # Not a number that is 0 for ever, which no noise without bounds could settle.
     further_bits=st.integers(1, 2**64 - 1),
 )
 def test_words_near_a_threshold(noise, place, offset, positive, further_bits):
     x = int(place * (noise.k if noise in TRUNCATED else 9 * math.isqrt(math.ceil(noise.sigma2))))
-    threshold = int(gmpy2.mpq(noise.tail(x, 200)[0]) * 2**64) + offset
-    folded = min(max(threshold, 0), 2**63 - 1) << 64 | further_bits
-    number = (1 << 128) - 1 - folded if positive else folded
-
-    def extend(element, bits):
-        return number << bits - 128 if bits > 128 else number >> 128 - bits
-
-    (draw,) = noise.from_words(np.array([number >> 64], dtype=np.uint64), extend).tolist()
-    # The magnitude is the number of tails above V, of which the first 128 bits are known.
-    assert draw == 0 or (draw > 0) == positive
-    v = gmpy2.mpq(folded, 1 << 128)
-    assert noise.tail(abs(draw), 256)[0] <= v + gmpy2.mpq(1, 1 << 128)
-    assert draw == 0 or noise.tail(abs(draw) - 1, 256)[1] >= v
+    noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
 
 
 @pytest.mark.parametrize("noise", LARGE_GAUSSIANS, ids=str)
 def test_floats_enclose_the_rounded_gaussian(noise):
-    reach = 9.3 * math.sqrt(noise.sigma2)
-    points = np.concatenate([[0, 1, 2], np.linspace(0, reach, 300)]).astype(np.int64)
-    values = noise._cached_float_tail(points)
-    for x, value in zip(points.tolist(), values.tolist(), strict=True):
-        lo, hi = noise.tail(x, 160)
-        assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2
+    checked = noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * math.sqrt(noise.sigma2))
+    assert checked == 303
 
 
 def test_the_table_and_the_floats_agree(monkeypatch):
