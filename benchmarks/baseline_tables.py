@@ -1,7 +1,7 @@
 """The integer-partition mechanism beside the ``baselines``, by their errors against epsilon.
 
     python -m benchmarks.baseline_tables [LIST.csv ...] [--edges=DIR] [--epsilons 1 0.1]
-        [--repeats 10] [--output benchmarks/results]
+        [--repeats 4] [--graph_repeats 40] [--output benchmarks/results]
 
 Lists have the header frequency,multiplicity; N is the public bound on items and counts. Without any
 it is the RockYou list of the package. DIR has edge lists, as .csv.gz files with the header src,dst,
@@ -16,6 +16,7 @@ import argparse
 import gzip
 import pathlib
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -33,28 +34,51 @@ MEASURES = ("dist (half the L1 distance)", "L2 distance")
 
 
 @dataclass(frozen=True)
+class Mean:
+    """A mean over releases, and its standard error as a part of it."""
+
+    value: float
+    relative_error: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Mean:
+        """
+        >>> Mean.of([1.0, 2.0, 3.0, 2.0])
+        Mean(value=2.0, relative_error=0.20412414523193154)
+        """
+        mean = statistics.fmean(values)
+        error = statistics.stdev(values) / len(values) ** 0.5
+        return cls(mean, error / mean if mean else 0.0)
+
+
+Errors = dict[tuple[str, str, float], tuple[Mean, Mean]]
+"""Of each measure, by list, method and epsilon."""
+
+
+@dataclass(frozen=True)
 class Input:
-    """A list to release, and what is public about it."""
+    """A list to release so many times, and what is public about it."""
 
     name: str
     private: FrequencyList
     sensitivity: int
     bounds: PublicBounds
+    repeats: int
 
     @classmethod
-    def users(cls, name: str, private: FrequencyList) -> Input:
+    def users(cls, name: str, private: FrequencyList, repeats: int) -> Input:
         """Each user in one partition, N public."""
-        return cls(name, private, 1, PublicBounds(private.total, private.total))
+        return cls(name, private, 1, PublicBounds(private.total, private.total), repeats)
 
     @classmethod
-    def degrees(cls, path: pathlib.Path) -> Input:
+    def degrees(cls, path: pathlib.Path, repeats: int) -> Input:
         """The degrees of an undirected graph from a file of edges src,dst."""
         with gzip.open(path, "rt") as file:
             edges = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
         _, counts = np.unique(edges, return_counts=True)
         private = FrequencyList.from_counts(counts)
         bounds = PublicBounds(private.distinct, private.distinct - 1)
-        return cls(f"degrees of {path.name.split('.')[0]}", private, 2, bounds)
+        return cls(f"degrees of {path.name.split('.')[0]}", private, 2, bounds, repeats)
 
 
 def main() -> None:
@@ -64,25 +88,27 @@ def main() -> None:
     parser.add_argument("lists", nargs="*", type=pathlib.Path)
     parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="all .csv.gz files in it")
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS)
-    parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--repeats", type=int, default=4, help="releases of a list, at least 2")
+    parser.add_argument("--graph_repeats", type=int, default=40, help="those of a degree list")
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     flags = parser.parse_args()
 
-    inputs = [Input.users(path.stem, FrequencyList.from_csv(path)) for path in flags.lists]
-    inputs = inputs or [Input.users("rockyou", rockyou())]
-    if flags.edges:
-        inputs += [Input.degrees(path) for path in sorted(flags.edges.glob("*.csv.gz"))]
+    lists = {path.stem: FrequencyList.from_csv(path) for path in flags.lists}
+    inputs = [
+        Input.users(name, private, flags.repeats)
+        for name, private in (lists or {"rockyou": rockyou()}).items()
+    ]
+    edges = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
+    inputs += [Input.degrees(path, flags.graph_repeats) for path in edges]
     rng = np.random.default_rng()
     errors = {
-        (case.name, method, epsilon): mean_errors(case, method, epsilon, flags.repeats, rng)
+        (case.name, method, epsilon): measured(case, method, epsilon, rng)
         for case in inputs
         for epsilon in flags.epsilons
         for method in METHODS
     }
     text = "\n\n".join(
-        table(case, measure, flags.epsilons, flags.repeats, errors)
-        for case in inputs
-        for measure in (0, 1)
+        table(case, measure, flags.epsilons, errors) for case in inputs for measure in (0, 1)
     )
     print(text)
     flags.output.mkdir(parents=True, exist_ok=True)
@@ -90,36 +116,42 @@ def main() -> None:
     plot([case.name for case in inputs], flags.epsilons, errors, flags.output / "baselines.png")
 
 
-def mean_errors(
-    case: Input, method: str, epsilon: float, repeats: int, rng: np.random.Generator
-) -> tuple[float, float]:
-    """Mean dist and mean L2 distance of ``repeats`` releases."""
+def measured(
+    case: Input, method: str, epsilon: float, rng: np.random.Generator
+) -> tuple[Mean, Mean]:
+    """dist and L2 distance of releases."""
     distances = []
-    for _ in range(repeats):
+    for _ in range(case.repeats):
         released = METHODS[method](case.private, epsilon, case.sensitivity, case.bounds, rng)
         distances.append(
             (case.private.l1_distance(released) / 2, l2_distance(case.private, released))
         )
-    return statistics.fmean(d for d, _ in distances), statistics.fmean(d for _, d in distances)
+    dist, l2 = (Mean.of(side) for side in zip(*distances, strict=True))
+    return dist, l2
 
 
 def table(
     case: Input,
     measure: int,
     epsilons: list[float],
-    repeats: int,
-    errors: dict[tuple[str, str, float], tuple[float, float]],
+    errors: Errors,
 ) -> str:
     """One measure on one list: a row per epsilon; in brackets, the ratio to the first method."""
     heading = (
-        f"Mean {MEASURES[measure]} of {repeats} releases: {case.name} (N = {case.private.total:,}, "
-        f"{case.private.distinct:,} items, sensitivity {case.sensitivity})"
+        f"Mean {MEASURES[measure]} of {case.repeats} releases: {case.name} "
+        f"(N = {case.private.total:,}, {case.private.distinct:,} items, "
+        f"sensitivity {case.sensitivity})"
     )
     rows = [["epsilon", *METHODS], ["---"] * (1 + len(METHODS))]
     for epsilon in epsilons:
-        values = [errors[case.name, method, epsilon][measure] for method in METHODS]
+        values = [errors[case.name, method, epsilon][measure].value for method in METHODS]
         others = [f"{number(value)} ({number(value / values[0])}x)" for value in values[1:]]
         rows.append([f"{epsilon:g}", number(values[0]), *others])
+    relative = [
+        max(errors[case.name, method, epsilon][measure].relative_error for epsilon in epsilons)
+        for method in METHODS
+    ]
+    rows.append(["standard error, at most", *(f"{error:.1%}" for error in relative)])
     return heading + "\n\n" + "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
@@ -133,7 +165,7 @@ def number(value: float) -> str:
 def plot(
     names: list[str],
     epsilons: list[float],
-    errors: dict[tuple[str, str, float], tuple[float, float]],
+    errors: Errors,
     path: pathlib.Path,
 ) -> None:
     """Both measures against epsilon, a column per list."""
@@ -144,7 +176,7 @@ def plot(
         for measure, label in enumerate(MEASURES):
             axis = axes[measure, column]
             for method in METHODS:
-                values = [errors[name, method, epsilon][measure] for epsilon in epsilons]
+                values = [errors[name, method, epsilon][measure].value for epsilon in epsilons]
                 axis.loglog(epsilons, values, marker="o", markersize=3, label=method)
             axis.grid(alpha=0.3)
             if measure == 0:

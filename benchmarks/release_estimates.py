@@ -24,9 +24,10 @@ LISTS = {
     "stairs": FrequencyList(list(range(50, 0, -1)), [1] * 50),
     "empty": FrequencyList(),
 }
-CASES = [("rockyou", 4), ("rockyou", 1)] + [
-    (name, epsilon) for name in LISTS if name != "rockyou" for epsilon in (4, 1, 0.25)
+CASES = [("rockyou", 4, 40), ("rockyou", 1, 40)] + [
+    (name, epsilon, 100) for name in LISTS if name != "rockyou" for epsilon in (4, 1, 0.25)
 ]
+"""List, epsilon, releases."""
 
 
 def row(name: str, epsilon: float, releases: int) -> str:
@@ -47,36 +48,35 @@ def row(name: str, epsilon: float, releases: int) -> str:
     columns = " | ".join(
         f"{hits[i]:.0%} | {before[i]:+.1f} | {after[i]:+.1f} | {noise[i]:.1f}" for i in (0, 1)
     )
-    return f"| {name} | {epsilon:g} | {columns} | {ratio:.2f} |"
+    return f"| {name} | {epsilon:g} | {releases} | {columns} | {ratio:.2f} |"
 
 
-def report(releases: int) -> Iterator[str]:
+def report() -> Iterator[str]:
     yield "# Estimates from a release alone"
     yield ""
     yield (
-        f"{releases} releases each. Coverage is that of the 95% intervals; errors are means over "
-        "the releases, of the released number as it is and with its estimated bias taken out, "
-        "beside the standard deviation of one release. The last column is the estimated mean L1 "
-        "distance by the exact one."
+        "Coverage is that of the 95% intervals: at 95%, its standard error is 2.2% with 100 "
+        "releases and 3.4% with 40. Errors are means over the releases, of the released number as "
+        "it is and with its estimated bias taken out, beside the standard deviation of one "
+        "release. The last column is the estimated mean L1 distance by the exact one."
     )
     yield ""
     yield (
-        "| list | epsilon | distinct items: coverage | error | corrected | deviation "
+        "| list | epsilon | releases | distinct items: coverage | error | corrected | deviation "
         "| total: coverage | error | corrected | deviation | L1 |"
     )
-    yield "| --- | ---: " + "| ---: " * 9 + "|"
-    for name, epsilon in CASES:
-        yield row(name, epsilon, releases)
+    yield "| --- | ---: | ---: " + "| ---: " * 9 + "|"
+    for case in CASES:
+        yield row(*case)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
-    parser.add_argument("--releases", type=int, default=100)
     flags = parser.parse_args()
     flags.output.mkdir(parents=True, exist_ok=True)
     lines = []
-    for line in report(flags.releases):
+    for line in report():
         print(line, flush=True)
         lines.append(line)
     (flags.output / "release_estimates.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
