@@ -36,7 +36,7 @@ from scipy.special import betainccinv, betaincinv
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.sampler import Level, Sampler
 from dp_transforms.mechanisms.walk import Blocks, Undecided
 
@@ -164,7 +164,7 @@ def exact_epsilon(
 
 
 def exact_partition_epsilon(
-    mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
+    mechanism: IntegerPartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> float:
     """The exact epsilon of the integer-partition mechanism for a pair of lists, at delta = 0.
 
@@ -174,15 +174,23 @@ def exact_partition_epsilon(
         epsilon = ||f - f'||_1 ln(1/q) + |ln(Z' / Z)|.
 
     Args:
-      mechanism: over all lists: an ``IntegerPartitionMechanism``.
+      mechanism: the one over all lists. Others have other total weights.
       frequency_list: f.
       neighbour: f'.
+
+    Raises:
+      TypeError: the mechanism is another one.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
     >>> 0.5 < exact_partition_epsilon(IntegerPartitionMechanism(epsilon=1.0), *lists) <= 1
     True
     """
+    if not isinstance(mechanism, IntegerPartitionMechanism):
+        raise TypeError(
+            f"mechanism must be an IntegerPartitionMechanism, got {type(mechanism).__name__}: what "
+            "it costs for a pair can be bounded with epsilon_lower_bound"
+        )
     totals = [_total_weight(f, mechanism.decay) for f in (frequency_list, neighbour)]
     rate = mechanism.decay.log_enclosure(_BITS)[0]
     with gmpy2.context(precision=_BITS):

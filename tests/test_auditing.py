@@ -13,7 +13,13 @@ from dp_transforms.auditing import (
     exact_partition_epsilon,
     proportion_bounds,
 )
-from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionTable
+from dp_transforms.mechanisms import (
+    Eta,
+    ExactTotalMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    PartitionTable,
+)
 from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection import OptimalSelection
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -141,6 +147,12 @@ def test_no_pair_of_small_lists_costs_more_than_epsilon():
     ]
     assert len(found) > 30
     assert 0.25 < max(found) <= 0.5
+
+
+def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists():
+    mechanism = ExactTotalMechanism(epsilon=1.0, total=3)
+    with pytest.raises(TypeError, match="IntegerPartitionMechanism, got ExactTotalMechanism"):
+        exact_partition_epsilon(mechanism, FrequencyList([3], [1]), FrequencyList([2], [1]))
 
 
 def test_a_list_mechanism_with_the_wrong_sensitivity_is_caught():
