@@ -2,12 +2,11 @@
 
 Neighbours of every event: add or remove all records of one user.
 
-| mechanism | event | | --- | --- | | a frequency or degree list (``IntegerPartitionMechanism``,
-``ExponentialMechanism``) | ``BoundedRangeDpEvent`` | | partition selection, with or without noisy
-counts | ``ApproximateDpEvent`` | | discrete Laplace (two-sided geometric) noise | the library's
-``DiscreteLaplaceDpEvent`` | | thresholded Gaussian noise | ``gaussian_threshold_event`` | | one
-list of a base-2 mechanism | ``BoundedRangeDpEvent(float(PrivacyBudget.from_eta(eta, k).epsilon))``
-|
+* a frequency or degree list (``IntegerPartitionMechanism``, ``ExponentialMechanism``):
+  ``BoundedRangeDpEvent``, of ``epsilon_cost`` where the parameter is an ``Eta``;
+* partition selection, with or without noisy counts: ``ApproximateDpEvent``;
+* discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
+* thresholded Gaussian noise: ``gaussian_threshold_event``.
 
 dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta); as its contract
 asks for, they are events of their own, which other accountants refuse rather than misread.
