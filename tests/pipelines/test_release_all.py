@@ -132,14 +132,10 @@ def test_ledgers_that_can_not_be_used(tmp_path, capsys):
         ("--strategy=best", "invalid choice"),
     ],
 )
-def test_flags_are_checked(tmp_path, capsys, flag, says):
+def test_flags_are_checked(tmp_path, failure, flag, says):
     noisy = ["--noisy_counts"] if "sips" in flag else []
-    try:
-        code = command(tmp_path, flag, *noisy)
-    except SystemExit as stop:
-        code = stop.code
-    assert code == 2
-    assert says in capsys.readouterr().err
+    code, err = failure(command, tmp_path, flag, *noisy)
+    assert code == 2 and says in err
 
 
 def test_both_keep_the_same_partitions():

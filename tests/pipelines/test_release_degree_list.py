@@ -142,15 +142,10 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
+def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
     flags, expected, says = FAULTS[name]
-    try:
-        code = command(tmp_path, *flags)
-    except SystemExit as stop:
-        code = stop.code
-    out, err = capsys.readouterr()
+    code, err = failure(command, tmp_path, *flags)
     assert code == expected and says in err
-    assert out == "" and err.startswith("error: ") and err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 

@@ -65,9 +65,7 @@ def write_gzipped_shards(directory):
 
 
 def write_headerless_text(directory):
-    (directory / "a.txt").write_text(as_csv(RECORDS, "|", header=False), encoding="utf-16-le")
-    text = (directory / "a.txt").read_text(encoding="utf-16-le")
-    (directory / "a.txt").write_text(text)
+    (directory / "a.txt").write_text(as_csv(RECORDS, "|", header=False))
     return f"{directory}/a.txt", ("1", "3"), DelimitedText(delimiter="|", header=False)
 
 
@@ -100,6 +98,21 @@ WRITERS = [
 ]
 
 
+def check_release(directory, write, mechanism, pipeline):
+    """The job in the pipeline releases what the library does of the counts."""
+    pattern, (user, page), text_format = write(directory)
+    with pipeline:
+        build(
+            pipeline,
+            ReadRecords(pattern, user, [page], text_format),
+            mechanism,
+            ReleaseDirectory(str(directory / "out"), "list.csv"),
+            secret=SECRET,
+        )
+    released = FrequencyList.from_csv(directory / "out" / "list.csv")
+    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+
+
 @pytest.mark.parametrize("write", WRITERS)
 @pytest.mark.parametrize(
     "mechanism",
@@ -109,17 +122,7 @@ WRITERS = [
     ],
 )
 def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
-    pattern, (user, page), text_format = write(tmp_path)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        build(
-            pipeline,
-            ReadRecords(pattern, user, [page], text_format),
-            mechanism,
-            ReleaseDirectory(str(tmp_path / "out"), "list.csv"),
-            secret=SECRET,
-        )
-    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
-    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+    check_release(tmp_path, write, mechanism, beam.Pipeline(runner="FnApiRunner"))
 
 
 @pytest.mark.parametrize(
@@ -130,20 +133,11 @@ def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
     ],
 )
 def test_other_local_runners_release_the_same(tmp_path, flags):
-    pattern, (user, page), text_format = write_gzipped_shards(tmp_path)
     mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
     needed = ["--epsilon=1", f"--output={tmp_path}/out"]
     parsed, options = make_parser().parse_job([*needed, *flags])
-    with beam.Pipeline(make_runner(parsed, options), options=options) as pipeline:
-        build(
-            pipeline,
-            ReadRecords(pattern, user, [page], text_format),
-            mechanism,
-            ReleaseDirectory(str(tmp_path / "out"), "list.csv"),
-            secret=SECRET,
-        )
-    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
-    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+    pipeline = beam.Pipeline(make_runner(parsed, options), options=options)
+    check_release(tmp_path, write_gzipped_shards, mechanism, pipeline)
 
 
 # At epsilon = 100 and kappa = 1 a release differs from its input with probability below 1e-15.
@@ -332,24 +326,18 @@ FAILURES = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
+def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
     flags, records, says = FAULTS[name]
     flags = [flag.replace("{tmp}", str(tmp_path)) for flag in flags]
     own = any(flag.startswith(("--epsilon", "--eta")) for flag in flags)
-    try:
-        code = command(
-            tmp_path,
-            *flags,
-            records=f"user,page\n{WEAK_SPOT},home\n" if records is None else records,
-            privacy=() if own else ("--epsilon=1",),
-        )
-    except SystemExit as stop:
-        code = stop.code
-    out, err = capsys.readouterr()
-    assert says in err
-    assert err.startswith("error: ") and err.count("\n") == 1
-    assert WEAK_SPOT not in err
-    assert out == ""
+    code, err = failure(
+        command,
+        tmp_path,
+        *flags,
+        records=f"user,page\n{WEAK_SPOT},home\n" if records is None else records,
+        privacy=() if own else ("--epsilon=1",),
+    )
+    assert says in err and WEAK_SPOT not in err
     assert code == (1 if name in FAILURES else 2)
     assert [path.name for path in tmp_path.iterdir()] == ["records.csv"]
 
@@ -357,7 +345,7 @@ def test_faults_are_one_line_and_leave_nothing(tmp_path, capsys, name):
 @pytest.mark.parametrize(
     "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
 )
-def test_flags_that_are_needed(tmp_path, capsys, missing):
+def test_flags_that_are_needed(tmp_path, failure, missing):
     flags = [
         "--input=records.csv",
         "--user_column=user",
@@ -366,12 +354,8 @@ def test_flags_that_are_needed(tmp_path, capsys, missing):
         "--max_partitions_per_user=1",
         f"--output={tmp_path}/out",
     ]
-    try:
-        code = main([flag for flag in flags if not flag.startswith(missing)])
-    except SystemExit as stop:
-        code = stop.code
-    err = capsys.readouterr().err
-    assert code == 2 and missing in err and err.count("\n") == 1
+    code, err = failure(main, [flag for flag in flags if not flag.startswith(missing)])
+    assert code == 2 and missing in err
 
 
 @pytest.mark.parametrize(

@@ -240,17 +240,13 @@ FAILURES = {"no public file", "empty public file", "public fields", "no column"}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_one_line_and_a_meaningful_exit_code(tmp_path, capsys, fault):
+def test_a_fault_is_one_line_and_a_meaningful_exit_code(tmp_path, failure, fault):
     (tmp_path / "public.csv").write_text("home\n")
     (tmp_path / "empty").write_text("\n")
     (tmp_path / "two").write_text("a,b\n")
     flags, message = FAULTS[fault]
-    try:
-        code = command(tmp_path, *(flag.format(tmp=tmp_path) for flag in flags))
-    except SystemExit as exit_:
-        code = exit_.code
-    err = capsys.readouterr().err
-    assert message in err and err.count("\n") == 1 and err.startswith("error: ")
+    code, err = failure(command, tmp_path, *(flag.format(tmp=tmp_path) for flag in flags))
+    assert message in err
     assert code == (1 if fault in FAILURES else 2)
     assert not (tmp_path / "out").exists()
 
