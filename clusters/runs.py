@@ -58,8 +58,7 @@ class Run:
         self.process = self._spawn("clusters.seeded_job", str(SEED), *arguments)
 
     def start_pool(self) -> None:
-        journal = self._log.with_name("workers")
-        self._pool = self._spawn("pipelines.worker_pool", f"--journal={journal}")
+        self._pool = self._spawn("pipelines.worker_pool")
 
     def kill_pool(self) -> None:
         """Kills the pool and its workers, as the end of their container would."""

@@ -10,6 +10,9 @@ import threading
 
 FAILURE = 1
 
+# The environment variable with the descriptor of a pipe to the pool that started this process.
+READY_DESCRIPTOR = "POOL_READY_DESCRIPTOR"
+
 
 def end_with_any_thread() -> None:
     """Ends this process when one of its threads dies of an error.
@@ -20,11 +23,23 @@ def end_with_any_thread() -> None:
     threading.excepthook = lambda _: os._exit(FAILURE)
 
 
+def run() -> None:
+    """What Beam's own main does, and tells the pool when this worker is about to report."""
+    from apache_beam.runners.worker import sdk_worker_main
+
+    log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
+    if READY_DESCRIPTOR in os.environ:
+        with open(int(os.environ[READY_DESCRIPTOR]), "wb") as pipe:
+            pipe.write(b"\n")
+    try:
+        harness.run()
+    finally:
+        if log_handler:
+            log_handler.close()
+
+
 if __name__ == "__main__":
     # Before Beam is imported, which logs. Progress is written to sys.__stderr__.
     sys.stderr = open(os.devnull, "w")
     end_with_any_thread()
-
-    from apache_beam.runners.worker import sdk_worker_main
-
-    sdk_worker_main.main(sys.argv)
+    run()

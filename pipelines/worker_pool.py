@@ -27,15 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--host", default=LOOPBACK, help="where to listen; whoever reaches it can run code here"
     )
-    parser.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="keep in this file which workers were started, and start those again that an earlier "
-        "pool had, if nodes wait for them; nobody else may write to it",
-    )
     flags = parser.parse_args(argv)
     try:
-        pool = WorkerPool(flags.host, flags.port, flags.journal)
+        pool = WorkerPool(flags.host, flags.port)
     except OSError as error:
         return failed(f"{flags.host}:{flags.port}: {error}")
     # What a container's end sends. The workers are stopped on the way out.

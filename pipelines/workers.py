@@ -5,6 +5,8 @@ and these connect back to it. Beam has such a pool too. This one
 
 * lets several worker nodes share a pool: nodes number their workers alike, and Beam's pool, told to
   stop the worker of one node, stops that of another;
+* answers when a worker is ready, not when its process is started: a runner waits without an end for
+  a worker that it was promised, but hears at once of a pool or a worker that ends before that;
 * writes no log: a worker's log quotes records in tracebacks of errors, which the runner hears of
   in another way;
 * listens on this machine alone unless told otherwise: whoever reaches a pool can run code in it.
@@ -14,7 +16,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import pathlib
 import socket
 import subprocess
 import sys
@@ -29,6 +30,8 @@ from apache_beam.portability.api import (
     endpoints_pb2,
 )
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
+
+from pipelines.local_worker import READY_DESCRIPTOR
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5.0
@@ -46,15 +49,12 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     Args:
       host: where to listen.
       port: likewise; a free one by default.
-      journal: a file that keeps which workers were started. Those of a pool before this one are
-        started again if somebody still listens where they report to: a runner waits without an end
-        for a worker that died before it reported. Nobody else may write to this file.
 
     Raises:
-      OSError: the port can not be listened on, or the journal not be written.
+      OSError: the port can not be listened on.
     """
 
-    def __init__(self, host: str = LOOPBACK, port: int = 0, journal: str | None = None):
+    def __init__(self, host: str = LOOPBACK, port: int = 0):
         self._processes: set[subprocess.Popen] = set()
         # A port is one pool's.
         options = [("grpc.so_reuseport", 0)]
@@ -67,14 +67,13 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if not port:
             raise OSError("the port can not be listened on: it may be taken")
         self.address = f"{host}:{port}"
-        self._journal = pathlib.Path(journal) if journal else None
-        self._start_again()
         self._server.start()
         atexit.register(self.stop)
 
     def StartWorker(self, request: Any, context: Any) -> Any:
-        self._start(request.worker_id, request.control_endpoint.url)
-        return beam_fn_api_pb2.StartWorkerResponse()
+        ready = self._start(request.worker_id, request.control_endpoint.url)
+        error = "" if ready else "the worker ended before it was ready"
+        return beam_fn_api_pb2.StartWorkerResponse(error=error)
 
     def StopWorker(self, request: Any, context: Any) -> Any:
         # The request has a number that workers of several nodes may have.
@@ -90,30 +89,28 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         for process in list(self._processes):
             process.kill()
 
-    def _start(self, worker: str, endpoint: str) -> None:
-        if self._journal:
-            with open(self._journal, "a", encoding="utf-8") as file:
-                file.write(f"{worker} {endpoint}\n")
+    def _start(self, worker: str, endpoint: str) -> bool:
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
-        variables = {"WORKER_ID": worker, "CONTROL_API_SERVICE_DESCRIPTOR": str(descriptor)}
-        process = subprocess.Popen(
-            [sys.executable, "-m", "pipelines.local_worker"],
-            env={**os.environ, **variables},
-            stdin=subprocess.DEVNULL,
-        )
+        ready, told = os.pipe()
+        variables = {
+            "WORKER_ID": worker,
+            "CONTROL_API_SERVICE_DESCRIPTOR": str(descriptor),
+            READY_DESCRIPTOR: str(told),
+        }
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.local_worker"],
+                env={**os.environ, **variables},
+                stdin=subprocess.DEVNULL,
+                pass_fds=(told,),
+            )
+        finally:
+            os.close(told)
         self._processes.add(process)
         threading.Thread(target=self._watch, args=(process, endpoint), daemon=True).start()
-
-    def _start_again(self) -> None:
-        if not self._journal:
-            return
-        self._journal.touch()
-        started = dict.fromkeys(self._journal.read_text(encoding="utf-8").splitlines())
-        self._journal.write_text("", encoding="utf-8")
-        for line in started:
-            worker, _, endpoint = line.partition(" ")
-            if listens(endpoint):
-                self._start(worker, endpoint)
+        with open(ready, "rb") as pipe:
+            # Nothing comes of a worker that has ended.
+            return bool(pipe.read(1))
 
     def _watch(self, process: subprocess.Popen, endpoint: str) -> None:
         while process.poll() is None:
