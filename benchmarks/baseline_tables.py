@@ -13,7 +13,9 @@ with a plot to the output directory.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import gzip
+import itertools
 import pathlib
 import statistics
 from collections.abc import Sequence
@@ -100,13 +102,13 @@ def main() -> None:
     ]
     edges = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
     inputs += [Input.degrees(path, flags.graph_repeats) for path in edges]
-    rng = np.random.default_rng()
-    errors = {
-        (case.name, method, epsilon): measured(case, method, epsilon, rng)
-        for case in inputs
-        for epsilon in flags.epsilons
-        for method in METHODS
-    }
+    tasks = list(itertools.product(inputs, METHODS, flags.epsilons))
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        found = pool.map(measured, *zip(*tasks, strict=True))
+        errors = {
+            (case.name, method, epsilon): means
+            for (case, method, epsilon), means in zip(tasks, found, strict=True)
+        }
     text = "\n\n".join(
         table(case, measure, flags.epsilons, errors) for case in inputs for measure in (0, 1)
     )
@@ -116,11 +118,9 @@ def main() -> None:
     plot([case.name for case in inputs], flags.epsilons, errors, flags.output / "baselines.png")
 
 
-def measured(
-    case: Input, method: str, epsilon: float, rng: np.random.Generator
-) -> tuple[Mean, Mean]:
+def measured(case: Input, method: str, epsilon: float) -> tuple[Mean, Mean]:
     """dist and L2 distance of releases."""
-    distances = []
+    rng, distances = np.random.default_rng(), []
     for _ in range(case.repeats):
         released = METHODS[method](case.private, epsilon, case.sensitivity, case.bounds, rng)
         distances.append(

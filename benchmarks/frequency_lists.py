@@ -12,6 +12,7 @@ Without lists: those of the package. Writes a table and a plot.
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
 import pathlib
 import resource
 import statistics
@@ -85,11 +86,10 @@ def main() -> None:
     files = [*flags.files, *(sorted(flags.lists.glob("*.csv")) if flags.lists else [])]
     lists = {path.stem: FrequencyList.from_csv(path) for path in files}
     lists = lists or {"rockyou": rockyou(), "yahoo_all": yahoo()}
-    found = {
-        (name, epsilon): accuracy(private, epsilon, flags.releases)
-        for name, private in lists.items()
-        for epsilon in flags.epsilons
-    }
+    keys = [(name, epsilon) for name in lists for epsilon in flags.epsilons]
+    with concurrent.futures.ProcessPoolExecutor() as pool:
+        tasks = ((lists[name], epsilon, flags.releases) for name, epsilon in keys)
+        found = dict(zip(keys, pool.map(accuracy, *zip(*tasks, strict=True)), strict=True))
     text = "\n".join(report(lists, found, flags.releases)) + "\n"
     print(text)
     flags.output.mkdir(parents=True, exist_ok=True)
@@ -145,8 +145,8 @@ def report(
         ]
         yield f"| {' | '.join(cells)} |"
     yield ""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    yield f"Peak memory of the whole run: {peak:.0f} MiB."
+    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    yield f"Peak memory of a process, of which there is one for each core: {peak:.0f} MiB."
     yield ""
     yield "![dist and L2 against epsilon](frequency_lists.png)"
 

@@ -321,8 +321,9 @@ def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
         input=json.dumps(parameters),
         capture_output=True,
         text=True,
-        check=True,
     )
+    if result.returncode:
+        raise RuntimeError(f"the peers failed at {task}:\n{result.stderr}")
     return json.loads(result.stdout)
 
 

@@ -6,7 +6,9 @@ This file imports nothing of this project; ``benchmarks.partition_selection`` st
 as JSON on standard input, and reads its answer as JSON from standard output.
 """
 
+import glob
 import json
+import os
 import random
 import sys
 import time
@@ -63,7 +65,10 @@ def select(task):
         )
         budget.compute_budgets()
         _ = selected | beam.io.WriteToText(task["output"])
-    return {"seconds": time.perf_counter() - start}
+    seconds = time.perf_counter() - start
+    if not any(os.path.getsize(path) for path in glob.glob(f"{task['output']}-*")):
+        raise RuntimeError("pipeline-dp selected nothing")
+    return {"seconds": seconds}
 
 
 if __name__ == "__main__":

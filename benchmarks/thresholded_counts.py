@@ -135,8 +135,9 @@ def ask(peers_python: str, kappa: int, counted: list[pa.Table]) -> dict[str, Any
         input=json.dumps(task),
         capture_output=True,
         text=True,
-        check=True,
     )
+    if result.returncode:
+        raise RuntimeError(f"OpenDP failed:\n{result.stderr}")
     answer: dict[str, Any] = json.loads(result.stdout)
     return answer
 
