@@ -3,6 +3,13 @@
 These questions involve closed forms or transfer weights between two known states only, never
 messages. So they settle themselves, at whatever precision they need, and never make a release
 start again.
+
+On one side of zero, where moves are does not depend on how far from zero they are: T_n(D, D+k) is
+q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So all moves lead
+towards zero or start from it. In a block of zeros those that lead towards zero come first. Their
+places, and the distances of the others from the block's end, add up to the exponent of q, up to a
+constant. Where a block is roomy both are drawn as in infinite runs, again and again until they lie
+inside and do not collide. Others are halved.
 """
 
 from __future__ import annotations
@@ -22,6 +29,7 @@ from dp_transforms.mechanisms.transfer import (
 )
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
+FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
@@ -37,7 +45,7 @@ def fill_blocks(
       blocks: the blocks of f.
       states: len(blocks) + 1 states.
       transfers: the transfer weights for runs of zeros and, mirrored, for runs of ones.
-      tape: channels "places" and "splits r" are read.
+      tape: channels "places", "splits r" and "ends b t" are read.
 
     Returns:
       (blocks, places): the block and the place in it of every move, the places from 1.
@@ -59,12 +67,85 @@ def fill_blocks(
             found_blocks.append(chosen)
             found_places.append(lengths - x + 1 if climbing else x)
 
-    for block in np.flatnonzero(moves > 1).tolist():
+    early = np.clip(-entered, 0, moves)
+    late = moves - early
+    is_roomy = np.zeros(len(blocks), dtype=bool)
+    for bit in (0, 1):
+        decays = transfers[bit].negative, transfers[bit].positive
+        room = _room(decays[0], early) + _room(decays[1], late)
+        chosen = np.flatnonzero((blocks.bits == bit) & (moves > 1) & (blocks.lengths >= room))
+        is_roomy[chosen] = True
+        numbers, at = _near_the_ends(
+            *decays,
+            blocks.lengths[chosen],
+            early[chosen],
+            late[chosen],
+            tape,
+            f"ends {bit}",
+        )
+        found_blocks.append(chosen[numbers])
+        found_places.append(at)
+
+    for block in np.flatnonzero((moves > 1) & ~is_roomy).tolist():
         splitter = _Splitter(transfers[blocks.bits[block]], tape, f"splits {block}")
         splitter.split(int(blocks.lengths[block]), int(entered[block]), int(moves[block]), 0)
         found_blocks.append(np.full(len(splitter.places), block))
         found_places.append(np.array(splitter.places))
+
     return np.concatenate(found_blocks), np.concatenate(found_places)
+
+
+def _room(decay: Decay, counts: IntArray) -> FloatArray:
+    """How far the moves near one end reach, but for a probability of at most 1/4 each.
+
+    The largest of s distinct parts of an infinite run is above s + x with a probability of at most
+    s q**x. This decides how places are drawn, not how likely they are.
+    """
+    rate = float(decay.log_enclosure(WORD_BITS)[0])
+    reach: FloatArray = np.where(counts > 0, counts + np.log(4 * np.maximum(counts, 1)) / rate, 0.0)
+    return reach
+
+
+def _near_the_ends(
+    falling: Decay,
+    climbing: Decay,
+    lengths: IntArray,
+    early: IntArray,
+    late: IntArray,
+    tape: RandomTape,
+    channel: str,
+) -> tuple[IntArray, IntArray]:
+    """Draws the places of early moves from the starts of blocks, of late ones from their ends.
+
+    Returns:
+      (blocks, places) of all moves; blocks are numbered as in ``lengths``.
+    """
+    found_blocks, found_places = [], []
+    waiting = np.arange(len(lengths))
+    tries = 0
+    while len(waiting):
+        branch = tape.branch(f"{channel} {tries}")
+        firsts = partitions(falling, early[waiting], branch, "early")
+        lasts = partitions(climbing, late[waiting], branch, "late")
+        inside = _largest(firsts, early[waiting]) + _largest(lasts, late[waiting])
+        accepted = inside <= lengths[waiting]
+        for parts, counts, are_late in ((firsts, early[waiting], 0), (lasts, late[waiting], 1)):
+            kept = np.repeat(accepted, counts)
+            block = np.repeat(waiting, counts)[kept]
+            found_blocks.append(block)
+            found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
+        waiting = waiting[~accepted]
+        tries += 1
+    if not found_blocks:
+        return waiting, waiting
+    return np.concatenate(found_blocks), np.concatenate(found_places)
+
+
+def _largest(parts: IntArray, counts: IntArray) -> IntArray:
+    """The first part of each partition, or 0 where it is empty."""
+    found = np.zeros_like(counts)
+    found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
+    return found
 
 
 @dataclass
@@ -103,6 +184,7 @@ class _Splitter:
 
     def _early_moves(self, near: int, far: int, entered: int, moves: int) -> int:
         index = self._next_index()
+        entered = max(min(entered, 0), -moves)
         try:
             return self._by_floats(index, near, far, entered, moves)
         except (Undecided, FloatingPointError):
@@ -146,13 +228,24 @@ class _Splitter:
         return choose(lower, upper, [*lo, 1], [*hi, 1])
 
 
-def infinite_run_parts(decay: Decay, count: int, tape: RandomTape, channel: str) -> list[int]:
-    """A partition into ``count`` distinct positive parts, with law proportional to q**sum.
+def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
+    """Partitions into distinct positive parts, with law proportional to q**sum.
 
-    The i-th column of its diagram from the right is repeated G_i + 1 times, where G_i is geometric
-    with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of the
-    moves from the end of the first infinite run, or their places in the last one.
+    The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
+    with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
+    from the end of the first infinite run, or their places in the last one.
+
+    Args:
+      decay: q.
+      counts: how many parts each partition has.
+
+    Returns:
+      The parts of all partitions in a row, each partition's in descending order.
     """
-    columns = unbounded(decay, np.arange(1, count + 1), tape, channel)
-    parts: list[int] = columns[::-1].cumsum()[::-1].tolist()
+    ends = counts.cumsum()
+    starts = ends - counts
+    total = int(counts.sum())
+    columns = unbounded(decay, np.arange(total) - np.repeat(starts, counts) + 1, tape, channel)
+    behind = np.append(columns[::-1].cumsum()[::-1], 0)
+    parts: IntArray = behind[:-1] - np.repeat(behind[ends], counts)
     return parts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +20,15 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 _CENTRAL = 7
-"""Staying put is looked up in a table for |D| up to this; further out it is worked out when
-asked."""
+"""For |D| up to this, the questions of all blocks are settled at once."""
+
+_AT_ONCE = 4
+"""So many thresholds of each."""
 
 _AHEAD = 6
 """How many moves within one block are looked at before all of them are."""
+
+_UNSETTLED = -1
 
 _REMEMBERED = 2**15
 """How many questions' thresholds are kept for the next release."""
@@ -48,6 +53,8 @@ class FloatLevel:
         self._transfers = transfers
         self._window = transfers[0].window
         self._size = transfers[0].size
+        self._reach = min(_CENTRAL, self._window - _AT_ONCE)
+        self._tables: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._recent: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         with np.errstate(all="ignore"):
             try:
@@ -89,24 +96,44 @@ class FloatLevel:
         lower = (tape.words("moves", count) >> np.uint64(11)) * UNIT_ROUNDOFF
         upper = lower + UNIT_ROUNDOFF
         changes, levels = [0], [state]
-        waiting: dict[int, IntArray] = {}
+        answers: dict[int, tuple[IntArray, IntArray]] = {}
         index = 0
         while index < count:
-            column = self._staying.get(state)
-            if column is not None:
-                if state not in waiting:
-                    waiting[state] = np.flatnonzero(upper > column)
-                at = int(waiting[state].searchsorted(index))
-                if at == len(waiting[state]):
+            moves = _UNSETTLED
+            if abs(state) <= self._reach:
+                if state not in answers:
+                    answers[state] = self._answers(state, lower, upper)
+                known, waiting = answers[state]
+                at = int(waiting.searchsorted(index))
+                if at == len(waiting):
                     break
-                index = int(waiting[state][at])
-            moves = self._moves(index, state, lower.item(index), upper.item(index))
+                index = waiting.item(at)
+                moves = known.item(index)
+            if moves == _UNSETTLED:
+                moves = self._moves(index, state, lower.item(index), upper.item(index))
             index += 1
             if moves:
                 state += -moves if self._blocks.bits.item(index - 1) else moves
                 changes.append(index)
                 levels.append(state)
         return np.repeat(levels, np.diff([*changes, count + 1]))
+
+    def _answers(
+        self, state: int, lower: FloatArray, upper: FloatArray
+    ) -> tuple[IntArray, IntArray]:
+        """The moves of every block, if it is entered in this state, and where they are not 0.
+
+        They are _UNSETTLED where the thresholds at hand do not tell.
+        """
+        if state not in self._tables:
+            self._tables[state] = self._table(state)
+        lo, hi = self._tables[state]
+        moves = (lower[:, None] >= hi).sum(axis=1)
+        # A bound that is not a number settles nothing.
+        reached = lo[np.arange(len(lo)), np.minimum(moves, lo.shape[1] - 1)]
+        is_settled = (moves < lo.shape[1]) & (upper <= reached)
+        moves[~is_settled] = _UNSETTLED
+        return moves, np.flatnonzero(moves)
 
     def _moves(self, index: int, state: int, lower: float, upper: float) -> int:
         if abs(state) > self._window:
@@ -123,37 +150,61 @@ class FloatLevel:
 
     def _thresholds(self, index: int, state: int, ahead: int) -> tuple[list[float], list[float]]:
         """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ..."""
-        messages, bit = self._messages, self._blocks.bits.item(index)
-        length = self._blocks.lengths.item(index)
+        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         matrix = self._transfers[bit].matrix(length)
         start = self._window + (-state if bit else state)
-        ahead = min(ahead, self._size - start, length + 1)
-        climb = slice(start, start + ahead)
-        lo, hi = messages.lo[index + 1], messages.hi[index + 1]
-        here, after = messages.exponents[index], messages.exponents[index + 1]
-        if bit:
-            lo, hi, after = lo[::-1], hi[::-1], after[::-1]
-        norm_lo = messages.lo.item(index, state + self._window)
-        norm_hi = messages.hi.item(index, state + self._window)
-        if not norm_lo > 0:
-            raise Undecided(1.0)
-        row_lo, row_hi, scale = matrix.row(start, ahead)
-        below, above = row_lo * lo[climb], row_hi * hi[climb]
-        if len(after) > 1:
-            shift = clipped(scale + after[climb] - here[state + self._window])
-            below, above = np.ldexp(below, shift), np.ldexp(above, shift)
-        elif after.item(0) != here.item(0):
-            shift = clipped(after - here)
-            below, above = np.ldexp(below, shift), np.ldexp(above, shift)
-        error = (
-            messages.errors.item(index)
-            + messages.errors.item(index + 1)
-            + matrix.error
-            + (ahead + 8) * UNIT_ROUNDOFF
+        row_lo, row_hi, scale = matrix.row(start, min(ahead, self._size - start, length + 1))
+        lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
+        return lo.tolist(), hi.tolist()
+
+    def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
+        """The first thresholds of all blocks, as two arrays with a row for each block."""
+        bits = self._blocks.bits
+        shape = len(bits), _AT_ONCE
+        row_lo, row_hi, scales = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+        errors = np.empty((len(bits), 1))
+        for bit, transfer in enumerate(self._transfers):
+            blocks = np.flatnonzero(bits == bit)
+            lengths, kinds = np.unique(
+                np.minimum(self._blocks.lengths[blocks], transfer.long), return_inverse=True
+            )
+            start = self._window + (-state if bit else state)
+            for kind, length in enumerate(lengths.tolist()):
+                matrix, same = transfer.matrix(length), blocks[kinds == kind]
+                row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
+                errors[same] = matrix.error
+        everywhere = np.arange(len(bits))[:, None]
+        return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)
+
+    def _cumulative(
+        self,
+        index: Any,
+        bit: Any,
+        state: int,
+        row_lo: FloatArray,
+        row_hi: FloatArray,
+        scale: Any,
+        error: Any,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Enclosures of Pr[at most j moves | state], from bounds of T(state, state + j) * 2**scale.
+
+        For one block, or for arrays of blocks in rows. A bound that can not be told is infinite or
+        not a number.
+        """
+        messages, here = self._messages, self._window + state
+        count = row_lo.shape[-1]
+        there = here + (1 - 2 * bit) * np.arange(count)
+        shared = messages.exponents.shape[1] == 1
+        scale = scale + messages.exponents[index + 1, 0 if shared else there]
+        shift = clipped(scale - messages.exponents[index, 0 if shared else here])
+        below = np.ldexp(row_lo * messages.lo[index + 1, there], shift).cumsum(axis=-1)
+        above = np.ldexp(row_hi * messages.hi[index + 1, there], shift).cumsum(axis=-1)
+        error = error + messages.errors[index] + messages.errors[index + 1]
+        error = error + (count + 8) * UNIT_ROUNDOFF
+        return (
+            below * ((1 - error) / messages.hi[index, here]),
+            above * ((1 + 2 * error) / messages.lo[index, here]),
         )
-        below = below.cumsum() * ((1 - error) / norm_hi)
-        above = above.cumsum() * ((1 + 2 * error) / norm_lo)
-        return below.tolist(), above.tolist()
 
     @cached_property
     def _head(self) -> tuple[list[float], list[float]]:
@@ -175,24 +226,6 @@ class FloatLevel:
             (lo * ((1 - error) / (hi[-1] + rest))).tolist(),
             (hi * ((1 + 2 * error) / lo[-1])).tolist(),
         )
-
-    @cached_property
-    def _staying(self) -> dict[int, FloatArray]:
-        """Lower bounds of Pr[no move in block r | state] for every r, near the centre."""
-        messages, blocks = self._messages, self._blocks
-        errors = messages.errors[:-1] + messages.errors[1:]
-        reach = min(_CENTRAL, self._window)
-        table = {}
-        for state in range(-reach, reach + 1):
-            at = state + self._window
-            rate = self._transfers[0 if state >= 0 else 1].rate
-            cost = rate * abs(state) * blocks.lengths
-            # numpy's exp is within 4 units; the argument is within 2, relative to itself.
-            error = errors + (12 + 3 * cost) * UNIT_ROUNDOFF
-            stay = np.exp(-cost) * (messages.lo[1:, at] / messages.hi[:-1, at]) * (1 - error)
-            column = messages.exponents[:, at if messages.exponents.shape[1] > 1 else 0]
-            table[state] = np.ldexp(stay, clipped(np.diff(column)))
-        return table
 
 
 def _backward(blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]) -> Messages:

@@ -44,6 +44,7 @@ class Messages:
     errors: FloatArray
 
 
+@np.errstate(divide="ignore")
 def backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> Messages:
     """The messages of all blocks.
 
@@ -160,9 +161,7 @@ def edge_of(values: FloatArray) -> tuple[float, float]:
     else:
         # Near underflow an enclosure is wide, and so it is at the edge of a window that is hardly
         # wide enough. Every earlier ratio bounds the later ones as well.
-        known = np.flatnonzero(values[:-1, 0])
-        ratios = values[known + 1, 1] / values[known, 0]
-        ratio = max(float(ratios.min()), TINY) if len(ratios) else math.inf
+        ratio = max((values[1:, 1] / values[:-1, 0]).min().item(), TINY)
     return values.item(last, 1), ratio * (1 + 2.0**-18)
 
 

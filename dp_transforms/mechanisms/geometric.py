@@ -130,19 +130,16 @@ def places(
 def unbounded(
     decay: Decay, factors: npt.NDArray[np.int64], tape: RandomTape, channel: str
 ) -> npt.NDArray[np.int64]:
-    """``geometric(decay, factor, tape.uniform(channel, factor))`` for an array of factors."""
+    """``geometric(decay, factors[i], tape.uniform(channel, i))`` for i = 0, 1, ..."""
     if not len(factors):
         return np.zeros(0, dtype=np.int64)
-    first = int(factors.min())
-    words = tape.words(channel, int(factors.max()) - first + 1, first)[factors - first]
     rates = float(decay.log_enclosure(WORD_BITS)[0]) * factors
-    lower = (words >> np.uint64(11)) * UNIT
+    lower = (tape.words(channel, len(factors)) >> np.uint64(11)) * UNIT
     upper = lower + UNIT
     found = np.floor(np.log1p(-lower) / -rates) + 1
     certain = upper <= -np.expm1(-rates * found) * (1 - 4 * _EXPM1_ERROR)
     certain &= lower >= -np.expm1(-rates * (found - 1)) * (1 + 4 * _EXPM1_ERROR)
     answers: npt.NDArray[np.int64] = found.astype(np.int64)
-    for i in np.flatnonzero(~certain):
-        factor = int(factors[i])
-        answers[i] = geometric(decay, factor, tape.uniform(channel, factor))
+    for i in np.flatnonzero(~certain).tolist():
+        answers[i] = geometric(decay, int(factors[i]), tape.uniform(channel, i))
     return answers

@@ -46,9 +46,8 @@ tilt gives."""
 
 class _TotalMechanism(PartitionMechanism):
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        blocks = Blocks.of(frequency_list)
         excess = self._limit() - frequency_list.total
-        tilts = _Tilts(blocks, self.decay)
+        tilts = _Tilts(Blocks.of(frequency_list), self.decay)
         part = self._tilt(tilts, excess)
         tilt, sampler = part * tilts.rate, tilts.sampler(part)
 
@@ -57,8 +56,8 @@ class _TotalMechanism(PartitionMechanism):
             while True:
                 branch = tape.branch(f"try {tries}")
                 walk = sampler.walk(branch)
-                if self._accepts(excess - walk.excess(blocks), tilt, branch):
-                    return walk.applied_to(blocks)
+                if self._accepts(excess - walk.excess(sampler.blocks), tilt, branch):
+                    return walk.applied_to(sampler.blocks)
                 tries += 1
 
         return draw
@@ -244,7 +243,7 @@ class _Tilts:
             constant = RandomTape(bytes(KEY_BYTES))
             sampler = self.sampler(tilt)
             draws = [
-                sampler.walk(constant.branch(f"draw {i}")).excess(self._blocks)
+                sampler.walk(constant.branch(f"draw {i}")).excess(sampler.blocks)
                 for i in range(_DRAWS)
             ]
             total = sum(draws)

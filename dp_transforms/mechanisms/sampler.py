@@ -11,14 +11,19 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.block_filling import fill_blocks, infinite_run_parts
+from dp_transforms.mechanisms.block_filling import fill_blocks, partitions
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.float_level import AnyTransfer, FloatLevel
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.precise_level import PreciseLevel
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
+from dp_transforms.mechanisms.transfer import (
+    FloatTransfer,
+    PreciseTransfer,
+    independence_length,
+    slower_of,
+)
 from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
 
 SCALED_RATE = Fraction(1, 40)
@@ -54,17 +59,17 @@ class Sampler:
     """Draws lists x with weights q**||x - f||_1, or with one ratio for each direction.
 
     Args:
-      blocks: f's blocks.
+      blocks: f's runs, each as one block.
       positive: what a unit of x above f costs (D > 0).
       negative: what a unit below costs; by default the same.
     """
 
     def __init__(self, blocks: Blocks, positive: Decay, negative: Decay | None = None):
-        self.blocks = blocks
         self._positive = positive
         self._negative = positive if negative is None else negative
-        slower = min(positive, self._negative, key=lambda decay: decay.log_enclosure(64)[0])
+        slower = slower_of(positive, self._negative)
         self.first_level = Level.first(slower)
+        self.blocks = blocks.cut(independence_length(slower, self.first_level.window))
         self._scaled = slower.log_enclosure(64)[1] < SCALED_RATE
         self._float_transfers: dict[int, tuple[AnyTransfer, AnyTransfer]] = {}
         self._levels: dict[Level, FloatLevel | PreciseLevel] = {}
@@ -80,8 +85,10 @@ class Sampler:
         windows = [window for window in self._float_transfers if window >= reach]
         transfers = self._floats(min(windows, default=reach))
         blocks, places = fill_blocks(self.blocks, states, transfers, tape)
-        head = infinite_run_parts(self._positive, int(states[0]), tape, "head parts")
-        tail = infinite_run_parts(self._positive, int(states[-1]), tape, "tail parts")
+        head, tail = (
+            partitions(self._positive, states[at : at + 1], tape, channel).tolist()
+            for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
+        )
         return Walk(head, blocks, places, tail)
 
     def states(self, tape: RandomTape, level: Level | None = None) -> npt.NDArray[np.int64]:

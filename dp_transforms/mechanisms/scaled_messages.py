@@ -145,10 +145,14 @@ class _Vector:
             shifts = group.columns + self.exponents[columns]
             top = shifts.max()
             messages = np.ldexp(self.values[:, columns], clipped(shifts - top))
+            if matrix.centre is not None:
+                messages[0, : max(matrix.centre - group.start, 0)] = 0
             product = messages @ group.entries.T
             product[1] += len(shifts) * lost
             if group.end == transfer.size:
                 product[1] += (group.entries[:, -1] * messages[1, -1] + lost) * beyond[rows]
+            if matrix.centre is not None:
+                product[0, max(matrix.centre + 1 - group.start, 0) :] = 0
             product[0, product[0] < clear] = 0
             values[:, rows] = product
             exponents[rows] = group.rows + top
@@ -170,12 +174,10 @@ class _Vector:
         lowest, highest = np.flatnonzero(alive)[[0, -1]].tolist()
         # No ratio is needed where nothing lives beyond the last known state.
         if lowest == 0 or not known[lowest]:
-            first = end - _edge(known[::-1])
-            self._below = self._ratio(first, first + 1)
+            first, self._below = self._edge(known, -1)
             self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
         if highest == end or not known[highest]:
-            last = _edge(known)
-            self._above = self._ratio(last, last - 1)
+            last, self._above = self._edge(known, 1)
             self._extrapolate(np.arange(last + 1, len(alive)), last, self._above)
         low = self.exponents <= deepest
         self.values[0, low] = 0
@@ -193,6 +195,23 @@ class _Vector:
             states = -states
         alive: BoolArray = (states >= self._lowest) & (states <= self._highest)
         return alive
+
+    def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
+        """A state far out in that direction, and a bound of its ratio to the one before it.
+
+        The bound takes a lower bound of the one before. So this is a known state behind a known
+        one, or the first one behind those that are known: whichever ratio is less.
+        """
+        states = np.flatnonzero(known)[::direction]
+        pairs = states[1:][np.diff(states) == direction]
+        edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
+        edges = [state for state in edges if 0 <= state < len(known)]
+        if not edges:
+            raise FloatingPointError("the window is too narrow")
+        ratios = [self._ratio(state, state - direction) for state in edges]
+        # An unbounded state has an infinite mantissa, whatever its exponent is.
+        least = min(ratios, key=lambda ratio: math.log2(ratio[0]) + ratio[1])
+        return edges[ratios.index(least)], least
 
     def _ratio(self, state: int, inner: int) -> tuple[float, int]:
         """A bound of beta(state) / beta(inner), as a mantissa and an exponent."""
@@ -222,19 +241,6 @@ class _Vector:
         values[:, :size] = self.values
         values[1, size:] = self.values[1, -1] * bounds
         return values, np.append(self.exponents, self.exponents[-1] + shifts)
-
-
-def _edge(known: BoolArray) -> int:
-    """The last state whose ratio to the one before it can be bounded; the further out the better.
-
-    That takes a lower bound of the one before. Where no two known states are next to each other,
-    the upper bound of the state behind the last known one has to do.
-    """
-    pairs = np.flatnonzero(known[1:] & known[:-1])
-    last = (pairs if len(pairs) else np.flatnonzero(known)).item(-1) + 1
-    if last == len(known):
-        raise FloatingPointError("the window is too narrow")
-    return last
 
 
 def _normalised(values: FloatArray, exponents: IntArray) -> tuple[FloatArray, IntArray]:

@@ -5,14 +5,11 @@ are kept in groups, and in a group entry (i, j) is a float64 times 2**(rows[i] +
 columns' exponents are those of the group's first row. That takes out nearly all of the range, since
 log T(i, j) changes slowly from row to row. A group keeps only the columns that its rows reach.
 
-Runs so long that their two ends have nothing to do with each other need no products: there
-T_n(-s, j) = B(s) A(j) (1 - r) with 0 <= r <= (s + j) q**(n // 2 - max(s, j)), because the s early
-moves and the j late ones may be drawn apart, and r is the probability that they collide.
+All long runs share one matrix, as in ``transfer``.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -20,7 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.transfer import FAR, UNIT_ROUNDOFF, RunWeights, clipped, split
+from dp_transforms.mechanisms.transfer import (
+    FAR,
+    INDEPENDENCE_BITS,
+    UNIT_ROUNDOFF,
+    RunWeights,
+    certain_in_row,
+    clipped,
+    parts_of,
+    split,
+)
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -34,9 +40,6 @@ CLEARANCE = 2.0**100
 _GROUP = 32
 _LARGEST_SHIFT = 900
 _STEPPING = 24
-
-_COLLISION = 2.0**-70
-"""The probability up to which the ends of a run are taken to be independent."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,16 @@ class ScaledMatrix:
     An entry has a relative error of at most ``error``, or it was lost: then it is zero here, and in
     truth at most ``lost`` in its group's scale. ``rise[i]`` is at least T(i, j + 1) / T(i, j) for
     the window's last column j and all later ones.
+
+    One for all long runs bounds some entries from above only: those of rows behind ``centre``, the
+    index of state 0, and of columns in front of it. For others ``centre`` is None.
     """
 
     groups: list[Group]
     rise: FloatArray
     error: float
     lost: float
+    centre: int | None
 
     def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
         """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
@@ -86,17 +93,18 @@ class ScaledMatrix:
         if missing:
             found = np.append(found, np.zeros(missing))
             exponents = np.append(exponents, np.full(missing, exponents[-1]))
-        return found, found + self.lost, exponents
+        lower = found
+        if self.centre is not None:
+            lower = found * certain_in_row(self.centre, index, count)
+        return lower, found + self.lost, exponents
 
     def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, IntArray]:
         """Entries (first..index, index): lower and upper bounds, and exponents."""
-        parts, exponents = [], []
-        for row in range(first, index + 1):
-            lo, _, exponent = self.row(row, index - row + 1)
-            parts.append(lo[-1])
-            exponents.append(exponent[-1])
-        found = np.array(parts)
-        return found, found + self.lost, np.array(exponents)
+        rows = [self.row(row, index - row + 1) for row in range(first, index + 1)]
+        lo, hi, exponents = (
+            np.array([part[-1] for part in parts]) for parts in zip(*rows, strict=True)
+        )
+        return lo, hi, exponents
 
     @cached_property
     def _group_of(self) -> list[int]:
@@ -127,6 +135,7 @@ class ScaledTransfer(RunWeights):
 
     def matrix(self, length: int) -> ScaledMatrix:
         """T_length, made once and kept."""
+        length = min(length, self.long)
         found = self._matrices.get(length)
         if found is None:
             found = self._matrices[length] = self._make(length)
@@ -145,10 +154,11 @@ class ScaledTransfer(RunWeights):
         # Entries on one side are products of two constants of two units each.
         error = one_side = 6 * UNIT_ROUNDOFF
         halves = None
-        if self._ends_are_independent(length):
-            error += _COLLISION
+        if length == self.long:
+            error += 2.0**-INDEPENDENCE_BITS
         elif length > 1:
-            halves = self.matrix(length // 2), self.matrix(length - length // 2)
+            near, far = parts_of(length)
+            halves = self.matrix(near), self.matrix(far)
             sums = self.size + len(self._spans) + 4
             error += max(half.error for half in halves) + one_side + sums * UNIT_ROUNDOFF
         groups, lost = [], LOST
@@ -160,7 +170,7 @@ class ScaledTransfer(RunWeights):
             if start < w < end - 1:
                 crossing = columns > w
                 if halves is None:
-                    part = self._independent(rows, columns[crossing])
+                    part = self.crossing_long(w - rows, columns[crossing] - w)
                 else:
                     product, scales, floor = _product(halves, start, stop, w + 1, end)
                     reached = columns[crossing] - rows[:, None] <= length
@@ -175,25 +185,8 @@ class ScaledTransfer(RunWeights):
                 if shift > _LARGEST_SHIFT:
                     raise FloatingPointError("transfer weights span too much for float64")
                 lost = max(lost, weak[1] * 2.0**shift)
-        return ScaledMatrix(groups, self._rise(climbs, length), error, lost)
-
-    def _ends_are_independent(self, length: int) -> bool:
-        rate = min(self.rate, float(self.negative.log_enclosure(53)[0]))
-        logarithm = math.log(2 * self.window) - rate * (length // 2 - self.window)
-        return logarithm < math.log(_COLLISION)
-
-    def _independent(self, rows: IntArray, columns: IntArray) -> tuple[FloatArray, IntArray]:
-        entering, leaving = self._entering_below, self.leaving_first_run
-        s, j = self.window - rows, columns - self.window
-        return (
-            np.outer(entering[0][s], leaving[0][j]),
-            np.add.outer(entering[1][s], leaving[1][j]),
-        )
-
-    @cached_property
-    def _entering_below(self) -> tuple[FloatArray, IntArray]:
-        """B(s) for s = 0..W, with the ratio of the states below zero."""
-        return split(self.negative_weights.entering_last_run()[: self.window + 1])
+        centre = w if length == self.long else None
+        return ScaledMatrix(groups, self._rise(climbs, length), error, lost, centre)
 
     def _one_side(
         self,

@@ -12,9 +12,19 @@ Where D and D' do not lie on different sides of zero, T_n has a closed form in G
     T_n(-s, 0)      = q**(-s) T_n(0, s)                          s >= 0, by reversal
     T_n(-s, -t)     = q**(n t) T_n(-(s-t), 0)                    s >= t >= 0
 
-Across zero, T_n = T_h T_{n-h} with h = n // 2. In T_n(-s, j) = sum_m T_h(-s, m) T_{n-h}(m, j) at
-most one of the two factors crosses zero, so a relative error grows with the number of halvings,
-not with n.
+Across zero, T_n = T_h T_{n-h} where h is a power of two and at least n / 2. In T_n(-s, j) =
+sum_m T_h(-s, m) T_{n-h}(m, j) at most one of the two factors crosses zero, so a relative error
+grows with log n, not with n.
+
+In a long run the two ends have nothing to do with each other. The s early moves from -s to zero
+and the j late ones from zero to j may be drawn apart, as if the run had no other end, with the
+total weights B(s) and A(j) of the infinite runs; r is the probability that they collide:
+
+    T_n(-s, j) = B(s) A(j) (1 - r)      0 <= r <= (s + j) q**(n // 2 - max(s, j))
+    T_n(D, D+k) <= q**(n D) A(k)        T_n(-s, -t) <= q**(n t) B(s - t)
+
+So from ``independence_length`` on all lengths share one enclosure. It says of the states on the
+wrong side, above zero in front of the run or below it behind, only how little they weigh.
 
 A window keeps the states -W..W. As D is monotone within a run, entries inside the window are exact
 in spite of it. One further state, the exit, stands for everything above the window; its column
@@ -26,7 +36,13 @@ reaches W + 1 with m steps left goes on to weigh
 
 which is at most edge * ratio * R * lambda**m, with lambda = q**((W+1)/2) and R the maximum over m
 of prod_{i=1..m} lambda (1 + ratio q**i). So the exit state keeps lambda of its weight at every
-step, and starts from edge * ratio * R (``exit_weight``).
+step, and starts from edge * ratio * R (``exit_weight``). In a long run, where the last move into
+the exit has m steps behind it, T_{n-1-m}(D, W) q**(W+1) lambda**m add up to at most
+
+    B(s) A(W) q**(W+1) / (1 - lambda)                                   from D = -s <= 0
+    A(W - D) q**(W+1) n max(q**D, lambda)**(n-1)                        from D > 0
+
+and the second falls in n.
 
 The ratio may differ on the two sides of zero (``positive`` and ``negative`` decays).
 """
@@ -56,6 +72,10 @@ TINY = 2.0**-940
 FAR = 2**40
 """Constants below 2**-FAR are not kept."""
 
+INDEPENDENCE_BITS = 70
+"""The ends of a run count as independent in float64 if they collide with a probability of at most
+2 to the power of minus this."""
+
 _STEPPING = 24
 """Runs shorter than the window by this factor are cheaper step by step than by a matrix."""
 
@@ -64,34 +84,76 @@ _SLACK = 1 + 2.0**-30
 """Covers the rounding of the few float operations that only bound the exit from above."""
 
 
+def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
+    """The length from which on a run's ends collide with a probability of at most 2**-bits.
+
+    Args:
+      decay: the ratio q, the larger one if there are two.
+      window: W; the run is entered and left in states within -W..W.
+    """
+    _, up = rounding_pair(64)
+    rate, _ = decay.log_enclosure(64)
+    cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
+    distance = int(up.ceil(up.div(cost, rate)))
+    return 2 * (window + distance) + 1
+
+
+def parts_of(length: int) -> tuple[int, int]:
+    """The lengths of the two runs that a run of more than one step is put together from."""
+    first: int = 1 << ((length - 1).bit_length() - 1)
+    return first, length - first
+
+
 @dataclass(frozen=True)
 class FloatMatrix:
     """T_n in float64 on a window and its exit.
 
     The true entries lie within lo * (1 - error) and hi * (1 + error). ``growth`` is the largest sum
     of a row of hi.
+
+    The matrix of all long runs bounds some entries from above only: those of rows behind
+    ``centre``, the index of state 0, and of columns in front of it. Elsewhere ``centre`` is None.
     """
 
     lo: FloatArray
     hi: FloatArray
     error: float
     growth: float
+    centre: int | None = None
 
     def __matmul__(self, messages: FloatArray) -> FloatArray:
         """The product with messages in two columns (lo, hi), exit included."""
+        if self.centre is not None:
+            messages = messages.copy()
+            messages[: self.centre, 0] = 0
         if self.lo is self.hi:
-            return self.hi @ messages
-        return np.stack([self.lo @ messages[:, 0], self.hi @ messages[:, 1]], axis=1)
+            product = self.hi @ messages
+        else:
+            product = np.stack([self.lo @ messages[:, 0], self.hi @ messages[:, 1]], axis=1)
+        if self.centre is not None:
+            product[self.centre + 1 :, 0] = 0
+        return product
 
     def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, int]:
         """Entries (index, index..index+count-1): lower and upper bounds, and their exponent."""
         found = slice(index, index + count)
-        return self.lo[index, found], self.hi[index, found], 0
+        lower = self.lo[index, found]
+        if self.centre is not None and index != self.centre:
+            lower = lower * certain_in_row(self.centre, index, count)
+        return lower, self.hi[index, found], 0
 
     def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, int]:
         """Entries (first..index, index): lower and upper bounds, and their exponent."""
         found = slice(first, index + 1)
-        return self.lo[found, index], self.hi[found, index], 0
+        lower = self.lo[found, index]
+        if self.centre is not None:
+            lower = lower * ((np.arange(first, index + 1) <= self.centre) & (index >= self.centre))
+        return lower, self.hi[found, index], 0
+
+
+def certain_in_row(centre: int, index: int, count: int) -> npt.NDArray[np.bool_]:
+    """Which of the entries (index, index..index+count-1) are bounded from below in long runs."""
+    return (np.arange(index, index + count) >= centre) & (index <= centre)
 
 
 class RunWeights:
@@ -116,6 +178,8 @@ class RunWeights:
             else Weights(negative, window + 1 + beyond, _FLOAT_CONSTANT_BITS)
         )
         self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
+        self.long = independence_length(slower_of(positive, negative), window)
+        """From this length on all runs share one matrix."""
 
     def matrix(self, length: int) -> Any:
         """T_length, made once and kept: entries by ``row`` and ``column``, and an ``error``."""
@@ -156,6 +220,19 @@ class RunWeights:
         self,
     ) -> dict[tuple[int, int, int, int], tuple[list[float], list[float]]]:
         return {}
+
+    def crossing_long(self, below: IntArray, above: IntArray) -> tuple[FloatArray, IntArray]:
+        """B(s) A(j) for arrays of s and j, as mantissas (five units of error) and exponents."""
+        entering, leaving = self._entering_below, self.leaving_first_run
+        return (
+            np.outer(entering[0][below], leaving[0][above]),
+            np.add.outer(entering[1][below], leaving[1][above]),
+        )
+
+    @cached_property
+    def _entering_below(self) -> tuple[FloatArray, IntArray]:
+        """B(s) for s = 0..W, with the ratio of the states below zero."""
+        return split(self.negative_weights.entering_last_run()[: self.window + 1])
 
     @cached_property
     def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
@@ -218,9 +295,11 @@ class FloatTransfer(RunWeights):
         Raises:
           FloatingPointError: an entry overflows float64.
         """
+        length = min(length, self.long)
         found = self._matrices.get(length)
         if found is None:
-            found = self._matrices[length] = self._make(length)
+            make = self._make_long if length == self.long else self._make
+            found = self._matrices[length] = make(length)
         return found
 
     @cached_property
@@ -245,7 +324,7 @@ class FloatTransfer(RunWeights):
             hi[size - 1, size] = math.exp(-self.rate * (w + 1)) * _SLACK
             hi[size, size] = self._exit_decay
         else:
-            near, far = self.matrix(length // 2), self.matrix(length - length // 2)
+            near, far = (self.matrix(part) for part in parts_of(length))
             error += max(near.error, far.error) + (size + 10) * UNIT_ROUNDOFF
             above = near.hi @ far.hi[:, w + 1 :]
             hi[across] = above[:w, :-1]
@@ -254,6 +333,28 @@ class FloatTransfer(RunWeights):
             lo[across] = hi[across] if same else near.lo[:w] @ far.lo[:, w + 1 : size]
         lo, hi = self._settled(lo, hi, length)
         return FloatMatrix(lo, hi, error, float(hi.sum(axis=1).max()))
+
+    def _make_long(self, length: int) -> FloatMatrix:
+        """An enclosure of T_length and of all longer runs."""
+        w, size = self.window, self.size
+        states = np.arange(w + 1)
+        hi = np.zeros((size + 1, size + 1))
+        hi[:size, :size] = self._one_side(length)
+        mantissas, exponents = self.crossing_long(states, states)
+        hi[: w + 1, w:size] = np.ldexp(mantissas, clipped(exponents))[::-1]
+        # What leaves above the window (see the module's text).
+        leaving = math.exp(-self.rate * (w + 1))
+        hi[: w + 1, size] = hi[: w + 1, size - 1] * (leaving / (1 - self._exit_decay))
+        slowest = np.exp(-self.rate * (length - 1) * np.minimum(states[1:], (w + 1) / 2))
+        climbs = np.ldexp(*self.leaving_first_run)[w - 1 :: -1]
+        hi[w + 1 : size, size] = climbs * (leaving * length) * slowest
+        hi[size, size] = math.exp(-self.rate * (w + 1) / 2 * length)
+        hi[:, size] *= _SLACK
+        lo, hi = self._settled(hi.copy(), hi, length)
+        error = 6 * UNIT_ROUNDOFF + 2.0**-INDEPENDENCE_BITS
+        if (lo == hi)[: w + 1, w:].all():
+            lo = hi
+        return FloatMatrix(lo, hi, error, float(hi.sum(axis=1).max()), centre=w)
 
     def _one_side(self, length: int) -> FloatArray:
         """The entries that do not cross zero, and zero elsewhere."""
@@ -308,6 +409,7 @@ class PreciseTransfer:
         self.negative = negative
         self._positive = Weights(positive, window + 2, precision)
         self._negative = Weights(negative, window + 2, precision)
+        self._long = independence_length(slower_of(positive, negative), window, precision)
         self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
 
     @cached_property
@@ -362,9 +464,11 @@ class PreciseTransfer:
 
     def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
         """(lo, hi) around T_length, made once and kept."""
+        length = min(length, self._long)
         found = self._matrices.get(length)
         if found is None:
-            found = self._matrices[length] = self._make(length)
+            make = self._make_long if length == self._long else self._make
+            found = self._matrices[length] = make(length)
         return found
 
     def _make(self, length: int) -> tuple[ObjectArray, ObjectArray]:
@@ -387,13 +491,46 @@ class PreciseTransfer:
                 table[size, size] = self._exit_decay
                 table[size - 1, size] = self.positive.power(w + 1, self.precision)[1]
             else:
-                near = self.matrix(length // 2)[bound]
-                far = self.matrix(length - length // 2)[bound]
+                near, far = (self.matrix(part)[bound] for part in parts_of(length))
                 with gmpy2.context(context):
                     table[:w, w + 1 : size] = near[:w, :size] @ far[:size, w + 1 : size]
                     table[:, size] = near @ far[:, size]
             bounds.append(table)
         return bounds[0], bounds[1]
+
+    def _make_long(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        """Bounds of T_length and of all longer runs."""
+        w, size = self.window, self.size
+        down, up = rounding_pair(self.precision)
+        lo, hi = (np.full((size + 1, size + 1), up.add(0, 0), dtype=object) for _ in range(2))
+        climbs, falls = self._positive.leaving_first_run(), self._negative.entering_last_run()
+        stays, returns = self._positive.powers(length), self._negative.powers(length)
+        kept = down.sub(1, up.exp2(-self.precision))
+        for s in range(w + 1):
+            for j in range(w + 1):
+                hi[w - s, w + j] = up.mul(falls[s][1], climbs[j][1])
+                lo[w - s, w + j] = down.mul(down.mul(falls[s][0], climbs[j][0]), kept)
+        for d in range(1, w + 1):
+            for k in range(w - d + 1):
+                hi[w + d, w + d + k] = up.mul(stays[d][1], climbs[k][1])
+                hi[w - d - k, w - d] = up.mul(returns[d][1], falls[k][1])
+        # What leaves above the window (see the module's text).
+        leaving = self.positive.power(w + 1, self.precision)[1]
+        for s in range(w + 1):
+            hi[w - s, size] = up.div(
+                up.mul(hi[w - s, size - 1], leaving), down.sub(1, self._exit_decay)
+            )
+        for d in range(1, w + 1):
+            slowest = max(self.positive.power(d, self.precision)[1], self._exit_decay)
+            steps = up.mul(length, up.pow(slowest, length - 1))
+            hi[w + d, size] = up.mul(up.mul(climbs[w - d][1], leaving), steps)
+        hi[size, size] = up.pow(self._exit_decay, length)
+        return lo, hi
+
+
+def slower_of(positive: Decay, negative: Decay) -> Decay:
+    """The one that falls more slowly."""
+    return min(positive, negative, key=lambda decay: decay.log_enclosure(64)[0])
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
@@ -412,4 +549,4 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
     """Exponents that ldexp takes, and that do what the given ones do."""
-    return np.clip(exponents, -5000, 5000).astype(np.int32)
+    return np.minimum(np.maximum(exponents, -5000), 5000).astype(np.int32)

@@ -12,8 +12,9 @@ mechanism is a walk.
 
 The bits of f come in runs: an infinite run of zeros; for each distinct frequency v_j of
 multiplicity m_j a run of m_j ones and one of v_j - v_{j+1} zeros; an infinite run of ones. Runs
-are cut into blocks whose lengths ``transfer`` can serve. The walk's states at the block ends form
-a Markov chain, and what happens inside a block depends on its two ends alone.
+are cut into blocks of few lengths. The walk's states at the block ends form a Markov chain, and
+what happens inside a block depends on its two ends alone. How runs are cut depends on f and q
+alone.
 
 The questions. A release asks these, and no others, in this order; each reads its own uniform
 number.
@@ -22,6 +23,7 @@ number.
     moves r       by how much does D move in block r?                     In the order 0, 1, ...
     places r      where in block r is its only move?                      geometric
     splits r, i   how many of a block's moves are in its first half?      In the order 0, 1, ...
+    ends b t, i   the moves near the ends of roomy blocks of the bit b    geometric
     head parts i, tail parts i                                            geometric
 
 Each asks for the smallest j with U < C_j for exact real numbers C_j. Which questions are asked, in
@@ -45,10 +47,13 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 IntArray = npt.NDArray[np.int64]
 
 SHORT = 64
-"""A run of at most this length is one block; a longer one is cut into powers of two and a rest."""
+"""A run of at most this length is one block."""
+
+COMMON = 16
+"""A length that so many runs have is worth transfer weights of its own."""
 
 NO_WALL = 2**63 - 1
-"""A wall that no walk reaches."""
+"""A wall that no walk reaches, and a length that no run has."""
 
 
 class Undecided(Exception):
@@ -85,7 +90,7 @@ class Blocks:
 
     @classmethod
     def of(cls, frequency_list: FrequencyList) -> Blocks:
-        """The blocks of a frequency list, without walls."""
+        """The runs of a frequency list, without walls, each as one block."""
         values = frequency_list.frequencies
         gaps = values - np.append(values[1:], 0)
         runs = (
@@ -93,33 +98,51 @@ class Blocks:
             if len(values)
             else values
         )
-        run_of, lengths, run_lengths = cut(runs)
-        walls = np.full(len(lengths) + 1, NO_WALL)
+        walls = np.full(len(runs) + 1, NO_WALL)
         top = int(values[0]) if len(values) else 0
-        return cls(1 - run_of % 2, lengths, run_lengths, top, -walls, walls)
+        return cls(1 - np.arange(len(runs)) % 2, runs, runs, top, -walls, walls)
 
     def __len__(self) -> int:
         return len(self.bits)
 
+    def cut(self, long: int = NO_WALL) -> Blocks:
+        """The same bits in blocks of fewer lengths, given each run as one block.
 
-def cut(runs: IntArray) -> tuple[IntArray, IntArray, IntArray]:
-    """Runs of these lengths as blocks.
+        Runs that are short or long, and those whose length is common, stay whole. Others are cut
+        into powers of two and a rest.
 
-    Returns:
-      (run_of, lengths, run_lengths): for each block the run that it is a part of, and what
-      ``Blocks`` has.
-    """
-    parts = [_pieces(run) for run in runs.tolist()]
-    counts = np.array([len(part) for part in parts], dtype=np.int64)
-    lengths = np.array([length for part in parts for length in part], dtype=np.int64)
-    run_lengths = np.zeros_like(lengths)
-    run_lengths[counts.cumsum() - 1] = runs
-    return np.repeat(np.arange(len(parts)), counts), lengths, run_lengths
+        Args:
+          long: from this length on runs are long.
+        """
+        found, counts = np.unique(self.lengths, return_counts=True)
+        common = set(found[counts >= COMMON].tolist())
+        parts = [
+            [length] if length <= SHORT or length >= long or length in common else _pieces(length)
+            for length in self.lengths.tolist()
+        ]
+        numbers = np.array([len(part) for part in parts], dtype=np.int64)
+        run_of = np.repeat(np.arange(len(parts)), numbers)
+        lengths = np.array([length for part in parts for length in part], dtype=np.int64)
+        run_lengths = np.zeros_like(lengths)
+        run_lengths[numbers.cumsum() - 1] = self.lengths
+        passed = lengths.cumsum() - np.append(0, self.lengths.cumsum())[run_of] - lengths
+
+        def walls(values: IntArray) -> IntArray:
+            # Walls move evenly between the ends of a run: not at all, or by one a step.
+            inner = values[run_of] + np.sign(np.diff(values))[run_of] * passed
+            return np.append(inner, values[-1])
+
+        return Blocks(
+            bits=self.bits[run_of],
+            lengths=lengths,
+            run_lengths=run_lengths,
+            top=self.top,
+            lowest=walls(self.lowest),
+            highest=walls(self.highest),
+        )
 
 
 def _pieces(run: int) -> list[int]:
-    if run <= SHORT:
-        return [run]
     rest = run % SHORT
     powers = [1 << b for b in range(run.bit_length()) if run >> b & 1 and 1 << b >= SHORT]
     return powers[::-1] + [rest] * (rest > 0)

@@ -170,5 +170,6 @@ class WalkSums:
 
 
 def pairs(blocks: Blocks) -> list[Block]:
-    """The blocks as pairs of a bit and a length."""
+    """The blocks, cut so that their lengths are few, as pairs of a bit and a length."""
+    blocks = blocks.cut()
     return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

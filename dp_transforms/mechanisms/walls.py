@@ -23,13 +23,13 @@ import numpy.typing as npt
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.walk import Blocks, cut
+from dp_transforms.mechanisms.walk import Blocks
 
 IntArray = npt.NDArray[np.int64]
 
 
 def walled_blocks(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blocks:
-    """The blocks of f moved between the bounds, with the bounds as walls."""
+    """The runs of f moved between the bounds, with the bounds as walls."""
     inner = bounds.nearest(frequency_list)
     lists = (inner, bounds.lower, bounds.upper)
     # How many ranks lie in front of each list, and its value at the ranks behind it.
@@ -51,17 +51,7 @@ def walled_blocks(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blo
     heights = np.array(heads)[:, None] + np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
     lowest, highest = heights[1] - heights[0], heights[2] - heights[0]
 
-    run_of, block_lengths, run_lengths = cut(lengths)
-    places = np.append(0, block_lengths.cumsum())
-    return Blocks(
-        bits=bits[0][run_of],
-        lengths=block_lengths,
-        run_lengths=run_lengths,
-        top=top,
-        # Walls move evenly between cuts.
-        lowest=_between(places, cuts, lowest),
-        highest=_between(places, cuts, highest),
-    )
+    return Blocks(bits[0], lengths, lengths, top, lowest, highest)
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
@@ -77,13 +67,3 @@ def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
     last = top - tail + (ends.item(-1) if len(ends) else 0)
     inner = np.stack([starts, top - values.frequencies + ends], axis=1).ravel()
     return np.append(inner, last)
-
-
-def _between(places: IntArray, cuts: IntArray, values: IntArray) -> IntArray:
-    """The values at places that lie between cuts, where they are linear with slopes -1, 0 or 1."""
-    if len(cuts) == 1:
-        return values
-    run = np.minimum(cuts.searchsorted(places, side="right") - 1, len(cuts) - 2)
-    slopes = np.sign(np.diff(values))
-    found: IntArray = values[run] + slopes[run] * (places - cuts[run])
-    return found

@@ -17,11 +17,15 @@ LISTS = {
     "one user": FrequencyList([1], [1]),
     "a corner": FrequencyList([100], [100]),
     "steps": FrequencyList([40, 9, 2, 1], [1, 3, 20, 200]),
+    "long runs": FrequencyList([9000, 4000, 3999, 2], [2500, 1, 3000, 10_000]),
 }
+TOO_NARROW = ("long runs", 16)
 
 
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("window", [16, 24])
+@pytest.mark.parametrize(
+    ("name", "window"),
+    [(name, window) for name in LISTS for window in (16, 24) if (name, window) != TOO_NARROW],
+)
 def test_messages_lie_in_their_enclosures(name, window):
     """What lies beyond the window is not left out: it is bounded, and bounds grow with it."""
     # Next to the corner the walk is near ln(2) / c = 14, at the edge of the narrower window.
@@ -42,3 +46,11 @@ def test_messages_lie_in_their_enclosures(name, window):
             assert lo <= Fraction(messages.hi[index, state]) * (1 + error) * unit
     known = messages.lo > 0.999 * messages.hi
     assert window < 24 or known.mean() > 0.4
+
+
+def test_a_window_that_is_too_narrow_is_refused():
+    name, window = TOO_NARROW
+    decay = Decay(Fraction(1, 20))
+    transfer = FloatTransfer(decay, decay, window)
+    with pytest.raises(FloatingPointError, match="too narrow"):
+        backward(Blocks.of(LISTS[name]), (transfer, transfer))

@@ -87,7 +87,8 @@ def test_arrays_say_what_single_decisions_say(rate):
     assert found.tolist() == single
     factors = np.arange(1, 100)
     assert unbounded(decay, factors, tape, "tail").tolist() == [
-        geometric(decay, factor, tape.uniform("tail", factor)) for factor in factors.tolist()
+        geometric(decay, factor, tape.uniform("tail", i))
+        for i, factor in enumerate(factors.tolist())
     ]
 
 

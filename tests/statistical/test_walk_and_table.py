@@ -11,9 +11,11 @@ from fractions import Fraction
 import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionTable
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler import Level, Sampler
+from dp_transforms.mechanisms.transfer import independence_length
 from dp_transforms.mechanisms.walk import Blocks
 from tests import enumeration
 from tests.row_law import RowLaw
@@ -76,6 +78,21 @@ def test_the_walks_total_weight_is_the_tables(eta):
         # The table misses only lists with a frequency or a number of items above its bounds.
         table = PartitionTable(enumeration.as_list(target), eta, [70] * 70).total_weight
         assert lo * (1 - 2.0**-20) <= table <= hi
+
+
+def test_the_total_weight_of_a_list_with_long_runs():
+    """Runs of 70 and more are long here, so that their two ends are taken apart."""
+    eta, target = Eta(1, 6, 1), (80,) * 75
+    sampler = Sampler(
+        Blocks.of(enumeration.as_list(target)), IntegerPartitionMechanism(eta=eta).decay
+    )
+    level = Level(12, 128)
+    lo, hi = sampler.at_level(level).total_weight()
+    table = PartitionTable(enumeration.as_list(target), eta, [92] * 87).total_weight
+    assert lo * (1 - 2.0**-60) <= table <= hi
+    assert hi - lo < lo * 2.0**-60
+    assert sampler.blocks.lengths.tolist() == [75, 80]
+    assert independence_length(Decay(base=eta), level.window, level.bits) <= 75
 
 
 def test_the_walks_total_weight_is_that_of_the_rows_for_an_irrational_ratio():
