@@ -60,28 +60,28 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 20, "lists"),
-    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 20, "edges"),
+    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 5, "lists"),
+    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 10, "edges"),
     Benchmark(
         "engine",
         "Time and memory of a release, and growth with N",
         "engine",
-        30,
+        12,
         "lists",
         ("--releases=2000",),
     ),
-    Benchmark("engine_variants", "Releases between bounds", "engine_variants", 20),
-    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 20),
-    Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 20),
-    Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 20),
-    Benchmark("throughput", "From records to a release", "throughput", 60, "peers_python"),
-    Benchmark("cost_model", "What a job will cost", "cost_model", 20),
-    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 30),
+    Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
+    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 6),
+    Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
+    Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
+    Benchmark("throughput", "From records to a release", "throughput", 40, "peers_python"),
+    Benchmark("cost_model", "What a job will cost", "cost_model", 6),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25),
     Benchmark(
-        "partition_selection", "Selection of partitions", "partition_selection", 30, "peers_python"
+        "partition_selection", "Selection of partitions", "partition_selection", 15, "peers_python"
     ),
     Benchmark(
-        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 20, "peers_python"
+        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, "peers_python"
     ),
 )
 

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.baseline_tables import Input, Mean, measured, table
 from benchmarks.baselines import METHODS, PublicBounds, l2_distance, two_sided_geometric
 from dp_transforms.mechanisms import FrequencyList
 
@@ -45,3 +46,19 @@ def test_l2_distance_by_hand():
     first, second = FrequencyList([5, 2, 1], [1, 1, 2]), FrequencyList([3, 2], [1, 2])
     assert l2_distance(first, second) == l2_distance(second, first) == math.sqrt(6)
     assert l2_distance(first, FrequencyList()) == math.sqrt(25 + 4 + 2)
+
+
+def test_tables_tell_means_ratios_and_standard_errors():
+    case = Input("stairs", PRIVATE, 1, BOUNDS, 5)
+    means = {"Hay isotonic": 30.0, "Laplace and sort": 15.0}
+    errors = {
+        ("stairs", method, epsilon): (Mean(means.get(method, 10.0), 0.01 * epsilon), Mean(1.0, 0.0))
+        for method in METHODS
+        for epsilon in (1.0, 4.0)
+    }
+    lines = table(case, 0, [1.0, 4.0], errors).splitlines()
+    assert "of 5 releases: stairs (N = 2,307, 443 items, sensitivity 1)" in lines[0]
+    assert lines[4] == "| 1 | 10 | 10 (1x) | 30 (3x) | 10 (1x) | 15 (1.5x) |"
+    assert lines[-1] == "| standard error, at most | 4.0% | 4.0% | 4.0% | 4.0% | 4.0% |"
+    dist, l2 = measured(case, "Hay isotonic", 200.0)
+    assert (dist, l2) == (Mean(0.0, 0.0), Mean(0.0, 0.0))

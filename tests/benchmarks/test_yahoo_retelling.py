@@ -59,3 +59,13 @@ def test_differences_are_the_largest_of_the_metrics():
         for a, b in zip(*(metrics(one["", ""]) for one in (lists, released)), strict=True)
     )
     assert yahoo_retelling.largest_differences(lists, released) == {("", ""): expected}
+
+
+def test_without_the_job_all_users_have_a_budget_of_their_own():
+    shares = attribute_shares(2)
+    table = made_up_users(USERS, shares, np.random.default_rng(2))
+    originals = true_lists(table, list(shares))
+    # At 100 for each attribute a frequency changes with probability below 1e-20.
+    released = yahoo_retelling.release_originals(originals, 2, "200")
+    changed = [name for name in originals if released[name] != originals[name]]
+    assert released.keys() == originals.keys() and changed == [("", "")]
