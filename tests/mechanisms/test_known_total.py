@@ -1,5 +1,6 @@
 """The mechanisms over lists of a public total: their law, their levels, and their errors."""
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -88,21 +89,23 @@ def test_the_unrestricted_law_given_the_total_is_the_exact_one():
 
 
 def test_neighbours_keep_the_ratio_of_probabilities():
-    """Weights change by at most q**-1 and so do their sums, over every set of totals."""
-    lists = list(enumeration.partitions_of_at_most(6))
+    """By no more than the mechanisms say that they cost, over every set of totals."""
+    lists, worst = list(enumeration.partitions_of_at_most(6)), 0
     for total in range(8):
-        laws_of = [
-            {x: exact_law(Fraction(1, 2), x, total) for x in lists},
-            {
-                x: enumeration.law(Fraction(1, 2), x, enumeration.partitions_of_at_most(total))
-                for x in lists
-            },
-        ]
-        for law in laws_of:
-            for a in lists:
-                for b in lists:
-                    if enumeration.l1_distance(a, b) == 1:
-                        assert all(p <= 4 * law[b][x] for x, p in law[a].items())
+        within = list(enumeration.partitions_of_at_most(total))
+        of_total = [x for x in within if sum(x) == total]
+        for mechanism, outcomes in (
+            (ExactTotalMechanism(total=total, eta=HALF), of_total),
+            (MaximumTotalMechanism(max_total=total, eta=HALF), within),
+        ):
+            law = {f: enumeration.law(HALF.base, f, iter(outcomes)) for f in lists}
+            for a, b in itertools.permutations(lists, 2):
+                if enumeration.l1_distance(a, b) == 1:
+                    ratio = max(p / law[b][x] for x, p in law[a].items())
+                    assert ratio <= math.exp(mechanism.epsilon_cost)
+                    worst = max(worst, ratio)
+    # Half of the cost would not do.
+    assert worst > 3
 
 
 @pytest.mark.parametrize("tilt", [Fraction(1, 5), Fraction(-1, 3)], ids=str)
