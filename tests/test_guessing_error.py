@@ -26,18 +26,9 @@ from dp_transforms.guessing_error import (
     success_rate_interval,
 )
 from dp_transforms.mechanisms import FrequencyList
+from tests import enumeration
 
 EXACT = 1e-9
-
-
-def partitions(total, largest=None):
-    """All integer partitions of ``total``, as descending tuples."""
-    largest = total if largest is None else largest
-    if total == 0:
-        yield ()
-    for first in range(min(total, largest), 0, -1):
-        for rest in partitions(total - first, first):
-            yield (first, *rest)
 
 
 def differences(f, x):
@@ -46,13 +37,10 @@ def differences(f, x):
 
 def lists_within(x, error):
     """All non-empty lists that the bounds do not rule out, given the released list x."""
-    for total in range(max(1, sum(x) - error.l1), sum(x) + error.l1 + 1):
-        for f in partitions(total):
-            moved = np.cumsum(differences(f, x))
-            if moved[-1] <= error.l1 and all(
-                m <= error.up_to(b) for b, m in enumerate(moved, start=1)
-            ):
-                yield f
+    for f in filter(any, enumeration.partitions_of_at_most(sum(x) + error.l1)):
+        moved = np.cumsum(differences(f, x))
+        if moved[-1] <= error.l1 and all(m <= error.up_to(b) for b, m in enumerate(moved, start=1)):
+            yield f
 
 
 def inside(value, interval):
@@ -123,7 +111,7 @@ def test_without_noise_the_intervals_are_points():
 
 def laws(f, decay, max_total):
     """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
-    outcomes = [x for n in range(max_total + 1) for x in partitions(n)]
+    outcomes = list(enumeration.partitions_of_at_most(max_total))
     weights = [math.exp(-decay * sum(differences(f, x))) for x in outcomes]
     # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
     counts = np.zeros(400)
@@ -168,7 +156,7 @@ def test_lemma_2_under_the_exact_law(f):
 
 def test_codes_are_probabilities():
     """Over all lists up to a total, the two weights of Lemma 1 add up to less than one each."""
-    lists = [FrequencyList.from_counts(x) for n in range(26) for x in partitions(n)]
+    lists = list(map(enumeration.as_list, enumeration.partitions_of_at_most(25)))
     assert 0.3 < sum(math.exp(-_log_runs(x)) for x in lists) < 1
     assert sum(math.exp(-_log_uniform(x)) for x in lists) < 1
 

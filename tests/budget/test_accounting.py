@@ -1,6 +1,5 @@
 """Composition against exact sums, numerical maxima, and the exact laws of real mechanisms."""
 
-import itertools
 import math
 from collections import Counter
 
@@ -18,31 +17,22 @@ from dp_transforms.budget import (
     largest_epsilon,
 )
 from dp_transforms.budget.accounting import bounded_range_divergence, pure_divergence
+from dp_transforms.mechanisms import IntegerPartitionMechanism
+from tests import enumeration
 
 
 def times(count, event):
     return [dp_event.SelfComposedDpEvent(event, count)]
 
 
-def partitions(total, largest):
-    """All integer partitions of ``total`` with parts up to ``largest``."""
-    if total == 0:
-        yield ()
-    for first in range(min(total, largest), 0, -1):
-        for rest in partitions(total - first, first):
-            yield (first, *rest)
-
-
 def partition_laws(lists, epsilon, max_total):
-    """The integer-partition mechanism's probabilities of all partitions up to max_total, per
-    list."""
-    outcomes = [p for n in range(max_total + 1) for p in partitions(n, n)]
+    """The integer-partition mechanism's probabilities of all lists up to max_total, per list."""
+    outcomes = list(enumeration.partitions_of_at_most(max_total))
+    rate = float(IntegerPartitionMechanism(epsilon=epsilon).decay.rate)
     laws = []
     for f in lists:
-        distances = [
-            sum(abs(a - b) for a, b in itertools.zip_longest(f, x, fillvalue=0)) for x in outcomes
-        ]
-        weights = np.exp(-epsilon / 2 * np.array(distances))
+        distances = np.array([enumeration.l1_distance(f, x) for x in outcomes])
+        weights = np.exp(-rate * distances)
         laws.append(weights / weights.sum())
     return laws
 
