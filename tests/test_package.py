@@ -55,7 +55,9 @@ def test_the_source_distribution_holds_the_packages_and_their_data(source_distri
             str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / package).rglob("*.py")
         }
         assert modules <= names
-    data = {f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "README.md")}
+    data = {
+        f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")
+    }
     data.add("dp_transforms/beam_yaml_providers.yaml")
     assert data | {"LICENSE", "README.md", "setup.py"} <= names
 
