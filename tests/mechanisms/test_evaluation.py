@@ -24,7 +24,7 @@ def test_expectation_is_that_of_the_enumeration(private, epsilon):
     weights = q**distances
     exact = (weights * distances).sum() / weights.sum()
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    assert mechanism.expected_l1(enumeration.as_list(private)) == pytest.approx(exact, rel=1e-3)
+    assert mechanism.expected_l1(enumeration.as_list(private)) == pytest.approx(exact, rel=1e-6)
 
 
 def test_expectation_on_rockyou_is_the_published_exact_value():
