@@ -1,11 +1,12 @@
 """Breaks a Flink cluster under running jobs, and looks at what they leave behind.
 
-    python -m clusters.faults [--rows=1000000] [--only=WORDS] [--output=FILE.md]
+    python -m clusters.faults [--rows=5000000] [--only=WORDS] [--output=FILE.md]
 
 Each job runs with a worker pool (EXTERNAL) on two task managers, under a test secret. Its output
 must be the one of the in-process runner under the same secret, or not be there. Afterwards all
 logs, all that the cluster's REST interface says, and all that was printed are searched for user
-ids, partitions and the secret. Exits with 1 if an output is anything else or something is found.
+ids, partitions and the secret. Exits with 1 if an output is anything else, something is found, or a
+job hung or could not be tried.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from clusters.runs import (
     NAMES,
     PAIRS,
     SEED,
+    EndedEarly,
     JobKind,
     Run,
     in_process,
@@ -87,26 +89,39 @@ def kill_submitter(run: Run) -> None:
     run.process.kill()
 
 
-READING, COUNTING = "{ReadRecords, Bound}", "{Bound, FrequencyList}"
+READING, COUNTING, NAMING = (
+    "{ReadRecords, Bound}",
+    "{Bound, FrequencyList}",
+    "{ReadRecords, Partitions}",
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class Scenario:
-    """A fault while tasks run whose name has some words."""
+    """A fault in a stage, which is named by words of its tasks.
+
+    It comes when a worker of the stage is at work, or when workers are being started.
+    """
 
     name: str
     kind: JobKind
     stage: str
     fault: Callable[[Run], None]
+    at_work: bool = True
+
+
+def starting(name: str, kind: JobKind, stage: str, fault: Callable[[Run], None]) -> Scenario:
+    return Scenario(name, kind, stage, fault, at_work=False)
 
 
 SCENARIOS = (
     Scenario("none", FREQUENCY_LIST, "", nothing),
     Scenario("none", NAMES, "", nothing),
-    Scenario("task manager killed while reading, replaced", PAIRS, "Bound", replace_task_manager),
+    Scenario("task manager killed while reading, replaced", PAIRS, READING, replace_task_manager),
     Scenario(
         "task manager killed while reading, replaced", FREQUENCY_LIST, READING, replace_task_manager
     ),
+    Scenario("task manager killed while reading, replaced", NAMES, NAMING, replace_task_manager),
     Scenario(
         "task manager killed while counting, replaced",
         FREQUENCY_LIST,
@@ -119,15 +134,22 @@ SCENARIOS = (
         COUNTING,
         kill_task_manager,
     ),
-    Scenario(
-        "task manager killed while reading, replaced",
-        NAMES,
-        "{ReadRecords, Partitions}",
-        replace_task_manager,
+    starting("one worker killed at its start", FREQUENCY_LIST, READING, kill_worker),
+    Scenario("one worker killed at work", FREQUENCY_LIST, READING, kill_worker),
+    starting(
+        "worker pool killed at its workers' start, started again",
+        FREQUENCY_LIST,
+        COUNTING,
+        restart_pool,
     ),
-    Scenario("one worker killed", FREQUENCY_LIST, READING, kill_worker),
-    Scenario("worker pool killed, started again", FREQUENCY_LIST, COUNTING, restart_pool),
-    Scenario("worker pool killed, not started again", FREQUENCY_LIST, READING, kill_pool),
+    Scenario("worker pool killed at work, started again", FREQUENCY_LIST, READING, restart_pool),
+    starting(
+        "worker pool killed at its workers' start, not started again",
+        FREQUENCY_LIST,
+        COUNTING,
+        kill_pool,
+    ),
+    Scenario("worker pool killed at work, not started again", FREQUENCY_LIST, READING, kill_pool),
     Scenario("submitting process killed", FREQUENCY_LIST, READING, kill_submitter),
     Scenario("job cancelled", FREQUENCY_LIST, COUNTING, cancel),
     Scenario("the same again from scratch", FREQUENCY_LIST, "", nothing),
@@ -136,24 +158,89 @@ SCENARIOS = (
 )
 _BAD_RECORD = SCENARIOS[-1]
 
+# A job that ends before its fault is run again on so many times the records.
+_FACTORS = (1, 4, 16)
+
+
+class Inputs:
+    """Files of records, and what the in-process runner makes of them.
+
+    Args:
+      rows: how many records.
+      directory: where they are kept.
+    """
+
+    def __init__(self, rows: int, directory: pathlib.Path):
+        self._rows = rows
+        self._directory = directory
+        self._references: dict[tuple[JobKind, int], tuple[bytes, float]] = {}
+
+    def rows(self, kind: JobKind, factor: int) -> int:
+        # Its output has a line for each pair, and task managers are small.
+        return self._rows * factor // (5 if kind is PAIRS else 1)
+
+    def records(self, scenario: Scenario, factor: int) -> str:
+        rows = self.rows(scenario.kind, factor)
+        if scenario is _BAD_RECORD:
+            return write(self._directory / f"bad{rows}.parquet", with_a_bad_record(rows))
+        return write(self._directory / f"visits{rows}.parquet", visits(rows))
+
+    def reference(self, kind: JobKind, factor: int) -> tuple[bytes, float]:
+        """A job's output, and its seconds."""
+        if (kind, factor) not in self._references:
+            rows = self.rows(kind, factor)
+            records = write(self._directory / f"visits{rows}.parquet", visits(rows))
+            self._references[kind, factor] = in_process(kind, records)
+        return self._references[kind, factor]
+
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a job: its exit code (None: it hung), its output, seconds, what leaked."""
+    """What became of a job: its exit code (None: it hung), its output, seconds, what leaked.
+
+    If the fault could not be tried, ``trouble`` says why.
+    """
 
     code: int | None
     output: str
     seconds: float
     leaks: dict[str, int]
+    trouble: str = ""
 
     @property
     def sound(self) -> bool:
         allowed = (COMPLETE,) if self.code == 0 else (COMPLETE, ABSENT)
-        return self.code is not None and self.output in allowed and not self.leaks
+        tried = self.code is not None and not self.trouble
+        return tried and self.output in allowed and not self.leaks
+
+    @property
+    def ended(self) -> str:
+        words = {0: "finished", None: "HUNG", -signal.SIGKILL: "killed"}
+        return self.trouble or words.get(self.code, f"failed, exit code {self.code}")
 
 
-def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
-    """Runs a job on the cluster, with a fault in the middle."""
+def rehearse(scenario: Scenario, inputs: Inputs) -> Outcome:
+    """Runs a job on the cluster, with a fault in the middle.
+
+    Whatever happens is an outcome: one run's trouble must not keep the others from being tried.
+    """
+    started = time.monotonic()
+    try:
+        for factor in _FACTORS:
+            try:
+                return run_once(scenario, inputs, factor)
+            except EndedEarly as early:
+                trouble = f"NOT TRIED: exit code {early.code} before the fault"
+                if early.code:
+                    break
+    except Exception as error:
+        trouble = f"NOT TRIED: {type(error).__name__}"
+    return Outcome(None, "not looked at", time.monotonic() - started, {}, trouble)
+
+
+def run_once(scenario: Scenario, inputs: Inputs, factor: int) -> Outcome:
+    reference, _ = inputs.reference(scenario.kind, factor)
+    records = inputs.records(scenario, factor)
     cluster.up()
     with tempfile.TemporaryDirectory() as scratch:
         run = Run(scenario.kind, records, pathlib.Path(scratch))
@@ -170,13 +257,15 @@ def rehearse(scenario: Scenario, records: str, reference: bytes) -> Outcome:
 
 
 def attempt(scenario: Scenario, run: Run) -> int | None:
-    """Breaks something in the middle of a run; the job's exit code, or None if it hung."""
+    """Breaks something in the middle of a run; the job's exit code, or None if it hung.
+
+    Raises:
+      EndedEarly: the job ended before that.
+      TimeoutError: it did not come to where it is to be broken.
+    """
     if scenario.fault is not nothing:
-        try:
-            run.wait_for_stage(scenario.stage)
-        except TimeoutError:
-            return None
-        time.sleep(1)
+        run.wait_for_stage(scenario.stage)
+        run.wait_for_workers(scenario.at_work)
         scenario.fault(run)
     code = run.wait()
     if scenario.fault is kill_submitter:
@@ -190,47 +279,46 @@ def with_a_bad_record(rows: int) -> Iterator[pa.Table]:
     yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
 
 
-def report(rows: int, only: str, data: pathlib.Path) -> Iterator[tuple[str, bool]]:
+def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
     """The lines of the table, and whether each is as it must be."""
-    records = write(data / f"visits{rows}.parquet", visits(rows))
-    bad_records = write(data / f"bad{rows}.parquet", with_a_bad_record(rows))
+    scenarios = [scenario for scenario in SCENARIOS if only in scenario.name]
     yield "# Faults on a Flink cluster", True
     yield "", True
     yield (
         (
-            f"`python -m clusters.faults`: {rows:,} records, at most {KAPPA} partitions of a user, "
-            f"two task managers, EXTERNAL workers; {os.cpu_count()} cores, shared. *Complete* is "
-            "byte for byte what the in-process runner writes under the same secret."
+            f"`python -m clusters.faults`: at most {KAPPA} partitions of a user, two task "
+            f"managers, EXTERNAL workers; {os.cpu_count()} cores, shared. *Complete* is byte for "
+            "byte what the in-process runner writes under the same secret."
         ),
         True,
     )
     yield "", True
-    references = {}
-    kinds = {scenario.kind for scenario in SCENARIOS if only in scenario.name}
-    for kind in sorted(kinds, key=lambda kind: kind.module):
-        references[kind], seconds = in_process(kind, records)
-        yield f"* {kind.title} in process: {seconds:.0f} s", True
-    if PAIRS in references:
-        most = most_partitions_of_a_user(references[PAIRS])
-        yield f"* most partitions of a user in bounded_pairs: {most}", most == KAPPA
+    for kind in sorted({scenario.kind for scenario in scenarios}, key=lambda kind: kind.module):
+        written, seconds = inputs.reference(kind, 1)
+        yield f"* {kind.title}, {inputs.rows(kind, 1):,} records: {seconds:.0f} s in process", True
+        if kind is PAIRS:
+            most = most_partitions_of_a_user(written)
+            yield f"* most partitions of a user in {kind.title}: {most}", most == KAPPA
     yield "", True
     yield "| job | fault | the job | its output | time | leaks |", True
     yield "| --- | --- | --- | --- | ---: | --- |", True
     outcomes = []
-    for scenario in SCENARIOS:
-        if only not in scenario.name:
-            continue
-        path = bad_records if scenario is _BAD_RECORD else records
-        outcome = rehearse(scenario, path, references[scenario.kind])
+    for scenario in scenarios:
+        outcome = rehearse(scenario, inputs)
         outcomes.append(outcome)
         yield row(scenario, outcome), outcome.sound
+        if outcome.code is None:
+            # What did not end may hold on to slots.
+            cluster.down()
+    tried = [outcome for outcome in outcomes if not outcome.trouble]
     yield "", True
     yield (
         (
-            f"{len(outcomes)} runs: {sum(one.code == 0 for one in outcomes)} finished, "
-            f"{sum(one.code is None for one in outcomes)} hung, and the others said that they "
-            f"failed or were killed. Outputs that are neither complete nor absent: "
-            f"{sum(one.output not in (COMPLETE, ABSENT) for one in outcomes)}."
+            f"{len(tried)} runs: {sum(one.code == 0 for one in tried)} finished, "
+            f"{sum(one.code is None for one in tried)} hung, and the others said that they failed "
+            "or were killed. Outputs that are neither complete nor absent: "
+            f"{sum(one.output not in (COMPLETE, ABSENT) for one in tried)}. "
+            f"Faults that could not be tried: {len(outcomes) - len(tried)}."
         ),
         True,
     )
@@ -248,26 +336,24 @@ def report(rows: int, only: str, data: pathlib.Path) -> Iterator[tuple[str, bool
 
 
 def row(scenario: Scenario, outcome: Outcome) -> str:
-    ended = {0: "finished", None: "HUNG", -signal.SIGKILL: "killed"}
-    job = ended.get(outcome.code, f"failed, exit code {outcome.code}")
     found = ", ".join(f"{name}: {n}" for name, n in outcome.leaks.items()) or "none"
     return (
-        f"| {scenario.kind.title} | {scenario.name} | {job} | {outcome.output} | "
+        f"| {scenario.kind.title} | {scenario.name} | {outcome.ended} | {outcome.output} | "
         f"{outcome.seconds:.0f} s | {found} |"
     )
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=1_000_000, help="how many records")
+    parser.add_argument("--rows", type=int, default=5_000_000, help="how many records")
     parser.add_argument("--only", default="", help="faults whose name has these words")
     parser.add_argument("--output", type=pathlib.Path, help="also write the table to this file")
     flags = parser.parse_args()
-    data = ROOT / "out" / "faults"
+    inputs = Inputs(flags.rows, ROOT / "out" / "faults")
     shutil.rmtree(cluster.LOGS, ignore_errors=True)
     sound, lines = True, []
     try:
-        for line, good in report(flags.rows, flags.only, data):
+        for line, good in report(inputs, flags.only):
             print(line, "" if good else "<-- NOT AS IT MUST BE", flush=True)
             lines.append(line)
             sound &= good

@@ -22,7 +22,10 @@ KAPPA = 10
 COMPLETE, ABSENT = "complete", "absent"
 
 _CONFIG = ROOT / "runner_configs" / "flink" / "external.yaml"
-_SECONDS_FOR_A_JOB = 300.0
+# A job takes one or two minutes, and three more where a runner waits for a worker's connection.
+_SECONDS_FOR_A_JOB = 600.0
+# A worker needs some more to import what it needs.
+_SECONDS_OF_A_START = 2
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 
 
@@ -42,6 +45,18 @@ class JobKind:
 FREQUENCY_LIST = JobKind("pipelines.release_frequency_list", ("--epsilon=1",), FREQUENCIES_FILE)
 NAMES = JobKind("pipelines.select_partitions", ("--epsilon=1", "--delta=1e-5"), PARTITIONS_FILE)
 PAIRS = JobKind("clusters.bounded_pairs", (), PAIRS_FILE)
+
+
+class EndedEarly(Exception):
+    """A job ended before what was to be done to it.
+
+    Attributes:
+      code: its exit code.
+    """
+
+    def __init__(self, code: int):
+        super().__init__(f"the job ended early, with exit code {code}")
+        self.code = code
 
 
 class Run:
@@ -66,10 +81,8 @@ class Run:
         self._pool.wait()
 
     def kill_a_worker(self) -> None:
-        found = subprocess.run(
-            ["pgrep", "--parent", str(self._pool.pid)], capture_output=True, text=True, check=True
-        )
-        os.kill(int(found.stdout.split()[-1]), signal.SIGKILL)
+        """Kills the worker that was started last."""
+        os.kill(max(self._workers())[0], signal.SIGKILL)
 
     def job(self) -> str | None:
         """The job's id once Flink knows it."""
@@ -77,16 +90,37 @@ class Run:
         return new[0] if new else None
 
     def wait_for_stage(self, words: str) -> None:
-        """Waits until tasks run whose name has these words."""
+        """Waits until tasks run whose name has these words.
+
+        Raises:
+          EndedEarly: the job has ended.
+          TimeoutError: they did not run.
+        """
 
         def runs() -> bool:
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the job ended before the fault: {self.printed().decode()}")
+            self._go_on()
             job = self.job()
             vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
             return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
 
         wait_until(runs, _SECONDS_FOR_A_JOB)
+
+    def wait_for_workers(self, at_work: bool) -> None:
+        """Waits until a worker is just being started, or is newly connected for data.
+
+        Raises:
+          EndedEarly: the job has ended.
+          TimeoutError: there was none.
+        """
+        connected = self._connected()
+
+        def there() -> bool:
+            self._go_on()
+            if at_work:
+                return self._connected() > connected
+            return any(age < _SECONDS_OF_A_START for _, age in self._workers())
+
+        wait_until(there, _SECONDS_FOR_A_JOB)
 
     def wait(self) -> int | None:
         """The job's exit code; None if it had to be cancelled because it did not end."""
@@ -116,6 +150,24 @@ class Run:
 
     def printed(self) -> bytes:
         return self._log.read_bytes()
+
+    def _go_on(self) -> None:
+        code = self.process.poll()
+        if code is not None:
+            raise EndedEarly(code)
+
+    def _workers(self) -> list[tuple[int, int]]:
+        """The process ids of the pool's workers, and their ages in seconds."""
+        command = ["ps", f"--ppid={self._pool.pid}", "-o", "pid=,etimes="]
+        numbers = map(int, subprocess.run(command, capture_output=True).stdout.split())
+        return list(zip(numbers, numbers, strict=True))
+
+    def _connected(self) -> int:
+        """How often a task manager has had a worker that takes data."""
+        return sum(
+            path.read_bytes().count(b"Beam Fn Data client connected")
+            for path in cluster.LOGS.glob("*taskexecutor*.log*")
+        )
 
     def _spawn(self, module: str, *arguments: str) -> subprocess.Popen:
         with open(self._log, "ab") as log:
