@@ -24,7 +24,6 @@ from pipelines.release_frequency_list import build, main, make_parser
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
-WEAK_SPOT = "zanzibar"
 
 
 def make_records():
@@ -266,82 +265,6 @@ def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path,
     ]
 
 
-FAULTS = {
-    "no column": (["--user_column=uid"], None, "no column 'uid'"),
-    "same column": (["--user_column=page"], None, "must be different columns"),
-    "position of a named column": (["--no_header"], None, "positions counted from 1"),
-    "delimiter": (["--delimiter=;"], None, "1 column with the delimiter ';'"),
-    "no file": (["--input=none-*.csv"], None, "no file matches none-*.csv"),
-    "a directory": (["--input={tmp}"], None, "is a directory: give its files"),
-    "a filesystem": (["--input=nosuch://x"], None, "no filesystem for such a path"),
-    "parquet flag": (["--input_format=parquet"], None, "is not a Parquet file"),
-    "text flag": (["--input_format=parquet", "--no_header"], None, "--no_header is for delimited"),
-    "ragged": ([], f"user,page\nann,home\n{WEAK_SPOT}\n", "2 fields"),
-    "empty file": ([], "", "nothing on its first line"),
-    "null": ([], f"user,page\n{WEAK_SPOT},\n", "--drop_nulls"),
-    "encoding": ([], f"user,page\n{WEAK_SPOT},".encode() + b"\xff\n", "--encoding"),
-    "epsilon 0": (["--epsilon=0"], None, "--epsilon: must be a number above 0"),
-    "epsilon -1": (["--epsilon=-1"], None, "--epsilon: must be a number above 0"),
-    "epsilon nan": (["--epsilon=nan"], None, "--epsilon: must be a number above 0"),
-    "epsilon inf": (["--epsilon=inf"], None, "--epsilon: must be a number above 0"),
-    "epsilon 1e6": (["--epsilon=1e6"], None, "at most 100"),
-    "epsilon 1e-12": (["--epsilon=1e-12"], None, "raise epsilon"),
-    "epsilon x": (["--epsilon=one"], None, "--epsilon: must be a number above 0"),
-    "eta": (["--eta=4,2,1"], None, "X < 2**Y"),
-    "eta and epsilon": (["--eta=1,1,1", "--epsilon=1"], None, "not allowed with"),
-    "kappa 0": (["--max_partitions_per_user=0"], None, "must be a positive integer"),
-    "kappa 1.5": (["--max_partitions_per_user=1.5"], None, "must be a positive integer"),
-    "output": (["--output={tmp}/records.csv"], None, "can not be written: "),
-    "output glob": (["--output=out*"], None, "output must be a directory"),
-    "misspelt": (["--epsilom=1"], None, "there is no flag --epsilom: did you mean --epsilon?"),
-    "unknown": (["--frobnicate=1"], None, "there is no flag --frobnicate: see --help"),
-    "stray": (["out/"], None, "there is no place for 'out/'"),
-    "runner": (["--runner=NoRunner"], None, "NoRunner"),
-    "beam's value": (["--direct_num_workers=x"], None, "invalid int value"),
-    "template": (["--template_location=gs://b/t"], None, "--template_location is refused"),
-    "threads": (["--direct_running_mode=multi_threading"], None, "it corrupts data"),
-    "config": (["--config=none.yaml"], None, "--config=none.yaml can not be read"),
-    "both inputs": (["--frequency_list=a.csv", "--input=b.csv"], None, "either --input or --freq"),
-    "columns of counts": (
-        ["--frequency_list=a.csv", "--user_column=user"],
-        None,
-        "--user_column is for --input",
-    ),
-    "no counts": (["--frequency_list=none.csv"], None, "none.csv can not be read: no such file"),
-}
-FAILURES = {
-    "no column",
-    "delimiter",
-    "no file",
-    "a directory",
-    "a filesystem",
-    "parquet flag",
-    "ragged",
-    "empty file",
-    "null",
-    "encoding",
-    "output",
-    "no counts",
-}
-
-
-@pytest.mark.parametrize("name", FAULTS)
-def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
-    flags, records, says = FAULTS[name]
-    flags = [flag.replace("{tmp}", str(tmp_path)) for flag in flags]
-    own = any(flag.startswith(("--epsilon", "--eta")) for flag in flags)
-    code, err = failure(
-        command,
-        tmp_path,
-        *flags,
-        records=f"user,page\n{WEAK_SPOT},home\n" if records is None else records,
-        privacy=() if own else ("--epsilon=1",),
-    )
-    assert says in err and WEAK_SPOT not in err
-    assert code == (1 if name in FAILURES else 2)
-    assert [path.name for path in tmp_path.iterdir()] == ["records.csv"]
-
-
 @pytest.mark.parametrize(
     "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
 )
@@ -356,26 +279,6 @@ def test_flags_that_are_needed(tmp_path, failure, missing):
     ]
     code, err = failure(main, [flag for flag in flags if not flag.startswith(missing)])
     assert code == 2 and missing in err
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        "",
-        "a,b\n77,1\n",
-        "frequency,multiplicity\n77,x\n",
-        "frequency,multiplicity\n77,1\n78,1\n",
-        "frequency,multiplicity\n77,-78\n",
-        "frequency,multiplicity\n77,99999999999999999999\n",
-    ],
-)
-def test_bad_counts_are_not_shown(tmp_path, capsys, content):
-    (tmp_path / "counts.csv").write_text(content)
-    assert command(tmp_path, f"--frequency_list={tmp_path}/counts.csv") == 1
-    err = capsys.readouterr().err
-    assert "counts.csv is not a frequency list" in err and err.count("\n") == 1
-    assert "77" not in err and "78" not in err
-    assert not (tmp_path / "out").exists()
 
 
 def test_files_that_differ_in_type(tmp_path):
