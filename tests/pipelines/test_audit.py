@@ -60,7 +60,10 @@ def test_no_mechanism_is_accused(records, capsys, mechanism, kappa):
 
 
 def test_a_broken_promise_is_seen(tmp_path, capsys):
-    """Lists six apart, for a mechanism that promises to hide a difference of one."""
+    """Lists six apart, for a mechanism that promises to hide a difference of one.
+
+    Not seeded: what is certified is 1.65 with a standard deviation of 0.07, nine of these above 1.
+    """
     lists = {"a.csv": "7,3\n2,3\n", "b.csv": "8,3\n3,3\n"}
     for name, entries in lists.items():
         (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
