@@ -146,5 +146,5 @@ def test_the_example_runs(tmp_path):
     (released,) = tmp_path.glob("released*")
     header, *lines = released.read_text().splitlines()
     assert header == "frequency,multiplicity"
-    # Two pages of 50 visitors; epsilon is 1 and kappa 2.
+    # Two pages of 50 visitors; epsilon is 1 and kappa 2. Farther away with a probability of 1e-7.
     assert 20 < int(lines[0].split(",")[0]) < 120
