@@ -1,0 +1,106 @@
+"""The fault script's bookkeeping, without a cluster."""
+
+import pytest
+
+from clusters import faults
+from clusters.faults import Inputs, Outcome, Scenario
+from clusters.runs import (
+    ABSENT,
+    COMPLETE,
+    FREQUENCY_LIST,
+    PAIRS,
+    EndedEarly,
+    look,
+    most_partitions_of_a_user,
+)
+
+SCENARIO = Scenario("none", FREQUENCY_LIST, "", faults.nothing)
+FINISHED = Outcome(0, COMPLETE, 1.0, {})
+
+
+@pytest.mark.parametrize(
+    ("troubles", "factors", "ended"),
+    [
+        ([], [1], "finished"),
+        # On more records, as often as there are factors.
+        ([EndedEarly(0)], [1, 4], "finished"),
+        ([EndedEarly(0)] * 3, [1, 4, 16], "NOT TRIED: exit code 0 before the fault"),
+        # A failure is none of too few records.
+        ([EndedEarly(1)], [1], "NOT TRIED: exit code 1 before the fault"),
+        ([TimeoutError("no stage")], [1], "NOT TRIED: TimeoutError"),
+        ([ConnectionResetError()], [1], "NOT TRIED: ConnectionResetError"),
+    ],
+)
+def test_a_runs_trouble_is_an_outcome(troubles, factors, ended, monkeypatch, tmp_path):
+    tried = []
+
+    def run_once(scenario, inputs, factor):
+        tried.append(factor)
+        if len(tried) <= len(troubles):
+            raise troubles[len(tried) - 1]
+        return FINISHED
+
+    monkeypatch.setattr(faults, "run_once", run_once)
+    outcome = faults.rehearse(SCENARIO, Inputs(1000, tmp_path))
+    assert (tried, outcome.ended, outcome.sound) == (factors, ended, ended == "finished")
+
+
+@pytest.mark.parametrize(
+    ("code", "output", "leaks", "sound", "ended"),
+    [
+        (0, COMPLETE, {}, True, "finished"),
+        (0, ABSENT, {}, False, "finished"),
+        (0, COMPLETE, {"job.log": 1}, False, "finished"),
+        (1, ABSENT, {}, True, "failed, exit code 1"),
+        (1, COMPLETE, {}, True, "failed, exit code 1"),
+        (1, "DIFFERENT", {}, False, "failed, exit code 1"),
+        (-9, COMPLETE, {}, True, "killed"),
+        (None, COMPLETE, {}, False, "HUNG"),
+    ],
+)
+def test_what_is_as_it_must_be(code, output, leaks, sound, ended):
+    outcome = Outcome(code, output, 12.3, leaks)
+    assert (outcome.sound, outcome.ended) == (sound, ended)
+    assert f"| {ended} | {output} | 12 s |" in faults.row(SCENARIO, outcome)
+
+
+def test_the_table_goes_on_after_trouble(monkeypatch, tmp_path):
+    outcomes = iter(
+        [FINISHED, Outcome(None, "not looked at", 1.0, {}, "NOT TRIED: OSError"), FINISHED]
+    )
+    scenarios = tuple(Scenario(name, FREQUENCY_LIST, "", faults.nothing) for name in "abc")
+    downs = []
+    monkeypatch.setattr(faults, "SCENARIOS", scenarios)
+    monkeypatch.setattr(faults, "rehearse", lambda *_: next(outcomes))
+    monkeypatch.setattr(faults, "in_process", lambda *_: (b"", 1.0))
+    monkeypatch.setattr(faults.cluster, "down", lambda: downs.append(None))
+    lines = list(faults.report(Inputs(1000, tmp_path), ""))
+    rows = [line for line, _ in lines if line.startswith("| release")]
+    assert [good for line, good in lines if line in rows] == [True, False, True]
+    assert any("2 runs: 2 finished, 0 hung" in line for line, _ in lines)
+    assert any("could not be tried: 1" in line for line, _ in lines)
+    # What did not end does not hold the next run up.
+    assert len(downs) == 1
+
+
+def test_inputs_are_what_their_factor_says(tmp_path):
+    inputs = Inputs(1000, tmp_path)
+    assert inputs.rows(FREQUENCY_LIST, 4) == 4000
+    assert inputs.rows(PAIRS, 1) == 200
+
+
+def test_outputs(tmp_path):
+    assert look(tmp_path / "none", "list.csv", b"a") == ABSENT
+    (tmp_path / ".list.csv.1.part").write_bytes(b"a")
+    assert look(tmp_path, "list.csv", b"a") == ABSENT
+    (tmp_path / "list.csv").write_bytes(b"a")
+    assert look(tmp_path, "list.csv", b"a").startswith("PARTIAL")
+    (tmp_path / "privacy.json").write_bytes(b"{}")
+    assert look(tmp_path, "list.csv", b"a") == COMPLETE
+    assert look(tmp_path, "list.csv", b"b") == "DIFFERENT"
+
+
+def test_partitions_of_users():
+    assert most_partitions_of_a_user(b"user,partition\na,1\nb,1\na,2\n") == 2
+    with pytest.raises(AssertionError, match="twice"):
+        most_partitions_of_a_user(b"user,partition\na,1\na,1\n")
