@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import operator
 
 import apache_beam as beam
 
 from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.mechanisms.base2 import positive_integer
 from dp_transforms.records import USER, refuse_windows
 from dp_transforms.shuffle import ReduceByHash
 
@@ -53,7 +53,7 @@ class BoundContributions(beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
+        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -73,18 +73,3 @@ class BoundContributions(beam.PTransform):
 
     def display_data(self) -> dict[str, int]:
         return {"max_partitions_per_user": self._kappa}
-
-
-def positive(name: str, value: int) -> int:
-    """The value, if it is a positive integer.
-
-    Raises:
-      ValueError: it is not.
-    """
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return number

@@ -12,8 +12,9 @@ from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import is_plain_dictionary, plain_table
 from dp_transforms.columnar.counting import count_pairs, sum_counts
-from dp_transforms.contributions import BoundContributions, positive
+from dp_transforms.contributions import BoundContributions
 from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.mechanisms.base2 import positive_integer
 from dp_transforms.records import (
     COUNT,
     PARTITION,
@@ -59,7 +60,7 @@ class CountDistinctUsers(beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._cap = None if cap is None else positive("cap", cap)
+        self._cap = None if cap is None else positive_integer("cap", cap)
         self._already_distinct = already_distinct
         self._secret = secret
         self._num_buckets = num_buckets

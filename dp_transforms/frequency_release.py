@@ -11,8 +11,8 @@ import apache_beam as beam
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import plain_table
-from dp_transforms.contributions import positive
 from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.mechanisms.base2 import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
@@ -82,7 +82,7 @@ class ReleaseFrequencyList(beam.PTransform):
         purpose: str = "frequency list",
     ):
         super().__init__()
-        self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
+        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
         if (epsilon is None) == (mechanism is None):
             raise ValueError("give either epsilon or mechanism")
         if mechanism is None:

@@ -47,11 +47,11 @@ from dp_transforms.columnar.attributes import (
     users_of_lists,
 )
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
-from dp_transforms.contributions import positive
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.decimals import Real
 from dp_transforms.frequency_release import MergeHistograms, release_histogram
 from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.mechanisms.base2 import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
@@ -154,7 +154,7 @@ class ReleaseGroupedLists(beam.PTransform):
         names = [attribute.name for attribute in self._attributes]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"attributes must have different names, one at least, got {names}")
-        self._kappa = positive("max_partitions_per_user", max_partitions_per_user)
+        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
         self._all_budget = PrivacyBudget(epsilon_all)
         self._attribute_budget = PrivacyBudget(epsilon_groups).split(len(names))
         self._for_all = self._mechanism(self._all_budget)

@@ -64,7 +64,7 @@ class Eta:
 
     def __post_init__(self) -> None:
         for name in ("x", "y", "z"):
-            object.__setattr__(self, name, _positive_integer(name, getattr(self, name)))
+            object.__setattr__(self, name, positive_integer(name, getattr(self, name)))
         if self.x.bit_length() > self.y:
             raise ValueError(f"x must be below 2**y, got x={self.x} and y={self.y}")
         twos = (self.x & -self.x).bit_length() - 1
@@ -95,7 +95,7 @@ class Eta:
         if max_bits is None:
             bits = _default_bits(exact)
         else:
-            bits = _positive_integer("max_bits", max_bits)
+            bits = positive_integer("max_bits", max_bits)
         x = _ceil_of_scaled_exp(exact, bits)
         if x.bit_length() > bits:
             raise ValueError(
@@ -137,11 +137,16 @@ class Eta:
         return down.mul(down.minus(lo), self.z), up.mul(up.minus(hi), self.z)
 
 
-def _positive_integer(name: str, value: Any) -> int:
+def positive_integer(name: str, value: Any) -> int:
+    """The value as Python's own integer.
+
+    Raises:
+      ValueError: it is not a positive integer; the message names it by ``name``.
+    """
     try:
         number = operator.index(value)
     except TypeError:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}") from None
+        number = 0
     if number < 1 or isinstance(value, bool):
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return number

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import decimal
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dp_transforms.mechanisms.base2 import Eta, positive_rational
+from dp_transforms.mechanisms.base2 import Eta, positive_integer, positive_rational
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape
@@ -71,12 +70,8 @@ class PartitionMechanism(ABC):
     decay: Decay = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        try:
-            sensitivity = operator.index(self.sensitivity)
-        except TypeError:
-            sensitivity = 0
-        if sensitivity < 1:
-            raise ValueError(f"sensitivity must be a positive integer, got {self.sensitivity!r}")
+        sensitivity = positive_integer("sensitivity", self.sensitivity)
+        object.__setattr__(self, "sensitivity", sensitivity)
         if self.eta is not None:
             if self.epsilon is not None:
                 raise ValueError("give epsilon or eta, not both")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
@@ -11,7 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.base2 import Rational, as_fraction
+from dp_transforms.mechanisms.base2 import Rational, as_fraction, positive_integer
 from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
@@ -60,7 +59,7 @@ class SelectionStrategy(ABC):
         _check_budget("epsilon", self.epsilon, None, self.needs_positive_budget)
         _check_budget("delta", self.delta, 1, self.needs_positive_budget)
         for field in ("max_partitions_per_user", "pre_threshold"):
-            object.__setattr__(self, field, _positive_integer(field, getattr(self, field)))
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
         if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
             raise ValueError(
                 f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {self.neighbours!r}"
@@ -213,13 +212,3 @@ def _check_budget(name: str, value: Any, below: int | None, positive: bool) -> N
             f"{name} must be positive for this strategy, got {value!r}; "
             'the strategy "optimal" has no noise and allows 0'
         )
-
-
-def _positive_integer(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
-    return number

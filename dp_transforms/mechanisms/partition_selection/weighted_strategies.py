@@ -12,6 +12,7 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.base2 import positive_integer
 from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import calibrate
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, smallest_where
@@ -172,9 +173,7 @@ class SipsSelection(WeightedStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         for field in ("number_of_rounds", "growth"):
-            value = getattr(self, field)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{field} must be a positive integer, got {value!r}")
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
 
     @cached_property
     def rounds(self) -> tuple[WeightedRound, ...]:
