@@ -96,9 +96,12 @@ class IntegerNoise(ABC):
         outer_lo, outer_hi = self.tail(abs(x) - 1, precision + 2)
         return down.sub(outer_lo, hi), up.sub(outer_hi, lo)
 
-    @abstractmethod
     def _tails(self, precision: int) -> list[Enclosure]:
         """``tail(x, precision)`` for x = 0, 1, ... until it is certainly below 2**-64."""
+        tails: list[Enclosure] = []
+        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
+            tails.append(self.tail(len(tails), precision))
+        return tails
 
     @abstractmethod
     def _float_tail(self) -> FloatTail | None:
@@ -180,12 +183,6 @@ class _GeometricNoise(IntegerNoise):
         ratio_lo, ratio_hi = self._decay.power(1, precision + _GUARD_BITS)
         lo, hi = self._decay.power(x + 1, precision + _GUARD_BITS)
         return down.div(lo, up.add(1, ratio_hi)), up.div(hi, down.add(1, ratio_lo))
-
-    def _tails(self, precision: int) -> list[Enclosure]:
-        tails: list[Enclosure] = []
-        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
-            tails.append(self.tail(len(tails), precision))
-        return tails
 
     def _float_tail(self) -> FloatTail | None:
         if self._decay.log_enclosure(WORD_BITS)[0] * _TABLE_SCALE >= 1:

@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.decay import rounding_pair
 from dp_transforms.mechanisms.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.float_tails import FloatTail, GaussianFloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
+from dp_transforms.mechanisms.randomness import Enclosure
 
 _GUARD_BITS = 32
 _PRECISION = 192
@@ -55,12 +55,6 @@ class RoundedGaussian(IntegerNoise):
 
     def tail(self, x: int, precision: int) -> Enclosure:
         return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
-
-    def _tails(self, precision: int) -> list[Enclosure]:
-        tails: list[Enclosure] = []
-        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
-            tails.append(self.tail(len(tails), precision))
-        return tails
 
     def _float_tail(self) -> FloatTail | None:
         return _RoundedFloatTail(self.sigma2) if self.sigma2 > _TABLE_SIGMA2 else None
