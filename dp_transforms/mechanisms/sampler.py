@@ -42,9 +42,17 @@ class Level:
     bits: int = 53
 
     @classmethod
-    def first(cls, decay: Decay) -> Level:
-        """float64 on a window that is wide enough for most lists at this rate."""
-        return cls(8 + math.ceil(5 / math.sqrt(decay.log_enclosure(64)[0])))
+    def first(cls, decay: Decay, corner: int = 0) -> Level:
+        """float64 on a window that is wide enough for most lists at this rate.
+
+        Args:
+          decay: the ratio q.
+          corner: the longest that two neighbouring runs both are. Between them |D| reaches that,
+            or about ln(2) / c, and from there it strays by a few times 1 / sqrt(4 c).
+        """
+        rate = float(decay.log_enclosure(64)[0])
+        stray = 1 / math.sqrt(rate)
+        return cls(8 + math.ceil(max(5 * stray, 3 * stray + min(corner, math.log(2) / rate))))
 
     def next(self, width: float) -> Level:
         """The level to try when this one left an enclosure of that width around a question."""
@@ -68,7 +76,8 @@ class Sampler:
         self._positive = positive
         self._negative = positive if negative is None else negative
         slower = slower_of(positive, self._negative)
-        self.first_level = Level.first(slower)
+        corners = np.minimum(blocks.lengths[1:], blocks.lengths[:-1])
+        self.first_level = Level.first(slower, int(corners.max(initial=0)))
         self.blocks = blocks.cut(independence_length(slower, self.first_level.window))
         self._scaled = slower.log_enclosure(64)[1] < SCALED_RATE
         self._float_transfers: dict[int, tuple[AnyTransfer, AnyTransfer]] = {}
@@ -96,9 +105,14 @@ class Sampler:
         level = level or self.first_level
         while True:
             try:
-                return self.at_level(level).states(tape)
+                states = self.at_level(level).states(tape)
             except Undecided as undecided:
                 level = level.next(undecided.width)
+                continue
+            if level.bits == self.first_level.bits and level.window > self.first_level.window:
+                # A window that was too narrow once would be so again.
+                self.first_level = level
+            return states
 
     def at_level(self, level: Level) -> FloatLevel | PreciseLevel:
         """The messages at one level.
