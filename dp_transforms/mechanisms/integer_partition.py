@@ -28,7 +28,7 @@ class IntegerPartitionMechanism(PartitionMechanism):
     probability changes by at most e**epsilon: pure epsilon-DP. With q = 2**-eta the same argument
     gives (2 * eta * sensitivity)-DP in base 2. The number of times that the sampler raises its
     precision depends on f and can show in the running time: a timing channel. On a list like
-    RockYou's, at epsilon = 1, it is raised at all in about two releases of a million.
+    RockYou's, at epsilon = 1, it is raised at all in about one release of a million.
 
     Args:
       epsilon: the privacy parameter, in natural units; a float stands for exactly the number it is.
