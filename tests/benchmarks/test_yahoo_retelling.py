@@ -5,7 +5,10 @@ import pytest
 
 from benchmarks import yahoo_retelling
 from benchmarks.yahoo_retelling import attribute_shares, made_up_users, metrics, true_lists
+from dp_transforms.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.sample_data import rockyou
+from dp_transforms.smooth_lists import thinned
 
 USERS = 4_000
 
@@ -14,21 +17,27 @@ USERS = 4_000
 def page(tmp_path_factory):
     """The whole story: 4,000 users in two attributes, first with a budget that hides nothing."""
     directory = tmp_path_factory.mktemp("retelling")
-    pieces = yahoo_retelling.retell(USERS, 2, ["100", "1"], str(directory))
+    pieces = yahoo_retelling.retell(USERS, 2, ["100", "1"], str(directory), large=USERS // 3)
     return "\n".join(pieces)
 
 
 def test_the_table_has_every_list_and_the_differences(page):
-    rows = [line.split(" | ") for line in page.splitlines() if line.endswith("|")][2:]
+    lines = [line for line in page.splitlines() if line.endswith(" |")]
+    rows = [line[2:-2].split(" | ") for line in lines][2:]
     assert len(rows) == 1 + 2 + 5
-    for name, users, released, *bits, difference in rows[1:]:
-        # At 50 for each attribute a frequency changes with probability below 1e-6.
-        assert users == released and difference == "0.00 |", name
-        assert all(one == other for one, other in (cell.split(" / ") for cell in bits))
-    assert rows[0][1] == f"{USERS:,}"
-    groups = {row[0]: int(row[1].replace(",", "")) for row in rows}
+    groups = {name: int(users.replace(",", "")) for name, users, *_ in rows}
+    for name, users, released, *bits, off, corrected_off in rows[1:]:
+        # At 50 for each attribute a frequency changes with probability below 1e-6, and what does
+        # not change needs no correction.
+        assert users == released and off == "0.00", name
+        large = groups[name] > USERS // 3
+        assert corrected_off == ("0.00" if large else ""), name
+        for cell in bits:
+            parts = cell.split(" / ")
+            assert len(parts) == 2 + large and len(set(parts)) == 1
+    assert groups["all users"] == USERS
     for attribute in ("gender", "age"):
-        assert sum(n for name, n in groups.items() if name.startswith(f"| {attribute}")) == USERS
+        assert sum(n for name, n in groups.items() if name.startswith(attribute)) == USERS
 
 
 def test_both_budgets_are_told_of(page):
@@ -51,14 +60,29 @@ def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():
     assert abs(metrics(lists["", ""])[0] - 6.5) < 0.36
 
 
+def test_groups_are_corrected_with_all_users_as_the_reference():
+    everyone = thinned(rockyou(), 60_000)
+    released = {("", ""): everyone, ("a", "b"): thinned(everyone, 20_000), ("a", "c"): everyone}
+    found = yahoo_retelling.estimates(released, 0.2, large=30_000)
+    assert list(found) == [("a", "c")]
+    expected = GuessingEstimates(everyone, 0.2, reference=everyone)
+    assert found["a", "c"][2] == expected.success_rate_bits(100)
+    assert len(found["a", "c"]) == len(metrics(everyone))
+
+
 def test_differences_are_the_largest_of_the_metrics():
-    lists = {("", ""): FrequencyList([8, 1], [1, 8])}
-    released = {("", ""): FrequencyList([7, 1], [1, 9])}
-    expected = max(
-        abs(a - b)
-        for a, b in zip(*(metrics(one["", ""]) for one in (lists, released)), strict=True)
-    )
-    assert yahoo_retelling.largest_differences(lists, released) == {("", ""): expected}
+    """Of 2,000,008 users, and of some other list; and of estimates that are 0.3 bits off."""
+    original = {("", ""): FrequencyList([2_000_000, 1], [1, 8])}
+    released = {("", ""): FrequencyList([1_500_000, 1], [1, 500_000])}
+    true = metrics(original["", ""])
+    expected = max(abs(a - b) for a, b in zip(true, metrics(released["", ""]), strict=True))
+    off = [0.0, 0.1, -0.3, 0.0, 0.0]
+    corrected = {
+        ("", ""): [BitsEstimate(t + o, t - 0.2, t + 0.2) for t, o in zip(true, off, strict=True)]
+    }
+    text = yahoo_retelling.summary(original, released, corrected)
+    assert f"{expected:.2f} bits for the 1 lists of more than 1,000,000 (corrected: 0.30)" in text
+    assert "hold 5 of the 5" in text
 
 
 def test_without_the_job_all_users_have_a_budget_of_their_own():
