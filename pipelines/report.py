@@ -42,6 +42,7 @@ from pipelines.report_page import (
     write_files,
 )
 from pipelines.report_words import Wording, privacy_words, wording
+from pipelines.select_partitions import PARTITIONS_FILE
 
 RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
@@ -211,6 +212,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_available()
         directory = local_path(os.fspath(flags.release))
+        if FileSystems.exists(FileSystems.join(directory, PARTITIONS_FILE)):
+            raise InputError(
+                f"{directory} holds names of partitions, and a report is about frequency lists: "
+                "see select_partitions --explain --plot=FILE.png"
+            )
         grouped = FileSystems.exists(FileSystems.join(directory, LISTS_FILE))
         print((write_groups_report if grouped else write_report)(directory))
     except ValueError as error:

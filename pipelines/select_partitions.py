@@ -44,6 +44,8 @@ PARTITIONS_FILE = "released_partitions.csv"
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
 --noisy_counts, about how many users they have) and privacy.json, which says what was promised.
+There is no --report: the names are all there is to show. How many users a partition needs is known
+before there are any: --explain prints it, and --plot draws it.
 
 examples:
   python -m pipelines.select_partitions --input='logs/*.csv' --user_column=account
