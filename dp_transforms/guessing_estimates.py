@@ -38,8 +38,6 @@ _DRAWS = 48
 _FIRST_SEED = 10**6
 """Other draws than those of the fit."""
 _WIDENING = 3
-_DIFFERENCE = 0.05
-"""Metrics are functions of integers: a smaller difference may show nothing."""
 
 
 class BitsEstimate(NamedTuple):
@@ -140,10 +138,6 @@ class GuessingEstimates:
     def _posterior_deviation(self, metric: Callable[[FrequencyList], float]) -> float:
         if self._fit is None:
             return 0.0
-        curve = self._fit.curve
-        slopes = [
-            metric(curve.moved(step).to_list()) - metric(curve.moved(-step).to_list())
-            for step in np.eye(len(curve.values)) * _DIFFERENCE
-        ]
+        slopes = self._fit.curve.metric_derivative(metric)
         # Slopes of real lists turn the same way for longer than the prior has it.
-        return self._fit.deviation(np.array(slopes) / (2 * _DIFFERENCE), _WIDENING * ROUGHNESS)
+        return self._fit.deviation(slopes, _WIDENING * ROUGHNESS)

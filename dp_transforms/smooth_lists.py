@@ -37,6 +37,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -140,13 +141,20 @@ class Curve:
         """The curve with other values at the knots."""
         return dataclasses.replace(self, values=self.values + step)
 
-    def derivative(self, function: Callable[[Curve], FloatArray]) -> FloatArray:
+    def derivative(
+        self, function: Callable[[Curve], Any], difference: float = _DIFFERENCE
+    ) -> FloatArray:
         """That of a function of the curve by the values at its knots: one column each."""
         columns = []
-        for step in np.eye(len(self.values)) * _DIFFERENCE:
+        for step in np.eye(len(self.values)) * difference:
             ends = function(self.moved(step)), function(self.moved(-step))
-            columns.append((ends[0] - ends[1]) / (2 * _DIFFERENCE))
+            columns.append((ends[0] - ends[1]) / (2 * difference))
         return np.stack(columns, axis=-1)
+
+    def metric_derivative(self, metric: Callable[[FrequencyList], float]) -> FloatArray:
+        """That of a number of the list along the curve."""
+        # Lists have integers: a smaller difference may show nothing.
+        return self.derivative(lambda curve: metric(curve.to_list()), 0.05)
 
     def turns(self) -> FloatArray:
         """By how much the slope of w(u), less that of the reference, changes at inner knots."""
@@ -188,8 +196,13 @@ class SmoothFit:
 
     def deviation(self, slopes: FloatArray, roughness: float = ROUGHNESS) -> float:
         """The posterior standard deviation of a number with these derivatives at the knots."""
+        return float(slopes @ self.least_known(slopes, roughness))
+
+    def least_known(self, slopes: FloatArray, roughness: float = ROUGHNESS) -> FloatArray:
+        """The step from the curve, of one posterior deviation, that moves such a number most."""
         precision = self.information + _prior_information(self.curve, roughness)[0]
-        return float(np.sqrt(slopes @ np.linalg.solve(precision, slopes)))
+        step = np.linalg.solve(precision, slopes)
+        return np.asarray(step / np.sqrt(slopes @ step))
 
 
 def fit_smooth_list(
