@@ -27,9 +27,9 @@ def run() -> None:
     """What Beam's own main does, and tells the pool when this worker is about to report."""
     from apache_beam.runners.worker import sdk_worker, sdk_worker_main
 
-    from pipelines.early_errors import ConnectingCache
+    from pipelines.early_connection import ConnectedFirst
 
-    sdk_worker.BundleProcessorCache = ConnectingCache  # type: ignore[misc]
+    sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
     if READY_DESCRIPTOR in os.environ:
         with open(int(os.environ[READY_DESCRIPTOR]), "wb") as pipe:

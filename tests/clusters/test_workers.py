@@ -180,7 +180,7 @@ class NodeWithWork(Node):
 
 
 def test_a_runner_hears_of_a_step_that_can_not_be_made():
-    # Runners in Java look at the answer when they have the connection for data.
+    # Runners in Java do not look at the answer before they have the connection for data.
     node, pool = NodeWithWork(), WorkerPool()
     try:
         pool.StartWorker(request(node.port), None)
