@@ -26,6 +26,7 @@ _CONFIG = ROOT / "runner_configs" / "flink" / "external.yaml"
 _SECONDS_FOR_A_JOB = 600.0
 # A worker needs some more to import what it needs.
 _SECONDS_OF_A_START = 2
+_SECONDS_TO_UNPICKLE = 2.0
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 
 
@@ -106,7 +107,7 @@ class Run:
         wait_until(runs, _SECONDS_FOR_A_JOB)
 
     def wait_for_workers(self, at_work: bool) -> None:
-        """Waits until a worker is just being started, or is newly connected for data.
+        """Waits until a worker is just being started, or until one newly has data and its steps.
 
         Raises:
           EndedEarly: the job has ended.
@@ -121,6 +122,10 @@ class Run:
             return any(age < _SECONDS_OF_A_START for _, age in self._workers())
 
         wait_until(there, _SECONDS_FOR_A_JOB)
+        if at_work:
+            # It connects for data before it unpickles its steps.
+            time.sleep(_SECONDS_TO_UNPICKLE)
+            self._go_on()
 
     def wait(self) -> int | None:
         """The job's exit code; None if it had to be cancelled because it did not end."""
