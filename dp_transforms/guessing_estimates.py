@@ -13,6 +13,7 @@ These are estimates under a prior about the shape of lists, and no proven bounds
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from statistics import NormalDist
@@ -130,9 +131,13 @@ class GuessingEstimates:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
         as_released = metric(self._released)
         errors = np.array([metric(one) for one in self._draws]) - metric(self._smooth)
-        deviation = max(self._posterior_deviation(metric), float(errors.std()))
+        correction = float(errors.mean())
+        # Another shape of the list would make another correction: half of it is in doubt.
+        deviation = math.hypot(
+            max(self._posterior_deviation(metric), float(errors.std())), correction / 2
+        )
         width = NormalDist().inv_cdf((1 + confidence) / 2) * deviation
-        value = max(as_released - float(errors.mean()), 0.0)
+        value = max(as_released - correction, 0.0)
         return BitsEstimate(value, max(value - width, 0.0), value + width)
 
     def _posterior_deviation(self, metric: Callable[[FrequencyList], float]) -> float:
