@@ -7,7 +7,7 @@
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
-# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; two hours or so
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; three quarters of an hour
 # make lint  formatting, style and types
 
 PYTHON ?= python3

@@ -61,7 +61,7 @@ class Benchmark(NamedTuple):
 
 BENCHMARKS = (
     Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 5, "lists"),
-    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 10, "edges"),
+    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 15, "edges"),
     Benchmark(
         "engine",
         "Time and memory of a release, and growth with N",
@@ -71,7 +71,7 @@ BENCHMARKS = (
         ("--releases=2000",),
     ),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
-    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 6),
+    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 10),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark("throughput", "From records to a release", "throughput", 40, "peers_python"),
@@ -201,7 +201,10 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
     total = sum(runs[one.page]["seconds"] for one in BENCHMARKS if one.page in runs)
     yield f"| together | | {total / 60:.0f} min | | |"
     yield ""
-    yield "Apart from these: [planted bugs and the tests that catch them](results/mutants.md)."
+    yield (
+        "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), and "
+        "[faults on a cluster](results/cluster_faults.md)."
+    )
     for one in BENCHMARKS:
         yield ""
         yield f"## {one.about}"

@@ -6,8 +6,8 @@ Efron and Tibshirani, "An introduction to the bootstrap", 1993). That is post-pr
 no privacy. These are estimates: a released list has more different frequencies than a private one,
 since the noise pulls equal ones apart, so that at a large corner a third to two thirds of a bias is
 left. Measured over 14 pairs of a list and an epsilon (benchmarks/results/release_estimates.md), 95%
-intervals of the number of items held in 97% to 100% of the releases, those of the total in 91% to
-100% at epsilon >= 1, and in 83% to 96% at 0.25. Bounds that hold for every private list are in
+intervals of the number of items held in 96% to 100% of the releases, those of the total in 92% to
+99% at epsilon >= 1, and in 79% to 94% at 0.25. Bounds that hold for every private list are in
 ``frequency_error``, ``rank_error`` and ``guessing_error``.
 
 All of it is for the unrestricted mechanism, whose outcomes are all lists.
