@@ -196,13 +196,16 @@ class SmoothFit:
 
     def deviation(self, slopes: FloatArray, roughness: float = ROUGHNESS) -> float:
         """The posterior standard deviation of a number with these derivatives at the knots."""
-        return float(slopes @ self.least_known(slopes, roughness))
+        return float(np.sqrt(slopes @ self._covariance_with(slopes, roughness)))
 
     def least_known(self, slopes: FloatArray, roughness: float = ROUGHNESS) -> FloatArray:
         """The step from the curve, of one posterior deviation, that moves such a number most."""
-        precision = self.information + _prior_information(self.curve, roughness)[0]
-        step = np.linalg.solve(precision, slopes)
+        step = self._covariance_with(slopes, roughness)
         return np.asarray(step / np.sqrt(slopes @ step))
+
+    def _covariance_with(self, slopes: FloatArray, roughness: float) -> FloatArray:
+        precision = self.information + _prior_information(self.curve, roughness)[0]
+        return np.asarray(np.linalg.solve(precision, slopes))
 
 
 def fit_smooth_list(

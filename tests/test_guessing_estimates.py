@@ -44,6 +44,13 @@ def test_without_noise_nothing_is_corrected():
     assert estimates.success_rate_bits(6) == (expected, expected, expected)
 
 
+def test_what_no_noise_changes_is_certain():
+    """With more guesses than items, all of a few items are guessed."""
+    released = FrequencyList(list(range(20, 0, -1)), [1] * 20)
+    bits = GuessingEstimates(released, 0.5).success_rate_bits(2**30)
+    assert bits == (30, 30, 30)
+
+
 def test_the_same_release_gives_the_same_estimates():
     released = FrequencyList([60, 9, 4, 2, 1], [1, 2, 3, 9, 40])
     one, other = (GuessingEstimates(released, 0.8, sensitivity=2) for _ in range(2))
