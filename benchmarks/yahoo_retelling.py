@@ -49,6 +49,7 @@ GUESSES = (1, 10, 100)
 ALPHAS = ("0.25", "0.5")
 LARGE = 1_000_000
 """Groups of more users, as released, are corrected; the others are mostly noise."""
+CLOSE = 0.1
 RESULT_FILE = "yahoo_retelling.md"
 
 _ATTRIBUTES = {
@@ -236,13 +237,16 @@ def summary(originals: Lists, released: Lists, corrected: Estimates) -> str:
         large = [name for name in released if originals[name].total > least]
         if not large:
             continue
-        raw = max(largest_difference(originals[n], metrics(released[n])) for n in large)
-        told.append(f"{raw:.2f} bits for the {len(large)} lists of more than {least:,}")
-        after = [
-            largest_difference(originals[n], values(corrected[n])) for n in large if n in corrected
-        ]
-        if after:
-            told[-1] += f" (corrected: {max(after):.2f})"
+        off = {n: largest_difference(originals[n], metrics(released[n])) for n in large}
+        text = f"{_distances(off)} for the {len(large)} lists of more than {least:,}"
+        after = off | {
+            n: largest_difference(originals[n], values(corrected[n]))
+            for n in large
+            if n in corrected
+        }
+        if after != off:
+            text += f" (corrected: {_distances(after)})"
+        told.append(text)
     covered = [
         estimate.lower <= true <= estimate.upper
         for name, of_list in corrected.items()
@@ -255,6 +259,11 @@ def summary(originals: Lists, released: Lists, corrected: Estimates) -> str:
             f"original statistics."
         )
     return text
+
+
+def _distances(differences: Mapping[Name, float]) -> str:
+    within = sum(difference <= CLOSE for difference in differences.values())
+    return f"{max(differences.values()):.2f} bits, {within} within {CLOSE}"
 
 
 def retell(
