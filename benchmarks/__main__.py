@@ -77,7 +77,8 @@ BENCHMARKS = (
         "Guessing metrics without the noise's bias",
         "guessing_estimates",
         20,
-        arguments=("--releases=10",),
+        "lists",
+        ("--releases=10",),
     ),
     Benchmark(
         "guessing_limits",
