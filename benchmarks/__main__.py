@@ -278,4 +278,6 @@ def anchor(heading: str) -> str:
 
 
 if __name__ == "__main__":
+    # So that what runs is ended with this.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     sys.exit(main())
