@@ -55,7 +55,7 @@ def check_available() -> None:
       ValueError: matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("--report needs matplotlib: install dp-frequency-lists[report]")
+        raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
 
 
 def page(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
