@@ -8,7 +8,11 @@ releases of that list that are drawn here, and subtracted: a smoothed bootstrap 
 Tibshirani, "An introduction to the bootstrap", 1993). Post-processing: it costs no privacy.
 
 These are estimates under a prior about the shape of lists, and no proven bounds; those are in
-``guessing_error``. How good they are is measured in benchmarks/results/guessing_estimates.md.
+``guessing_error``. Measured on eleven pairs of a list and an epsilon
+(benchmarks/results/guessing_estimates.md), biases of 0.1 to 0.5 bits came down to a half at worst
+and to a tenth at best. The 95% intervals held in 60% of the releases at worst, where the shape is
+least like what is expected, and in nine of ten on average. Part of what is left no estimate can
+take out: there are lists whose releases are nearly alike (benchmarks/results/guessing_limits.md).
 """
 
 from __future__ import annotations
