@@ -34,8 +34,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from dp_accounting.dp_event import SelfComposedDpEvent
 
 from dp_transforms import guessing
+from dp_transforms.budget.accounting import compose
+from dp_transforms.budget.events import BoundedRangeDpEvent
 from dp_transforms.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.sample_data import yahoo
@@ -44,6 +47,7 @@ from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items
 
 EPSILON_ALL = "0.25"
+DELTA = 1e-9
 SEED = 2015
 GUESSES = (1, 10, 100)
 ALPHAS = ("0.25", "0.5")
@@ -172,6 +176,13 @@ def release_originals(originals: Lists, attributes: int, epsilon_groups: str) ->
     }
 
 
+def composed_epsilon(epsilon: float, attributes: int) -> float:
+    """What so many lists at this epsilon cost with ``DELTA``: composed as mechanisms of bounded
+    range (see ``dp_transforms.budget.accounting``), of which each attribute's lists are one."""
+    events = [SelfComposedDpEvent(BoundedRangeDpEvent(epsilon), attributes)]
+    return compose(events, delta=DELTA).epsilon
+
+
 def metrics(frequency_list: FrequencyList) -> list[float]:
     """lambda_1, lambda_10, lambda_100, G_0.25 and G_0.5, in bits."""
     return [guessing.success_rate_bits(frequency_list, guesses) for guesses in GUESSES] + [
@@ -294,20 +305,21 @@ def retell(
     )
     shown = ""
     for i, epsilon in enumerate(epsilons):
-        start = time.perf_counter()
         if i == 0:
+            start = time.perf_counter()
             released = release(records, shares, epsilon, os.path.join(directory, "release"))
-            how = "The job took"
+            seconds = time.perf_counter() - start
+            how = f"The job took {seconds:.0f} s on {os.cpu_count()} cores, shared with other work."
         else:
             released = release_originals(originals, attributes, epsilon)
-            how = "Releasing the originals, without the job, took"
-        seconds = time.perf_counter() - start
+            how = "Released without the job."
         each = float(epsilon) / attributes
         corrected = estimates(released, each, large)
         yield (
             f"\nEpsilon {EPSILON_ALL} for all users, and {epsilon} / {attributes} = {each:.3g} for "
-            f"each attribute. {summary(originals, released, corrected)} "
-            f"{how} {seconds:.0f} s on {os.cpu_count()} cores, shared with other work."
+            f"each attribute, which is {epsilon} for all groups, or "
+            f"{composed_epsilon(each, attributes):.3g} with delta = {DELTA}. "
+            f"{summary(originals, released, corrected)} {how}"
         )
         if i == 0:
             shown = "\n".join(table_lines(originals, released, corrected))

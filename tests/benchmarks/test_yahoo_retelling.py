@@ -1,3 +1,4 @@
+import math
 import re
 
 import numpy as np
@@ -43,6 +44,14 @@ def test_the_table_has_every_list_and_the_differences(page):
 def test_both_budgets_are_told_of(page):
     told = re.findall(r"and (\S+) / 2 = (\S+) for each attribute", page)
     assert told == [("100", "50"), ("1", "0.5")]
+    assert re.findall(r"which is (\S+) for all groups", page) == ["100", "1"]
+
+
+def test_composition_with_a_delta_is_cheaper_for_many_small_lists():
+    """By zCDP, epsilon**2 / 8 each (Cesar and Rogers 2021), at most rho + 2 sqrt(rho ln(1 / d))."""
+    rho = 22 * 0.0182**2 / 8
+    bound = rho + 2 * math.sqrt(rho * math.log(1e9))
+    assert 0.5 * bound < yahoo_retelling.composed_epsilon(0.0182, 22) <= bound < 0.4
 
 
 def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():
