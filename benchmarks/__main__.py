@@ -210,12 +210,15 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
     for one in BENCHMARKS:
         made = runs.get(one.page)
         cells = [f"[{one.about}](#{anchor(one.about)})"]
-        cells += [made["begun"], f"{made['seconds']} s"] if made else ["", ""]
+        cells += [made["begun"], f"{made['seconds']} s"] if made else ["by itself", ""]
         cells += [f"{one.minutes} min", made["commit"] if made else ""]
         yield f"| {' | '.join(cells)} |"
     total = sum(runs[one.page]["seconds"] for one in BENCHMARKS if one.page in runs)
     yield f"| together | | {total / 60:.0f} min | | |"
     yield ""
+    if any(one.page not in runs for one in BENCHMARKS):
+        yield "What is by itself was not made by this command, but by the benchmark's own."
+        yield ""
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), and "
         "[faults on a cluster](results/cluster_faults.md)."
