@@ -137,8 +137,7 @@ class _Vector:
         self.values, error, growth = transfer.apply(length, self.values)
         self.error += error
         self._growth *= growth
-        if self.values[:-1].min() < TINY or self.values.item(-1) < TINY:
-            settle(self.values)
+        settle(self.values)
 
 
 def settle(values: FloatArray) -> None:
