@@ -207,7 +207,7 @@ def plot(path: pathlib.Path, times: dict[str, Times]) -> None:
         axis.loglog(*zip(*times[key], strict=True), style, label=f"{label}: as N^{power:.2f}")
     axis.set(xlabel="users N", ylabel="CPU seconds for one release")
     axis.grid(alpha=0.3)
-    axis.legend()
+    axis.legend(loc="lower right", fontsize="small")
     figure.savefig(path, dpi=110)
 
 
