@@ -149,6 +149,20 @@ MUTANTS = (
         ("tests/mechanisms/test_walk.py", "tests/mechanisms/test_integer_partition.py"),
     ),
     Mutant(
+        "moves from the two ends of a run may collide",
+        "dp_transforms/mechanisms/block_filling.py",
+        "accepted = inside <= lengths[waiting]",
+        "accepted = inside <= lengths[waiting] + 1",
+        ("tests/mechanisms/test_block_filling.py",),
+    ),
+    Mutant(
+        "long runs weigh as much from the wrong side of zero as their upper bounds say",
+        "dp_transforms/mechanisms/transfer.py",
+        "            product[self.centre + 1 :, 0] = 0\n",
+        "            pass\n",
+        ("tests/mechanisms/test_float_messages.py",),
+    ),
+    Mutant(
         "dist taken as L1: distances are halved",
         "dp_transforms/mechanisms/frequency_list.py",
         "return sum(width * abs(a - b)",
