@@ -130,7 +130,7 @@ def test_no_stage_holds_more_users_of_a_partition_than_the_cap(monkeypatch):
     tables = [table_of(records[i::8]) for i in range(8)]
     LARGEST.clear()
     assert dict(rows_of(run(tables, CountDistinctUsers(cap=25)))) == capped(sizes, 25)
-    # How often depends on how the runner bundles: once before the shuffle at least, and once behind.
+    # How often depends on how the runner bundles: once before the shuffle, and once behind it.
     assert len(LARGEST) > 1 and max(LARGEST) == 25
 
 
