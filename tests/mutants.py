@@ -157,7 +157,7 @@ MUTANTS = (
     ),
     Mutant(
         "long runs weigh as much from the wrong side of zero as their upper bounds say",
-        "dp_transforms/mechanisms/transfer.py",
+        "dp_transforms/mechanisms/float_transfer.py",
         "            product[self.centre + 1 :, 0] = 0\n",
         "            pass\n",
         ("tests/mechanisms/test_float_messages.py",),

@@ -22,11 +22,9 @@ import numpy.typing as npt
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
 from dp_transforms.mechanisms.float_level import AnyTransfer
 from dp_transforms.mechanisms.geometric import geometric, places, unbounded
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
-from dp_transforms.mechanisms.transfer import (
-    UNIT_ROUNDOFF,
-    PreciseTransfer,
-)
+from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
 FloatArray = npt.NDArray[np.float64]

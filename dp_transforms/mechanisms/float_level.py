@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.float_messages import Messages, backward, edge_of, settle
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF, FloatTransfer, clipped
+from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF, clipped
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
 FloatArray = npt.NDArray[np.float64]

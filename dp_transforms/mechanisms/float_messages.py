@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.transfer import TINY, UNIT_ROUNDOFF, FloatTransfer
+from dp_transforms.mechanisms.float_transfer import TINY, FloatTransfer
+from dp_transforms.mechanisms.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.walk import Blocks
 
 FloatArray = npt.NDArray[np.float64]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
-from dp_transforms.mechanisms.transfer import PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks, Undecided, choose
 
 IntArray = npt.NDArray[np.int64]

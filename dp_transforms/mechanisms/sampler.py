@@ -14,16 +14,13 @@ import numpy.typing as npt
 from dp_transforms.mechanisms.block_filling import fill_blocks, partitions
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.float_level import AnyTransfer, FloatLevel
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.precise_level import PreciseLevel
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.transfer import (
-    FloatTransfer,
-    PreciseTransfer,
-    independence_length,
-    slower_of,
-)
+from dp_transforms.mechanisms.transfer import independence_length, slower_of
 from dp_transforms.mechanisms.walk import Blocks, Undecided, Walk
 
 SCALED_RATE = Fraction(1, 40)

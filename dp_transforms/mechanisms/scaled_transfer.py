@@ -111,14 +111,13 @@ class ScaledMatrix:
         return [number for number, group in enumerate(self.groups) for _ in group.rows]
 
 
-class ScaledTransfer(RunWeights):
+class ScaledTransfer(RunWeights[ScaledMatrix]):
     """T_n on the window -W..W in scaled float64. State D has index D + W."""
 
     def __init__(self, positive: Decay, negative: Decay, window: int):
         # Shorter runs are cheaper step by step than by a matrix.
         self.most_steps = (2 * window + 1) // _STEPPING
         super().__init__(positive, negative, window, beyond=1 + self.most_steps)
-        self._matrices: dict[int, ScaledMatrix] = {}
         w = window
         self._spans = [
             (start, min(start + _GROUP, stop))
@@ -132,14 +131,6 @@ class ScaledTransfer(RunWeights):
         down = split(self.negative_weights.powers(1)[self.window : 0 : -1])
         up = split(self.positive_weights.powers(1))
         return np.concatenate([np.ldexp(*down), np.ldexp(*up)])
-
-    def matrix(self, length: int) -> ScaledMatrix:
-        """T_length, made once and kept."""
-        length = min(length, self.long)
-        found = self._matrices.get(length)
-        if found is None:
-            found = self._matrices[length] = self._make(length)
-        return found
 
     def _make(self, length: int) -> ScaledMatrix:
         w = self.window

@@ -49,10 +49,9 @@ The ratio may differ on the two sides of zero (``positive`` and ``negative`` dec
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any
+from typing import Any, Generic, Protocol, TypeVar
 
 import gmpy2
 import numpy as np
@@ -63,11 +62,8 @@ from dp_transforms.mechanisms.randomness import Enclosure
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
-ObjectArray = npt.NDArray[np.object_]
 
 UNIT_ROUNDOFF = 2.0**-53
-TINY = 2.0**-940
-"""A smaller float counts as [0, TINY]: near underflow a relative error means nothing."""
 
 FAR = 2**40
 """Constants below 2**-FAR are not kept."""
@@ -76,12 +72,7 @@ INDEPENDENCE_BITS = 70
 """The ends of a run count as independent in float64 if they collide with a probability of at most
 2 to the power of minus this."""
 
-_STEPPING = 24
-"""Runs shorter than the window by this factor are cheaper step by step than by a matrix."""
-
 _FLOAT_CONSTANT_BITS = 64
-_SLACK = 1 + 2.0**-30
-"""Covers the rounding of the few float operations that only bound the exit from above."""
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
@@ -104,51 +95,9 @@ def parts_of(length: int) -> tuple[int, int]:
     return first, length - first
 
 
-@dataclass(frozen=True)
-class FloatMatrix:
-    """T_n in float64 on a window and its exit.
-
-    The true entries lie within lo * (1 - error) and hi * (1 + error). ``growth`` is the largest sum
-    of a row of hi.
-
-    The matrix of all long runs bounds some entries from above only: those of rows behind
-    ``centre``, the index of state 0, and of columns in front of it. Elsewhere ``centre`` is None.
-    """
-
-    lo: FloatArray
-    hi: FloatArray
-    error: float
-    growth: float
-    centre: int | None = None
-
-    def __matmul__(self, messages: FloatArray) -> FloatArray:
-        """The product with messages in two columns (lo, hi), exit included."""
-        if self.centre is not None:
-            messages = messages.copy()
-            messages[: self.centre, 0] = 0
-        if self.lo is self.hi:
-            product = self.hi @ messages
-        else:
-            product = np.stack([self.lo @ messages[:, 0], self.hi @ messages[:, 1]], axis=1)
-        if self.centre is not None:
-            product[self.centre + 1 :, 0] = 0
-        return product
-
-    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, int]:
-        """Entries (index, index..index+count-1): lower and upper bounds, and their exponent."""
-        found = slice(index, index + count)
-        lower = self.lo[index, found]
-        if self.centre is not None and index != self.centre:
-            lower = lower * certain_in_row(self.centre, index, count)
-        return lower, self.hi[index, found], 0
-
-    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, int]:
-        """Entries (first..index, index): lower and upper bounds, and their exponent."""
-        found = slice(first, index + 1)
-        lower = self.lo[found, index]
-        if self.centre is not None:
-            lower = lower * ((np.arange(first, index + 1) <= self.centre) & (index >= self.centre))
-        return lower, self.hi[found, index], 0
+def slower_of(positive: Decay, negative: Decay) -> Decay:
+    """The one that falls more slowly."""
+    return min(positive, negative, key=lambda decay: decay.log_enclosure(64)[0])
 
 
 def certain_in_row(centre: int, index: int, count: int) -> npt.NDArray[np.bool_]:
@@ -156,8 +105,24 @@ def certain_in_row(centre: int, index: int, count: int) -> npt.NDArray[np.bool_]
     return (np.arange(index, index + count) >= centre) & (index <= centre)
 
 
-class RunWeights:
-    """The closed forms that transfer weights on the window -W..W are made of.
+class RunMatrix(Protocol):
+    """T_n on a window, known up to a relative ``error``."""
+
+    @property
+    def error(self) -> float: ...
+
+    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, Any]:
+        """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
+
+    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, Any]:
+        """Entries (first..index, index): lower and upper bounds, and exponents."""
+
+
+_Matrix = TypeVar("_Matrix", bound=RunMatrix)
+
+
+class RunWeights(ABC, Generic[_Matrix]):
+    """Transfer weights on the window -W..W, and the closed forms that they are made of.
 
     Args:
       positive: the ratio q of the states above zero.
@@ -180,10 +145,23 @@ class RunWeights:
         self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
         self.long = independence_length(slower_of(positive, negative), window)
         """From this length on all runs share one matrix."""
+        self._matrices: dict[int, _Matrix] = {}
 
-    def matrix(self, length: int) -> Any:
-        """T_length, made once and kept: entries by ``row`` and ``column``, and an ``error``."""
-        raise NotImplementedError
+    def matrix(self, length: int) -> _Matrix:
+        """T_length, made once and kept.
+
+        Raises:
+          FloatingPointError: the entries span more than float64 does.
+        """
+        length = min(length, self.long)
+        found = self._matrices.get(length)
+        if found is None:
+            found = self._matrices[length] = self._make(length)
+        return found
+
+    @abstractmethod
+    def _make(self, length: int) -> _Matrix:
+        """T_length; at ``long`` an enclosure of those of all longer runs as well."""
 
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
@@ -243,294 +221,6 @@ class RunWeights:
     def entering_last_run(self) -> tuple[FloatArray, IntArray]:
         """B(e) for e = 0..W, likewise."""
         return split(self.positive_weights.entering_last_run()[: self.window + 1])
-
-
-class FloatTransfer(RunWeights):
-    """T_n on the window -W..W and its exit, in float64.
-
-    State D has index D + W; the exit has index 2W + 1.
-    """
-
-    def __init__(self, positive: Decay, negative: Decay, window: int):
-        super().__init__(positive, negative, window)
-        self._exit_decay = math.exp(-self.rate * (window + 1) / 2) * _SLACK
-        self._matrices: dict[int, FloatMatrix] = {}
-
-    def apply(self, length: int, messages: FloatArray) -> tuple[FloatArray, float, float]:
-        """T_length times messages in two columns (lo, hi), exit included.
-
-        Returns:
-          The product; a bound on the relative error that it adds; and one on how much larger its
-          largest entry is than the largest before.
-        """
-        if length * _STEPPING <= self.size:
-            keep, climb = self._step
-            for _ in range(length):
-                moved = climb * messages[1:]
-                messages = keep * messages
-                messages[:-1] += moved
-            return messages, 6 * length * UNIT_ROUNDOFF, 2.0**length
-        matrix = self.matrix(length)
-        return matrix @ messages, matrix.error + (self.size + 4) * UNIT_ROUNDOFF, matrix.growth
-
-    def exit_weight(self, edge: float, ratio: float, length: int) -> float:
-        """edge * ratio * R for a run of ``length`` zeros (see the module's text).
-
-        R is bounded by its first factor, the largest, to the power of how many exceed 1. Infinite
-        where the bound overflows: the window is too narrow then.
-        """
-        if not math.isfinite(ratio):
-            return math.inf
-        loss = self.rate * (self.window + 1) / 2
-        gain = math.log1p(ratio * math.exp(-self.rate)) - loss
-        if gain <= 0:
-            return edge * ratio * _SLACK
-        growing = min(length, math.log(ratio / math.expm1(loss)) / self.rate + 2)
-        logarithm = growing * gain * _SLACK
-        return edge * ratio * math.exp(logarithm) if logarithm < 500 else math.inf
-
-    def matrix(self, length: int) -> FloatMatrix:
-        """T_length, made once and kept.
-
-        Raises:
-          FloatingPointError: an entry overflows float64.
-        """
-        length = min(length, self.long)
-        found = self._matrices.get(length)
-        if found is None:
-            make = self._make_long if length == self.long else self._make
-            found = self._matrices[length] = make(length)
-        return found
-
-    @cached_property
-    def _step(self) -> tuple[FloatArray, FloatArray]:
-        """T_1: what each state keeps, and what moves up from each state, as columns."""
-        down = split(self.negative_weights.powers(1)[-2:0:-1])
-        up = split(self.positive_weights.powers(1))
-        weights = np.concatenate([np.ldexp(*down), np.ldexp(*up)])
-        keep = np.append(weights[:-1], self._exit_decay)
-        return keep[:, None], weights[1:, None]
-
-    def _make(self, length: int) -> FloatMatrix:
-        w, size = self.window, self.size
-        across = np.s_[:w, w + 1 : size]
-        one_side = self._one_side(length)
-        # Entries on one side are products of two constants of two units each.
-        error = 6 * UNIT_ROUNDOFF
-        lo = np.zeros((size + 1, size + 1))
-        lo[:size, :size] = one_side
-        hi = lo.copy()
-        if length == 1:
-            hi[size - 1, size] = math.exp(-self.rate * (w + 1)) * _SLACK
-            hi[size, size] = self._exit_decay
-        else:
-            near, far = (self.matrix(part) for part in parts_of(length))
-            error += max(near.error, far.error) + (size + 10) * UNIT_ROUNDOFF
-            above = near.hi @ far.hi[:, w + 1 :]
-            hi[across] = above[:w, :-1]
-            hi[:, size] = above[:, -1] * _SLACK
-            same = near.lo is near.hi and far.lo is far.hi
-            lo[across] = hi[across] if same else near.lo[:w] @ far.lo[:, w + 1 : size]
-        lo, hi = self._settled(lo, hi, length)
-        return FloatMatrix(lo, hi, error, float(hi.sum(axis=1).max()))
-
-    def _make_long(self, length: int) -> FloatMatrix:
-        """An enclosure of T_length and of all longer runs."""
-        w, size = self.window, self.size
-        states = np.arange(w + 1)
-        hi = np.zeros((size + 1, size + 1))
-        hi[:size, :size] = self._one_side(length)
-        mantissas, exponents = self.crossing_long(states, states)
-        hi[: w + 1, w:size] = np.ldexp(mantissas, clipped(exponents))[::-1]
-        # What leaves above the window (see the module's text).
-        leaving = math.exp(-self.rate * (w + 1))
-        hi[: w + 1, size] = hi[: w + 1, size - 1] * (leaving / (1 - self._exit_decay))
-        slowest = np.exp(-self.rate * (length - 1) * np.minimum(states[1:], (w + 1) / 2))
-        climbs = np.ldexp(*self.leaving_first_run)[w - 1 :: -1]
-        hi[w + 1 : size, size] = climbs * (leaving * length) * slowest
-        hi[size, size] = math.exp(-self.rate * (w + 1) / 2 * length)
-        hi[:, size] *= _SLACK
-        lo, hi = self._settled(hi.copy(), hi, length)
-        error = 6 * UNIT_ROUNDOFF + 2.0**-INDEPENDENCE_BITS
-        if (lo == hi)[: w + 1, w:].all():
-            lo = hi
-        return FloatMatrix(lo, hi, error, float(hi.sum(axis=1).max()), centre=w)
-
-    def _one_side(self, length: int) -> FloatArray:
-        """The entries that do not cross zero, and zero elsewhere."""
-        w, size = self.window, self.size
-        entries = np.zeros((size, size))
-        index = np.arange(w + 1)
-        gap = index[None, :] - index[:, None]
-        for weights, climbs, mirrored in (
-            (self.positive_weights, self.positive_weights.upward(length), False),
-            (self.negative_weights, self.negative_weights.inward(length), True),
-        ):
-            row, row_exponents = split(weights.powers(length)[: w + 1])
-            climb, climb_exponents = split(climbs[: w + 1])
-            part = np.ldexp(
-                row[:, None] * climb[np.maximum(gap, 0)] * (gap >= 0),
-                clipped(row_exponents[:, None] + climb_exponents[np.maximum(gap, 0)]),
-            )
-            if mirrored:
-                # Entry (-s, -t) is that of (t, s).
-                entries[: w + 1, : w + 1] = part.T[::-1, ::-1]
-            else:
-                entries[w:, w:] = part
-        return entries
-
-    def _settled(
-        self, lo: FloatArray, hi: FloatArray, length: int
-    ) -> tuple[FloatArray, FloatArray]:
-        """Accounts for underflow; one array serves as both bounds where there is none."""
-        if not (np.isfinite(lo).all() and np.isfinite(hi).all()):
-            raise FloatingPointError("transfer weights overflow float64")
-        index = np.arange(self.size + 1)
-        climb = index[None, :] - index[:, None]
-        weak = (climb >= 0) & (climb <= length) & (hi < TINY)
-        lo[weak] = 0
-        hi[weak] = TINY
-        # The exit is zero in lo messages, so that its column does nothing there.
-        lo[:, self.size] = hi[:, self.size]
-        return (lo, hi) if weak[: self.size, : self.size].any() else (hi, hi)
-
-
-class PreciseTransfer:
-    """T_n on the window -W..W and its exit, as MPFR numbers rounded down and up.
-
-    Indices are those of ``FloatTransfer``; nothing is scaled.
-    """
-
-    def __init__(self, positive: Decay, negative: Decay, window: int, precision: int):
-        self.window = window
-        self.size = 2 * window + 1
-        self.precision = precision
-        self.positive = positive
-        self.negative = negative
-        self._positive = Weights(positive, window + 2, precision)
-        self._negative = Weights(negative, window + 2, precision)
-        self._long = independence_length(slower_of(positive, negative), window, precision)
-        self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
-
-    @cached_property
-    def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
-        """For each bound: what each state keeps in one step, and what moves up from each state."""
-        down, up = self._negative.powers(1)[-2:0:-1], self._positive.powers(1)
-        steps = []
-        for bound in (0, 1):
-            weights = np.array([pair[bound] for pair in down + up], dtype=object)
-            steps.append((np.append(weights[:-1], self._exit_decay), weights[1:]))
-        return steps
-
-    @cached_property
-    def _exit_decay(self) -> Any:
-        _, up = rounding_pair(self.precision)
-        return up.sqrt(self.positive.power(self.window + 1, self.precision)[1])
-
-    def exit_weight(self, edge: Any, ratio: Any, length: int) -> Any:
-        """As in ``FloatTransfer``, with R's factors multiplied one by one."""
-        _, up = rounding_pair(self.precision)
-        step = self.positive.power(1, self.precision)[1]
-        weight = up.mul(edge, ratio)
-        for _ in range(length):
-            ratio = up.mul(ratio, step)
-            factor = up.mul(self._exit_decay, up.add(1, ratio))
-            if factor <= 1:
-                break
-            weight = up.mul(weight, factor)
-        return weight
-
-    def leaving_first_run(self) -> list[Enclosure]:
-        """A(a) for a = 0..W."""
-        return self._positive.leaving_first_run()[:-1]
-
-    def entering_last_run(self) -> list[Enclosure]:
-        """B(e) for e = 0..W."""
-        return self._positive.entering_last_run()[:-1]
-
-    def apply(self, length: int, messages: ObjectArray, bound: int) -> ObjectArray:
-        """T_length times lower (bound 0) or upper (bound 1) messages, exit included."""
-        context = rounding_pair(self.precision)[bound]
-        with gmpy2.context(context):
-            if length <= self.size // 4:
-                keep, climb = self._step[bound]
-                for _ in range(length):
-                    moved = climb * messages[1:]
-                    messages = keep * messages
-                    messages[:-1] += moved
-                return messages
-            product: ObjectArray = self.matrix(length)[bound] @ messages
-            return product
-
-    def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        """(lo, hi) around T_length, made once and kept."""
-        length = min(length, self._long)
-        found = self._matrices.get(length)
-        if found is None:
-            make = self._make_long if length == self._long else self._make
-            found = self._matrices[length] = make(length)
-        return found
-
-    def _make(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        w, size = self.window, self.size
-        sides = [
-            (self._positive.powers(length), self._positive.upward(length)),
-            (self._negative.powers(length), self._negative.inward(length)),
-        ]
-        bounds = []
-        for bound, context in enumerate(rounding_pair(self.precision)):
-            table = np.full((size + 1, size + 1), context.add(0, 0), dtype=object)
-            (powers, climbs), (returns, falls) = (
-                ([pair[bound] for pair in a], [pair[bound] for pair in b]) for a, b in sides
-            )
-            for d in range(w + 1):
-                for k in range(min(w - d, length) + 1):
-                    table[w + d, w + d + k] = context.mul(powers[d], climbs[k])
-                    table[w - d - k, w - d] = context.mul(returns[d], falls[k])
-            if length == 1:
-                table[size, size] = self._exit_decay
-                table[size - 1, size] = self.positive.power(w + 1, self.precision)[1]
-            else:
-                near, far = (self.matrix(part)[bound] for part in parts_of(length))
-                with gmpy2.context(context):
-                    table[:w, w + 1 : size] = near[:w, :size] @ far[:size, w + 1 : size]
-                    table[:, size] = near @ far[:, size]
-            bounds.append(table)
-        return bounds[0], bounds[1]
-
-    def _make_long(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        """Bounds of T_length and of all longer runs."""
-        w, size = self.window, self.size
-        down, up = rounding_pair(self.precision)
-        lo, hi = (np.full((size + 1, size + 1), up.add(0, 0), dtype=object) for _ in range(2))
-        climbs, falls = self._positive.leaving_first_run(), self._negative.entering_last_run()
-        stays, returns = self._positive.powers(length), self._negative.powers(length)
-        kept = down.sub(1, up.exp2(-self.precision))
-        for s in range(w + 1):
-            for j in range(w + 1):
-                hi[w - s, w + j] = up.mul(falls[s][1], climbs[j][1])
-                lo[w - s, w + j] = down.mul(down.mul(falls[s][0], climbs[j][0]), kept)
-        for d in range(1, w + 1):
-            for k in range(w - d + 1):
-                hi[w + d, w + d + k] = up.mul(stays[d][1], climbs[k][1])
-                hi[w - d - k, w - d] = up.mul(returns[d][1], falls[k][1])
-        # What leaves above the window (see the module's text).
-        leaving = self.positive.power(w + 1, self.precision)[1]
-        for s in range(w + 1):
-            hi[w - s, size] = up.div(
-                up.mul(hi[w - s, size - 1], leaving), down.sub(1, self._exit_decay)
-            )
-        for d in range(1, w + 1):
-            slowest = max(self.positive.power(d, self.precision)[1], self._exit_decay)
-            steps = up.mul(length, up.pow(slowest, length - 1))
-            hi[w + d, size] = up.mul(up.mul(climbs[w - d][1], leaving), steps)
-        hi[size, size] = up.pow(self._exit_decay, length)
-        return lo, hi
-
-
-def slower_of(positive: Decay, negative: Decay) -> Decay:
-    """The one that falls more slowly."""
-    return min(positive, negative, key=lambda decay: decay.log_enclosure(64)[0])
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:

@@ -9,8 +9,8 @@ import pytest
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.block_filling import fill_blocks, partitions
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.transfer import FloatTransfer
 from dp_transforms.mechanisms.walk import Blocks
 from tests.statistical import laws
 

@@ -8,8 +8,9 @@ import pytest
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.float_messages import backward
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.precise_level import PreciseLevel
-from dp_transforms.mechanisms.transfer import FloatTransfer, PreciseTransfer
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks
 
 LISTS = {

@@ -11,9 +11,9 @@ from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms import geometric as module
 from dp_transforms.mechanisms.block_filling import _Splitter
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.geometric import geometric, places, unbounded
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.transfer import FloatTransfer
 from dp_transforms.mechanisms.walk import Undecided
 
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1023, 10, 1)]

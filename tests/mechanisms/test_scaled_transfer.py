@@ -8,9 +8,9 @@ import pytest
 from dp_transforms.mechanisms import Eta, FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
 from dp_transforms.mechanisms.precise_level import PreciseLevel
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.transfer import PreciseTransfer
 from dp_transforms.mechanisms.walk import Blocks
 from dp_transforms.mechanisms.walls import walled_blocks
 

@@ -7,12 +7,9 @@ import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.transfer import (
-    INDEPENDENCE_BITS,
-    FloatTransfer,
-    PreciseTransfer,
-    independence_length,
-)
+from dp_transforms.mechanisms.float_transfer import FloatTransfer
+from dp_transforms.mechanisms.precise_transfer import PreciseTransfer
+from dp_transforms.mechanisms.transfer import INDEPENDENCE_BITS, independence_length
 
 WINDOW = 5
 LENGTHS = (1, 2, 3, 4, 7, 12, 33)
