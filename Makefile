@@ -8,7 +8,7 @@
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; three quarters of an hour
-# make lint  formatting, style and types
+# make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +19,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint clean
+.PHONY: run test test-long test-slow test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -29,13 +29,17 @@ run: .venv/installed
 	@echo
 	@echo "$(RELEASE)/released_frequencies.csv begins with:"
 	@head -n 6 $(RELEASE)/released_frequencies.csv
-	@echo "$(RELEASE)/privacy.json says what was promised."
+	@echo "$(RELEASE)/privacy.json states the guarantee."
 
 test: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not slow and not law and not flink and not spark"
 
 test-long: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not law and not flink and not spark"
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not law and not flink and not spark"
+
+# PART=K/N: the K-th of N parts
+test-slow: .venv/installed-test
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
 
 test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m law
@@ -62,7 +66,7 @@ bench: .venv-bench/installed .venv-peers/installed
 	@touch $@
 
 coverage: .venv/installed-test
-	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/test_auditing.py dp_transforms/mechanisms \
+	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/evaluation/test_auditing.py dp_transforms/mechanisms \
 	  -m "not slow and not law" --cov --cov-report=term-missing:skip-covered
 
 test-flink: .venv/installed-test
@@ -75,21 +79,24 @@ test-dataflow: .venv/installed-gcp
 	$(BIN)/python -m pytest -q -rs tests/clusters/test_dataflow.py
 
 flink-up: .venv/installed
-	$(BIN)/python -m clusters.flink up
+	$(BIN)/python -m runner_configs.flink up
 
 flink-down: .venv/installed
-	$(BIN)/python -m clusters.flink down
+	$(BIN)/python -m runner_configs.flink down
 
 spark-up: .venv/installed
-	$(BIN)/python -m clusters.spark up
+	$(BIN)/python -m runner_configs.spark up
 
 spark-down: .venv/installed
-	$(BIN)/python -m clusters.spark down
+	$(BIN)/python -m runner_configs.spark down
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy dp_transforms pipelines
+
+docs: .venv/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:
 	rm -rf .venv .venv-bench .venv-peers out build dist *.egg-info
@@ -104,6 +111,10 @@ clean:
 
 .venv/installed-test: .venv/installed
 	$(BIN)/python -m pip install --quiet --editable ".[test]"
+	@touch $@
+
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
 	@touch $@
 
 .venv/installed-gcp: .venv/installed-test

@@ -12,9 +12,12 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=find_packages(include=["dp_transforms", "dp_transforms.*", "pipelines"]),
+    packages=find_packages(
+        include=["dp_transforms", "dp_transforms.*", "pipelines", "pipelines.*"]
+    ),
     package_data={
-        "dp_transforms": ["beam_yaml_providers.yaml"],
+        "dp_transforms": ["beam_yaml_providers.yaml", "py.typed"],
+        "pipelines": ["py.typed"],
         "dp_transforms.sample_data": ["*.csv", "README.md"],
     },
     entry_points={"console_scripts": ["dp-frequency-lists = pipelines.__main__:main"]},
@@ -25,6 +28,7 @@ setup(
         "numpy>=1.24",
         # Beam 2.77 itself allows no later pyarrow.
         "pyarrow>=16,<26",
+        "cryptography>=39",
         "scipy>=1.9",
     ],
     extras_require={
@@ -32,6 +36,7 @@ setup(
         "gcp": ["apache-beam[gcp]>=2.77,<2.78", "build", "setuptools>=68"],
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
         "report": ["matplotlib"],
+        "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
         "test": [
             "build",
             "hypothesis",
@@ -45,8 +50,14 @@ setup(
         ],
     },
     classifiers=[
+        "Development Status :: 4 - Beta",
         "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
+        "Programming Language :: Python :: 3 :: Only",
+        "Topic :: Scientific/Engineering :: Information Analysis",
         "Topic :: Security",
+        "Typing :: Typed",
     ],
 )

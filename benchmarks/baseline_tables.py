@@ -59,7 +59,7 @@ Errors = dict[tuple[str, str, float], tuple[Mean, Mean]]
 
 @dataclass(frozen=True)
 class Input:
-    """A list to release so many times, and what is public about it."""
+    """A list, how many times it is released, and what is public about it."""
 
     name: str
     private: FrequencyList

@@ -18,12 +18,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import isotonic_regression
 
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """What is known without looking: at most so many items, no count above so much."""
+    """What is public: a bound on the number of items, and one on every count."""
 
     items: int
     count: int
@@ -98,14 +98,20 @@ def cumulative_histogram(
     (VLDB 2018), with L2 instead of L1 regression. A count that changes by one changes one of these
     numbers by one, so the sensitivity is that of the counts.
     """
-    at_least = np.zeros(bounds.count + 1, dtype=np.int64)
-    at_least[private.frequencies] = private.multiplicities
-    at_least = np.cumsum(at_least[::-1])[::-1][1:]
-    noisy = at_least + two_sided_geometric(epsilon / sensitivity, bounds.count, rng)
-    at_least = _nearest_descending(noisy)
-    bins = at_least - np.append(at_least[1:], 0)
-    counts = np.flatnonzero(bins)[::-1]
-    return FrequencyList(counts + 1, bins[counts])
+    noisy = _noisy_at_least(private, epsilon / sensitivity, bounds, rng)
+    return _of_at_least(_nearest_descending(noisy))
+
+
+def cumulative_histogram_l1(
+    private: FrequencyList,
+    epsilon: float,
+    sensitivity: int,
+    bounds: PublicBounds,
+    rng: np.random.Generator,
+) -> FrequencyList:
+    """The same with the nearest sorted list in L1, as Kuo et al. publish it."""
+    at_least = _descending_l1(_noisy_at_least(private, epsilon / sensitivity, bounds, rng))
+    return _of_at_least(at_least)
 
 
 def integer_partition(
@@ -115,13 +121,14 @@ def integer_partition(
     bounds: PublicBounds,
     rng: np.random.Generator,
 ) -> FrequencyList:
-    """This project's mechanism; needs no bounds, and its randomness is its own."""
-    return IntegerPartitionMechanism(epsilon=epsilon, sensitivity=sensitivity).release(private)
+    """This project's release; needs no bounds, and its randomness is its own."""
+    return partition_mechanism(epsilon, sensitivity).release(private)
 
 
 METHODS: dict[str, Release] = {
     "integer partition": integer_partition,
     "cumulative histogram": cumulative_histogram,
+    "cumulative histogram, L1": cumulative_histogram_l1,
     "Hay isotonic": hay_isotonic,
     "per-count histogram": per_count_histogram,
     "Laplace and sort": laplace_and_sort,
@@ -144,6 +151,54 @@ def l2_distance(first: FrequencyList, second: FrequencyList) -> float:
     )
     widths = np.diff(cuts, prepend=0).astype(np.float64)
     return float(np.sqrt((widths * (here - there).astype(np.float64) ** 2).sum()))
+
+
+def _noisy_at_least(
+    private: FrequencyList, decay: float, bounds: PublicBounds, rng: np.random.Generator
+) -> npt.NDArray[np.int64]:
+    """How many items have at least each count, with noise on each."""
+    at_least = np.zeros(bounds.count + 1, dtype=np.int64)
+    at_least[private.frequencies] = private.multiplicities
+    at_least = np.cumsum(at_least[::-1])[::-1][1:]
+    return at_least + two_sided_geometric(decay, bounds.count, rng)
+
+
+def _of_at_least(at_least: npt.NDArray[np.int64]) -> FrequencyList:
+    """The list with so many items of at least each count."""
+    bins = at_least - np.append(at_least[1:], 0)
+    counts = np.flatnonzero(bins)[::-1]
+    return FrequencyList(counts + 1, bins[counts])
+
+
+def _descending_l1(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """A descending list of integers nearest in L1, and not below 0.
+
+    By bisection of the values (Stout, "Isotonic regression via partitioning", 2013): in a segment
+    whose fit lies between two bounds, those above the middle come first, and how many of them there
+    are minimizes the number of values on the wrong side.
+
+    >>> _descending_l1(np.array([3, 9, 5, -1, -1, 2])).tolist()
+    [5, 5, 5, 0, 0, 0]
+    """
+    values = np.maximum(values, 0)
+    fitted = np.empty_like(values)
+    segments = [(0, len(values), 0, int(values.max(initial=0)))]
+    while segments:
+        start, end, low, high = segments.pop()
+        if start == end:
+            continue
+        part = values[start:end]
+        low = min(max(low, int(part.min())), high)
+        high = max(min(high, int(part.max())), low)
+        if low == high:
+            fitted[start:end] = low
+            continue
+        middle = (low + high) // 2
+        gains = np.cumsum(np.where(part > middle, 1, -1))
+        cut = int(np.argmax(gains)) + 1
+        cut = start + (cut if gains[cut - 1] > 0 else 0)
+        segments += [(start, cut, middle + 1, high), (cut, end, low, middle)]
+    return fitted
 
 
 def _noisy_ranks(

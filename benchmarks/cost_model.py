@@ -4,7 +4,7 @@
 
 CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its table. Shuffled
 bytes are counted here, where the pieces are made. The records are the same: 80,000 users per
-million records, string ids, partitions by a Zipf law, kappa = 10.
+million records, string ids, partitions by a Zipf distribution, kappa = 10.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
+from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
@@ -87,11 +88,11 @@ def shuffled(path: str) -> dict[str, int]:
 def measured(table: str) -> dict[int, tuple[float, float]]:
     """CPU seconds and GiB by millions of records, from the tables of ``throughput``.
 
-    >>> measured("| 5M, kappa = 10 | 2.5 s | 2.3 s | 0.62 GiB | 2.8 s |")
+    >>> measured("| 5M visits, parquet | 2.5 s | 2.3 s | 0.62 GiB | 2.8 s |")
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        rf"^\| (\d+)M(?:, kappa = {KAPPA}| records, Parquet) "
+        rf"^\| (\d+)M(?:, kappa = {KAPPA}| visits, parquet| records, Parquet) "
         r"\| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
         re.MULTILINE,
     )
@@ -156,20 +157,15 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = page_parser("cost_model", __doc__)
     parser.add_argument("--data", type=pathlib.Path, default=_ROOT / "out" / "throughput")
-    parser.add_argument("--output", type=pathlib.Path, default=_ROOT / "benchmarks" / "results")
     parser.add_argument("--shuffled", help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.shuffled:
         print(json.dumps(shuffled_here(flags.shuffled)))
         return
     table = (flags.output / "throughput.md").read_text(encoding="utf-8")
-    lines = []
-    for line in report(flags.data, table):
-        print(line, flush=True)
-        lines.append(line)
-    (flags.output / "cost_model.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_page(flags.output / "cost_model.md", report(flags.data, table))
 
 
 if __name__ == "__main__":

@@ -22,8 +22,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+# np.unique loads it when it is first called.
+import numpy.ma  # noqa: F401
+
 from benchmarks.engine_escalations import escalation_rows
 from benchmarks.engine_lists import named_list, power_law, scaled
+from benchmarks.harness import page_parser, write_page
 from benchmarks.row_dynamic_program import (
     FloatRowProgram,
     distance_bounds,
@@ -37,7 +41,9 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
     PartitionTable,
     RandomTape,
+    partition_mechanism,
 )
+from dp_transforms.mechanisms.integer_partition.choice import EXPONENTIAL, GEOMETRIC
 from dp_transforms.sample_data import rockyou
 
 Times = list[tuple[int, float]]
@@ -54,8 +60,14 @@ TASKS = [
     ("power law 100000000000 100000", 1, 1, 10, 500),
     ("rockyou", 1, 100, 3, 500),
 ]
-"""List, epsilon, releases in one call; at most so many seconds and MiB."""
+"""List, epsilon, releases in one call; limits in seconds and MiB."""
 
+GEOMETRIC_TASKS = [
+    *(("rockyou", epsilon) for epsilon in (8, 4, 2, 1.1)),
+    ("yahoo_all", 1.1),
+    ("power law 100000000000 100000", 8),
+    ("power law 100000000000 100000", 1.1),
+]
 ENGINE_TOTALS = [10**k for k in range(3, 12)]
 FLOAT_TOTALS = [10**k for k in range(3, 8)]
 EXACT_TOTALS = [1_000, 3_000, 10_000]
@@ -77,18 +89,22 @@ def cpu_seconds(action: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-def measure_here(name: str, epsilon: float, count: int, directory: str | None) -> Measurement:
+def measure_here(
+    name: str, epsilon: float, count: int, directory: str | None, mechanism: str = EXPONENTIAL
+) -> Measurement:
     """The first release in this process."""
     private = named_list(name, pathlib.Path(directory) if directory else None)
-    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    seconds = cpu_seconds(lambda: mechanism.release_many(private, count))
+    made = partition_mechanism(epsilon, mechanism=mechanism)
+    seconds = cpu_seconds(lambda: made.release_many(private, count))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return Measurement(seconds, peak / (2**20 if sys.platform == "darwin" else 2**10))
 
 
-def measure_once(name: str, epsilon: float, count: int, directory: str | None) -> Measurement:
+def measure_once(
+    name: str, epsilon: float, count: int, directory: str | None, mechanism: str = EXPONENTIAL
+) -> Measurement:
     """The same in a new process."""
-    task = json.dumps([name, epsilon, count, directory])
+    task = json.dumps([name, epsilon, count, directory, mechanism])
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.engine", "--measure", task],
         capture_output=True,
@@ -115,6 +131,23 @@ def speed_rows(directory: str | None, repeats: int) -> Iterator[str]:
             f"| {title} | {private.total:,} | {len(private):,} | {epsilon:g} | {count} | "
             f"{seconds:.2f} | {most_seconds:g} | {memory:.0f} | {most_memory} |"
         )
+
+
+def geometric_rows(directory: str | None, repeats: int) -> Iterator[str]:
+    """First releases of both mechanisms, in turns, each in a process of its own."""
+    yield "| list | epsilon | geometric, seconds | MiB | exponential, seconds | MiB |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
+    for name, epsilon in GEOMETRIC_TASKS:
+        runs = [
+            [measure_once(name, epsilon, 1, directory, kind) for kind in (GEOMETRIC, EXPONENTIAL)]
+            for _ in range(repeats)
+        ]
+        cells = " | ".join(
+            f"{statistics.median(run.seconds for run in side):.3f} | "
+            f"{max(run.mebibytes for run in side):.0f}"
+            for side in zip(*runs, strict=True)
+        )
+        yield f"| {name} | {epsilon:g} | {cells} |"
 
 
 def float_program(private: FrequencyList, epsilon: float) -> FrequencyList:
@@ -224,6 +257,10 @@ def report(
     yield ""
     yield from speed_rows(directory, repeats)
     yield ""
+    yield "## The geometric mechanism"
+    yield ""
+    yield from geometric_rows(directory, repeats)
+    yield ""
     yield "## Beside row dynamic programs"
     yield ""
     lines, times = against_rows(directory, repeats)
@@ -264,8 +301,7 @@ def report(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser = page_parser("engine", __doc__)
     parser.add_argument("--lists", help="a directory with linkedin.csv and myspace.csv")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--releases", type=int, default=10_000, help="to count escalations in")
@@ -278,13 +314,9 @@ def main() -> None:
     if arguments.measure:
         print(json.dumps(dataclasses.asdict(measure_here(*arguments.measure))))
         return
-    arguments.output.mkdir(parents=True, exist_ok=True)
     picture = arguments.output / "engine_growth.png"
-    lines = []
-    for line in report(arguments.lists, arguments.repeats, arguments.releases, picture):
-        print(line, flush=True)
-        lines.append(line)
-    (arguments.output / "engine.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines = report(arguments.lists, arguments.repeats, arguments.releases, picture)
+    write_page(arguments.output / "engine.md", lines)
 
 
 if __name__ == "__main__":

@@ -6,24 +6,26 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.float_level import FloatLevel
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
-from dp_transforms.mechanisms.sampler import Level, Sampler
-from dp_transforms.mechanisms.walk import Blocks, Undecided
+from dp_transforms.mechanisms.sampler.float_level import FloatLevel
+from dp_transforms.mechanisms.sampler.levels import Level, Sampler
+from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
+from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
 from dp_transforms.sample_data import rockyou
 
 NARROW_WINDOW = 4
 """So much narrower than the first level's window that some enclosures are wide."""
 
 PREDICTING = 500
-"""The mean prediction is over so many releases."""
+"""The number of releases that the mean prediction is over."""
 
 
 @dataclass(frozen=True)
 class Escalations:
-    """How many releases a level did not settle, and how many it was predicted not to settle.
+    """How many releases a level could not decide, and how many it was predicted not to.
 
     A release's prediction is the sum of its enclosures' widths along its chain of states, which
     bounds the probability that one of its uniform numbers falls into one of them.
@@ -52,7 +54,7 @@ def count_escalations(
     if not isinstance(floats, FloatLevel):
         raise TypeError("the level is not one of float64")
     releases = observed = 0
-    widths = []
+    widths: list[float] = []
     for tape in tapes:
         try:
             states = floats.states(tape)
@@ -64,12 +66,26 @@ def count_escalations(
             # Behind a state outside the window nothing is asked at this level.
             outside = np.flatnonzero(np.abs(states) > level.window)
             asked = states[: outside[0] + 1] if len(outside) else states
-            widths.append(floats.undecided_probability(asked))
+            widths.append(undecided_probability(floats, asked))
     return Escalations(releases, observed, releases * sum(widths) / max(1, len(widths)))
 
 
+def undecided_probability(floats: FloatLevel, states: npt.NDArray[np.int64]) -> float:
+    """The sum of the widths of all enclosures along a chain of states."""
+    with np.errstate(all="ignore"):
+        thresholds = [floats.head]
+        thresholds += [
+            floats.thresholds(at, state) for at, state in enumerate(states[:-1].tolist())
+        ]
+    widths = 0.0
+    for lo, hi in thresholds:
+        inside = [(a, min(b, 1.0)) for a, b in zip(lo, hi, strict=True) if a < 1]
+        widths += sum(b - a + UNIT_ROUNDOFF for a, b in inside)
+    return widths
+
+
 def escalation_rows(releases: int) -> Iterator[str]:
-    """RockYou at epsilon = 1: the first level, and one that settles less."""
+    """RockYou at epsilon = 1: the first level, and one that decides less."""
     yield "RockYou, epsilon = 1: the first level, and a window made too narrow for comparison."
     yield ""
     yield "| window | releases | not settled | predicted |"

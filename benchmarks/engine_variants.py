@@ -6,12 +6,11 @@ it needs, after the bounds are made; the middle one of three. *dist* is half the
 
 from __future__ import annotations
 
-import argparse
-import pathlib
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 
+from benchmarks.harness import page_parser, write_page
 from dp_transforms.mechanisms import (
     BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
@@ -22,7 +21,7 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
     truncated_bounds,
 )
-from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.sample_data import rockyou
 
 RELEASES = 3
@@ -61,30 +60,30 @@ def row(name: str, private: FrequencyList, mechanism: PartitionMechanism) -> str
         times.append(time.process_time() - start)
         distances.append(released.l1_distance(private) / 2)
     return (
-        f"| {name} | {mechanism.epsilon:g} | {statistics.median(times):.2f} s "
+        f"| {name} | {mechanism.epsilon_cost:g} | {statistics.median(times):.2f} s "
         f"| {statistics.median(distances):,.0f} |"
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 0.1])
-    parser.add_argument("--output", type=pathlib.Path, default="benchmarks/results")
-    flags = parser.parse_args()
+def report(epsilons: Sequence[float]) -> Iterator[str]:
+    """The lines of the page."""
     private = rockyou()
-    lines = [
-        "# Variants of the mechanism on RockYou",
-        "",
-        "CPU time of one release, with its messages; the middle one of three. 2 cores, shared.",
-        "",
-        "| possible lists | epsilon | time | dist |",
-        "| --- | ---: | ---: | ---: |",
-    ]
+    yield "# Variants of the mechanism on RockYou"
+    yield ""
+    yield "CPU time of one release, with its messages; the middle one of three. 2 cores, shared."
+    yield ""
+    yield "| possible lists | epsilon | time | dist |"
+    yield "| --- | ---: | ---: | ---: |"
     for name, make in variants(private).items():
-        for epsilon in flags.epsilons:
-            lines.append(row(name, private, make(epsilon)))
-            print(lines[-1], flush=True)
-    (flags.output / "engine_variants.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        for epsilon in epsilons:
+            yield row(name, private, make(epsilon))
+
+
+def main() -> None:
+    parser = page_parser("engine_variants", __doc__)
+    parser.add_argument("--epsilons", type=float, nargs="+", default=[1, 0.1])
+    flags = parser.parse_args()
+    write_page(flags.output / "engine_variants.md", report(flags.epsilons))
 
 
 if __name__ == "__main__":

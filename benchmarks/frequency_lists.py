@@ -26,6 +26,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 from benchmarks.baselines import l2_distance
+from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.sample_data import rockyou, yahoo
 
@@ -106,7 +107,7 @@ def accuracy(private: FrequencyList, epsilon: float, releases: int) -> Accuracy:
     released = mechanism.release_many(private, releases)
     distances = [private.l1_distance(x) / 2 for x in released]
     return Accuracy(
-        exact=mechanism.expected_l1(private) / 2,
+        exact=evaluation.expected_l1(mechanism, private) / 2,
         mean=statistics.fmean(distances),
         error=statistics.stdev(distances) / releases**0.5,
         l2=statistics.fmean(l2_distance(private, x) for x in released),

@@ -8,25 +8,24 @@ were looked at: these numbers are not those of lists that nobody has seen.
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
-from dp_transforms.guessing_estimates import GuessingEstimates
+from benchmarks.harness import page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.planning import zipf_list
+from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
+from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
+from dp_transforms.postprocessing.planning import zipf_list
+from dp_transforms.postprocessing.smoothing import thinned
 from dp_transforms.sample_data import rockyou, yahoo
-from dp_transforms.smooth_lists import thinned
 
 GUESSES = (1, 10, 100)
 ALPHAS = ("0.25", "0.5")
 NAMES = [f"λ_{guesses}" for guesses in GUESSES] + [f"G_{alpha}" for alpha in ALPHAS]
 SMALL = 0.25 / 22
-RESULT_FILE = "guessing_estimates.md"
 
 
 class Case(NamedTuple):
@@ -59,7 +58,7 @@ def rows(case: Case, releases: int) -> Iterator[str]:
     true = _metrics(case.private)
     raw, corrected, covered = [], [], []
     for released in mechanism.release_many(case.private, releases):
-        estimates = GuessingEstimates(released, case.epsilon, reference=case.reference)
+        estimates = GuessingEstimates(released, mechanism, reference=case.reference)
         found = [estimates.success_rate_bits(guesses) for guesses in GUESSES] + [
             estimates.alpha_guesswork_bits(alpha) for alpha in ALPHAS
         ]
@@ -107,19 +106,13 @@ def _metrics(one: FrequencyList) -> np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.guessing_estimates", description=__doc__.splitlines()[0]
-    )
+    parser = page_parser("guessing_estimates", __doc__)
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="more lists, CSV files")
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     parser.add_argument("--releases", type=int, default=20)
     flags = parser.parse_args()
-    flags.output.mkdir(parents=True, exist_ok=True)
-    lines = []
-    for line in report(flags.releases, list(cases(flags.lists))):
-        print(line, flush=True)
-        lines.append(line)
-    (flags.output / RESULT_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_page(
+        flags.output / "guessing_estimates.md", report(flags.releases, list(cases(flags.lists)))
+    )
 
 
 if __name__ == "__main__":

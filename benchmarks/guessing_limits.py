@@ -1,6 +1,6 @@
 """What no estimate from a release can do: python -m benchmarks.guessing_limits
 
-Two lists whose releases are nearly alike can not be told apart, so that any estimate of a metric is
+Two lists whose releases are nearly alike cannot be told apart, so that any estimate of a metric is
 wrong for one of them (Le Cam's two-point method; Tsybakov, "Introduction to nonparametric
 estimation", 2009, section 2.2): if the metric differs by 2 e between them and the releases have
 total variation distance t, then an estimate is off by at least e, for one of the two lists, with
@@ -14,28 +14,26 @@ releases of f.
 
 from __future__ import annotations
 
-import argparse
 import math
-import pathlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
+from benchmarks.harness import page_parser, write_page
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.sample_data import rockyou, yahoo
-from dp_transforms.smooth_lists import (
+from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
+from dp_transforms.postprocessing.smoothing import (
     fit_smooth_list,
     simulated_releases,
     thinned,
 )
+from dp_transforms.sample_data import rockyou, yahoo
 
 EPSILON = 0.25 / 22
 USERS = (1_000_000, 1_250_000, 1_500_000, 2_000_000, 3_000_000)
 STEPS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0, 3.0)
 """In posterior deviations, on each side."""
 MOST_DISTANCE = 0.5
-RESULT_FILE = "guessing_limits.md"
 
 Metric = Callable[[FrequencyList], float]
 
@@ -49,9 +47,10 @@ def total_variation(
     one: FrequencyList, other: FrequencyList, mechanism: IntegerPartitionMechanism, draws: int
 ) -> tuple[float, float]:
     """An estimate of the distance between the releases of two lists, and its standard error."""
-    rate = mechanism.epsilon_cost / (2 * mechanism.sensitivity)
     releases = simulated_releases(mechanism)(one, draws)
-    ratios = np.exp([rate * (x.l1_distance(one) - x.l1_distance(other)) for x in releases])
+    ratios = np.exp(
+        [mechanism.rate * (x.l1_distance(one) - x.l1_distance(other)) for x in releases]
+    )
     parts = np.abs(ratios / ratios.mean() - 1) / 2
     return float(parts.mean()), float(parts.std() / math.sqrt(draws))
 
@@ -66,7 +65,9 @@ def limit(
         one whose metric, in bits, differs most; and the standard error of their distance.
     """
     fit = fit_smooth_list(private, mechanism)
-    direction = fit.least_known(fit.curve.metric_derivative(metric))
+    slopes = fit.curve.metric_derivative(metric)
+    # The step of one posterior deviation that moves the metric most.
+    direction = fit.covariance_with(slopes) / fit.deviation(slopes)
     found = 0.0, 0.0, 0.0
     for step in STEPS:
         one, other = (fit.curve.moved(side * step * direction).to_list() for side in (1, -1))
@@ -82,7 +83,7 @@ def report(draws: int) -> Iterator[str]:
     yield ""
     yield (
         "At epsilon = 0.25 / 22: two lists on both sides of a smooth one, whose metric differs by "
-        "so many bits, and the total variation distance of their releases. Whatever is computed "
+        "the bits shown, and the total variation distance of their releases. Whatever is computed "
         "from a release is off by at least half of the difference, for one of the two, with at "
         f"least this probability (Le Cam). {draws} draws each."
     )
@@ -103,18 +104,10 @@ def report(draws: int) -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.guessing_limits", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser = page_parser("guessing_limits", __doc__)
     parser.add_argument("--draws", type=int, default=400)
     flags = parser.parse_args()
-    flags.output.mkdir(parents=True, exist_ok=True)
-    lines = []
-    for line in report(flags.draws):
-        print(line, flush=True)
-        lines.append(line)
-    (flags.output / RESULT_FILE).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    write_page(flags.output / "guessing_limits.md", report(flags.draws))
 
 
 if __name__ == "__main__":

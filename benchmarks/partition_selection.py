@@ -4,10 +4,10 @@
         [--output=benchmarks/results]
 
 writes partition_selection.md. Records are real ones (benchmarks/data) and synthetic ones: a
-universe of 100,000 items with a Zipf law, and one million users with one item each, or 100,000
-users with ten draws each. All strategies have the same budget, epsilon = 1 and delta = 1e-5; in
-each run they share the random numbers, and the single-round ones the bounded records. Other
-packages are measured if they are there: in a Python of their own, see
+universe of 100,000 items with a Zipf distribution, and one million users with one item each, or
+100,000 users with ten draws each. All strategies have the same budget, epsilon = 1 and delta =
+1e-5; in each run they share the random numbers, and the single-round ones the bounded records.
+Other packages are measured if they are there: in a Python of their own, see
 benchmarks/partition_selection_peers.py.
 """
 
@@ -38,19 +38,21 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
 from dp_transforms.columnar.weighting import sum_weights
+from dp_transforms.count_selection import select_from_counts
 from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
     CountStrategy,
     OptimalSelection,
     SelectionStrategy,
     SipsSelection,
+    WeightedGaussianSelection,
     WeightedStrategy,
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from dp_transforms.selection import select_from_counts
 from dp_transforms.weighted_rounds import select_round, weigh_remaining
-from pipelines.reading import ReadRecords
+from pipelines.files.reading import ReadRecords
 
 EPSILON, DELTA = 1.0, 1e-5
 KAPPAS = (1, 3, 10, 30, 100)
@@ -72,6 +74,7 @@ ABOUT_GAUSSIANS = (
 UNIVERSES = 10
 SMALLEST_TELLING = 10
 SIPS = SipsSelection.name
+GAUSSIANS = (WeightedGaussianSelection.name, SIPS)
 PEERS = pathlib.Path(__file__).with_name("partition_selection_peers.py")
 
 Peers = Callable[..., Any]
@@ -85,7 +88,7 @@ def user_items(name: str) -> pa.Table:
 
 
 def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
-    """Users with so many draws each, with replacement, from items of weight 1 / rank."""
+    """Users with ``draws`` draws each, with replacement, from items of weight 1 / rank."""
     weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))
     items = np.searchsorted(weights, rng.random(users * draws) * weights[-1])
     return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
@@ -106,7 +109,8 @@ def strategies(kappa: int) -> dict[str, SelectionStrategy]:
     """What is compared, by the name to print."""
     named = {
         name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
-        for name in ("truncated_geometric", "laplace", "gaussian", "weighted_gaussian", SIPS)
+        for name in STRATEGIES
+        if name != OptimalSelection.name
     }
     naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
     return {
@@ -131,7 +135,8 @@ def released(
     )
     selected: list[pa.Table] = []
     for index in range(len(strategy.rounds)):
-        sums = sum_weights(weigh_remaining(pairs, bound, selected))
+        weights = functools.partial(strategy.weights, index)
+        sums = sum_weights(weigh_remaining(pairs, bound, weights, selected))
         key = secret.key(f"selection {index}")
         selected.append(select_round(sums, strategy, index, key))
     return sum(names.num_rows for names in selected)
@@ -149,8 +154,13 @@ class Released:
 
     @property
     def auto_share(self) -> float:
-        """What auto releases, of what the best single-round strategy does."""
-        return self.means[AUTO] / max(self.means[name] for name in self.means if name != SIPS)
+        """What auto releases, of what the best strategy does."""
+        return self.means[AUTO] / max(self.means.values())
+
+    @property
+    def gain(self) -> float:
+        """What auto releases, of what the better strategy of weighted Gaussian noise does."""
+        return self.means[AUTO] / max(self.means[name] for name in GAUSSIANS)
 
     @property
     def row(self) -> list[str]:
@@ -183,15 +193,15 @@ def releases(runs: int, peers: Peers) -> Iterator[Released]:
 
 
 def findings(measured: Sequence[Released]) -> str:
-    """What the means say about auto and sips; tiny releases say nothing in per cent."""
+    """What the means say about auto; tiny releases say nothing in per cent."""
     telling = [one for one in measured if one.means[AUTO] >= SMALLEST_TELLING]
     lines = [
         f"Where at least {SMALLEST_TELLING} partitions are released, auto releases at least "
-        f"{min(one.auto_share for one in telling):.1%} of what the best single-round strategy "
-        "does. sips, which has several rounds, releases so many times as much as auto:\n"
+        f"{min(one.auto_share for one in telling):.1%} of what the best strategy does, and of what "
+        f"the better of {' and '.join(GAUSSIANS)} does this many times as much:\n"
     ]
     for kappa in KAPPAS:
-        gains = [one.means[SIPS] / one.means[AUTO] for one in telling if one.kappa == kappa]
+        gains = [one.gain for one in telling if one.kappa == kappa]
         lines.append(f"* kappa = {kappa}: {min(gains):.2f} to {max(gains):.2f}")
     return "\n".join(lines) + "\n"
 
@@ -283,7 +293,7 @@ def select_file(path: str, strategy: str, output: str) -> None:
 
 
 def write_records(count: int, path: str) -> str:
-    """A CSV file of so many records, about twelve for each user."""
+    """A CSV file of ``count`` records, about twelve for each user."""
     rng = np.random.default_rng(2)
     users = rng.integers(0, count // 12, count)
     weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))

@@ -28,7 +28,7 @@ def release(task):
 
 
 def decide(task):
-    """Seconds that python-dp takes for so many calls of should_keep, the best of three times."""
+    """Seconds that python-dp takes for ``calls`` calls of should_keep, the best of three."""
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     strategy = create_partition_strategy(

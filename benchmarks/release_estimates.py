@@ -7,15 +7,15 @@ bias taken out, and the estimated mean L1 distance by the exact one.
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
-import pathlib
 from collections.abc import Iterator
 
 import numpy as np
 
+from benchmarks.harness import page_parser, write_page
+from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.release_estimates import ReleaseEstimates
+from dp_transforms.postprocessing.release_estimates import ReleaseEstimates
 from dp_transforms.sample_data import rockyou
 
 LISTS = {
@@ -36,7 +36,7 @@ def row(name: str, epsilon: float, releases: int) -> str:
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
     covered, raw, corrected, l1 = [], [], [], []
     for released in mechanism.release_many(private, releases):
-        estimates = ReleaseEstimates(released, epsilon)
+        estimates = ReleaseEstimates(released, mechanism)
         pairs = [(estimates.distinct(), private.distinct), (estimates.total(), private.total)]
         covered.append([e.lower <= true <= e.upper for e, true in pairs])
         raw.append([released.distinct - private.distinct, released.total - private.total])
@@ -45,7 +45,7 @@ def row(name: str, epsilon: float, releases: int) -> str:
     hits = np.mean(covered, axis=0)
     before, after = np.mean(raw, axis=0), np.mean(corrected, axis=0)
     noise = np.std(raw, axis=0)
-    ratio = np.mean(l1) / mechanism.expected_l1(private)
+    ratio = np.mean(l1) / evaluation.expected_l1(mechanism, private)
     columns = " | ".join(
         f"{hits[i]:.0%} | {before[i]:+.1f} | {after[i]:+.1f} | {noise[i]:.1f}" for i in (0, 1)
     )
@@ -72,15 +72,8 @@ def report() -> Iterator[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
-    flags = parser.parse_args()
-    flags.output.mkdir(parents=True, exist_ok=True)
-    lines = []
-    for line in report():
-        print(line, flush=True)
-        lines.append(line)
-    (flags.output / "release_estimates.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    flags = page_parser("release_estimates", __doc__).parse_args()
+    write_page(flags.output / "release_estimates.md", report())
 
 
 if __name__ == "__main__":

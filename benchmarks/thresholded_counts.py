@@ -10,7 +10,6 @@ OpenDP is measured if there is a Python that has it (see ``thresholded_counts_pe
 
 from __future__ import annotations
 
-import argparse
 import json
 import pathlib
 import subprocess
@@ -20,14 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import datasets, table
 from benchmarks.thresholded_counts_peer import SINGLE_KEYS, SINGLE_THRESHOLD
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs, sum_counts
+from dp_transforms.count_selection import select_from_counts
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import CountStrategy, make_strategy
-from dp_transforms.selection import select_from_counts
 
 EPSILON, DELTA = 1, 1e-5
 STRATEGIES = ("truncated_geometric", "laplace", "gaussian")
@@ -35,17 +35,11 @@ PEER = pathlib.Path(__file__).with_name("thresholded_counts_peer.py")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = page_parser("thresholded_counts", __doc__)
     parser.add_argument("--peers_python", metavar="PYTHON", help="a Python that has opendp")
     parser.add_argument("--runs", type=int, default=5)
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
     flags = parser.parse_args()
-    text = "\n".join(report(flags.runs, flags.peers_python))
-    print(text)
-    flags.output.mkdir(parents=True, exist_ok=True)
-    (flags.output / "thresholded_counts.md").write_text(text, encoding="utf-8")
+    write_page(flags.output / "thresholded_counts.md", report(flags.runs, flags.peers_python))
 
 
 def report(runs: int, peers_python: str | None) -> Iterator[str]:

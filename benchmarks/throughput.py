@@ -3,11 +3,10 @@
     python -m benchmarks.throughput [--rows=5,10,20,40] [--repeats=3] [--data=DIR]
         [--peers_python=peers/bin/python] [--output=benchmarks/results]
 
-Makes its own data: string ids, 80,000 users per million records, partitions with a Zipf law, and
-five users with thousands of records each; and passwords, with one record for each user. Every
-measurement has a process of its own, and starts after imports. The work is to read the files, keep
-at most kappa distinct partitions of each user, count distinct users, and make (ours: also release)
-the frequency list. DuckDB does it in one query on two threads, with a window, as one would write it
+Makes its own data, in the shapes of ``throughput_data.SHAPES``. Every measurement has a process of
+its own, and includes the imports of what it measures. The work is to read the files, keep at most
+kappa distinct partitions of each user, count distinct users, and make (ours: also release) the
+frequency list. DuckDB does it in one query on two threads, with a window, as one would write it
 first, or with arg_min, which is often faster; ours in one process on Beam's in-process runner.
 Selection of partitions is compared with pipeline-dp on the same runner, if there is a Python that
 has it (see ``partition_selection_peers``).
@@ -31,10 +30,12 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.throughput_data import MILLION, hot_partition, hot_user, passwords, visits, write
+from benchmarks.harness import page_parser, write_page
+from benchmarks.throughput_data import MILLION, SHAPES, hot_partition, hot_user, visits, write
 
 KAPPA = 10
 MOST_REPEATED = 20
+OTHER_FORMATS = ("plain.parquet", "csv", "csv.gz")
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
 # The second one is Beam's older runner in process, which handles one element at a time.
@@ -70,17 +71,20 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     import apache_beam as beam
 
     from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList
-    from dp_transforms.shuffle import num_buckets_for
-    from pipelines.reading import ReadRecords
+    from dp_transforms.runtime.shuffle import num_buckets_for
+    from pipelines.files.reading import ReadRecords
 
     logging.disable(logging.WARNING)
-    buckets = num_buckets_for(pq.read_metadata(path.removesuffix(".csv")).num_rows)
+    reader: beam.PTransform
     if source == "files":
-        reader: beam.PTransform = ReadRecords(path, "user", ["partition"])
-    elif source == "tuples":
-        reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
+        reader = ReadRecords(path, "user", ["partition"])
+        buckets = reader.num_buckets
     else:
-        reader = beam.Create(list(tuples(path)), reshuffle=source != "create unshuffled")
+        buckets = num_buckets_for(pq.read_metadata(path).num_rows)
+        if source == "tuples":
+            reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
+        else:
+            reader = beam.Create(list(tuples(path)), reshuffle=source != "create unshuffled")
     job = beam.Filter(bool)
     if source != "create alone":
         job = (
@@ -101,7 +105,7 @@ def selection(path: str, runner: str) -> Callable[[], None]:
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
-    from pipelines.reading import ReadRecords
+    from pipelines.files.reading import ReadRecords
 
     logging.disable(logging.WARNING)
 
@@ -175,13 +179,13 @@ DUCKDB = {"duckdb": duckdb, "duckdb arg_min": duckdb_arg_min}
 
 def measure_here(engine: str, path: str, kappa: int) -> Measurement:
     run: Callable[[], object]
+    wall, cpu = time.perf_counter(), time.process_time()
     if engine in DUCKDB:
         run = DUCKDB[engine](path, kappa)
     elif engine in RUNNERS:
         run = selection(path, engine)
     else:
         run = transforms(path, kappa, engine)
-    wall, cpu = time.perf_counter(), time.process_time()
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Measurement(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
@@ -226,22 +230,23 @@ def cells(found: Measurement) -> str:
 
 
 def compared_rows(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
-    """The main job beside DuckDB, at sizes of which each should be twice the one before."""
+    """The main job beside DuckDB: all sizes in Parquet, and the first in other formats."""
     yield "| records | transforms | CPU | memory | DuckDB | CPU | memory | ratio | growth |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    both = tuple(DUCKDB)
-    all_queries_at = 20 if 20 in millions else millions[0]
-    before = None
-    for n in millions:
-        path = write(data / f"visits{n}.parquet", visits(n * MILLION))
-        times = repeats if n <= MOST_REPEATED else 1
-        ours, theirs = compared(path, KAPPA, times, both if n == all_queries_at else both[:1])
-        growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
-        before = ours
-        yield from against_duckdb(f"{n}M, kappa = {KAPPA}", ours, theirs, growth)
-    path = write(data / f"passwords{all_queries_at}.parquet", passwords(all_queries_at * MILLION))
-    title = f"{all_queries_at}M passwords, kappa = 1"
-    yield from against_duckdb(title, *compared(path, 1, repeats, both))
+    for shape, make in SHAPES.items():
+        kappa = 1 if shape == "passwords" else KAPPA
+        before = None
+        for n in millions:
+            path = write(data / f"{shape}{n}.parquet", make(n * MILLION))
+            times = repeats if n <= MOST_REPEATED else 1
+            ours, theirs = compared(path, kappa, times, tuple(DUCKDB))
+            growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
+            before = ours
+            yield from against_duckdb(f"{n}M {shape}, parquet", ours, theirs, growth)
+        for suffix in OTHER_FORMATS:
+            path = write(data / f"{shape}{millions[0]}.{suffix}", make(millions[0] * MILLION))
+            found = compared(path, kappa, repeats, tuple(DUCKDB))
+            yield from against_duckdb(f"{millions[0]}M {shape}, {suffix}", *found)
 
 
 def against_duckdb(
@@ -325,8 +330,7 @@ def report(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser = page_parser("throughput", __doc__)
     parser.add_argument("--rows", default="5,10,20,40", help="millions of records")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
@@ -342,14 +346,9 @@ def main() -> None:
         engine, path, kappa = arguments.measure
         print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(kappa)))))
         return
-    arguments.output.mkdir(parents=True, exist_ok=True)
     millions = [int(n) for n in arguments.rows.split(",")]
-    lines = []
-    for line in report(arguments.data, millions, arguments.repeats, arguments.peers_python):
-        print(line, flush=True)
-        lines.append(line)
-    text = "\n".join(lines) + "\n"
-    (arguments.output / "throughput.md").write_text(text, encoding="utf-8")
+    lines = report(arguments.data, millions, arguments.repeats, arguments.peers_python)
+    write_page(arguments.output / "throughput.md", lines)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ and half for the groups, of which each attribute gets an equal part. What other 
 is told after that.
 
 The noise makes passwords look easier to guess than they are. For groups of more than a million
-users each statistic is also estimated without that bias, from the released lists alone (see
-``dp_transforms.guessing_estimates``; the reference is the released list of all users).
+users each statistic is also estimated without that bias, from the released lists alone: see
+``dp_transforms.postprocessing.guessing_estimates``; the reference is the released list of all
+users.
 
 Users are a sample of the accounts of the package's Yahoo! list, with made-up attributes: in some
 groups passwords are harder to guess than in others. They are written to a Parquet file, released
@@ -36,13 +37,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dp_accounting.dp_event import SelfComposedDpEvent
 
-from dp_transforms import guessing
 from dp_transforms.budget.accounting import compose
 from dp_transforms.budget.events import BoundedRangeDpEvent
-from dp_transforms.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.sample_data import yahoo
-from pipelines.grouped_file import LISTS_FILE, read_grouped_lists
+from pipelines.files.grouped_file import read_grouped_lists
+from pipelines.files.names import LISTS_FILE
 from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items
 
@@ -84,7 +86,7 @@ _SERVICES = (
 )
 _SHARES_OF_SERVICES = np.geomspace(0.06, 0.8, len(_SERVICES))
 _MAX_ATTRIBUTES = len(_ATTRIBUTES) + len(_SERVICES)
-# The odds of a group are so many times higher, or lower, for the rarest passwords than on average.
+# By what factor the odds of a group differ between the rarest passwords and the average one.
 _ODDS = 1.5
 
 Name = tuple[str, str]
@@ -177,7 +179,7 @@ def release_originals(originals: Lists, attributes: int, epsilon_groups: str) ->
 
 
 def composed_epsilon(epsilon: float, attributes: int) -> float:
-    """What so many lists at this epsilon cost with ``DELTA``: composed as mechanisms of bounded
+    """What lists at this epsilon cost together with ``DELTA``: composed as mechanisms of bounded
     range (see ``dp_transforms.budget.accounting``), of which each attribute's lists are one."""
     events = [SelfComposedDpEvent(BoundedRangeDpEvent(epsilon), attributes)]
     return compose(events, delta=DELTA).epsilon
@@ -185,8 +187,8 @@ def composed_epsilon(epsilon: float, attributes: int) -> float:
 
 def metrics(frequency_list: FrequencyList) -> list[float]:
     """lambda_1, lambda_10, lambda_100, G_0.25 and G_0.5, in bits."""
-    return [guessing.success_rate_bits(frequency_list, guesses) for guesses in GUESSES] + [
-        guessing.alpha_guesswork_bits(frequency_list, alpha) for alpha in ALPHAS
+    return [guessing_metrics.success_rate_bits(frequency_list, guesses) for guesses in GUESSES] + [
+        guessing_metrics.alpha_guesswork_bits(frequency_list, alpha) for alpha in ALPHAS
     ]
 
 
@@ -199,11 +201,12 @@ def estimates(released: Lists, epsilon_groups: float, large: int = LARGE) -> Est
       large: how many users a group has, as released.
     """
     found = {}
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon_groups)
     everyone = released["", ""]
     for name, one in released.items():
         if name == ("", "") or one.total <= large:
             continue
-        of_one = GuessingEstimates(one, epsilon_groups, reference=everyone)
+        of_one = GuessingEstimates(one, mechanism, reference=everyone)
         found[name] = [of_one.success_rate_bits(guesses) for guesses in GUESSES] + [
             of_one.alpha_guesswork_bits(alpha) for alpha in ALPHAS
         ]

@@ -5,30 +5,36 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dp_transforms.contributions import BoundContributions as BoundContributions
+    from dp_transforms.contributions import DeclareBounded as DeclareBounded
+    from dp_transforms.count_selection import SelectFromCounts as SelectFromCounts
     from dp_transforms.counting import CountDistinctUsers as CountDistinctUsers
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
     from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
-    from dp_transforms.frequency_release import release_frequency_list as release_frequency_list
     from dp_transforms.grouped_lists import Attribute as Attribute
     from dp_transforms.grouped_lists import ReleaseGroupedLists as ReleaseGroupedLists
     from dp_transforms.job_secret import JobSecret as JobSecret
-    from dp_transforms.records import ToRecords as ToRecords
-    from dp_transforms.selection import SelectFromCounts as SelectFromCounts
+    from dp_transforms.job_secret import release_frequency_list as release_frequency_list
+    from dp_transforms.private_releases import PrivateFrequencyList as PrivateFrequencyList
+    from dp_transforms.private_releases import PrivatePartitions as PrivatePartitions
+    from dp_transforms.runtime.records import ToRecords as ToRecords
     from dp_transforms.selection import SelectPartitions as SelectPartitions
 
 _HOMES = {
     "BoundContributions": "dp_transforms.contributions",
+    "DeclareBounded": "dp_transforms.contributions",
     "CountDistinctUsers": "dp_transforms.counting",
     "CountDegrees": "dp_transforms.degrees",
     "CountProjectedDegrees": "dp_transforms.degrees",
     "ReleaseFrequencyList": "dp_transforms.frequency_release",
-    "release_frequency_list": "dp_transforms.frequency_release",
+    "release_frequency_list": "dp_transforms.job_secret",
     "Attribute": "dp_transforms.grouped_lists",
     "ReleaseGroupedLists": "dp_transforms.grouped_lists",
     "JobSecret": "dp_transforms.job_secret",
-    "ToRecords": "dp_transforms.records",
-    "SelectFromCounts": "dp_transforms.selection",
+    "PrivateFrequencyList": "dp_transforms.private_releases",
+    "PrivatePartitions": "dp_transforms.private_releases",
+    "ToRecords": "dp_transforms.runtime.records",
+    "SelectFromCounts": "dp_transforms.count_selection",
     "SelectPartitions": "dp_transforms.selection",
 }
 

@@ -11,14 +11,13 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.edges import UNDIRECTED
-from dp_transforms.contributions import BoundContributions
+from dp_transforms.contributions import BoundContributions, DeclareBounded
 from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.degrees import CountDegrees, CountProjectedDegrees, edge_private_sensitivity
+from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.frequency_release import ReleaseFrequencyList
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.records import ToRecords
+from dp_transforms.runtime.records import ToRecords
 from dp_transforms.selection import SelectPartitions
 
 
@@ -36,13 +35,22 @@ def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> bea
 def bound_contributions(
     max_partitions_per_user: int, num_buckets: int | None = None
 ) -> beam.PTransform:
-    """Keeps at most so many distinct partitions of each user, at random.
+    """Keeps at most kappa distinct partitions of each user, at random.
 
     Args:
       max_partitions_per_user: how many.
       num_buckets: how many parts users are split into.
     """
     return BoundContributions(max_partitions_per_user, num_buckets=num_buckets)
+
+
+def declare_bounded(max_partitions_per_user: int) -> beam.PTransform:
+    """Declares that users have, or are counted in, at most kappa partitions already.
+
+    Args:
+      max_partitions_per_user: how many.
+    """
+    return DeclareBounded(max_partitions_per_user)
 
 
 def count_distinct_users(cap: int | None = None, num_buckets: int | None = None) -> beam.PTransform:
@@ -58,7 +66,7 @@ def count_distinct_users(cap: int | None = None, num_buckets: int | None = None)
 def select_partitions(
     epsilon: float,
     delta: float,
-    max_partitions_per_user: int,
+    max_partitions_per_user: int | None = None,
     strategy: str = "auto",
     noisy_counts: bool = False,
     num_buckets: int | None = None,
@@ -68,7 +76,8 @@ def select_partitions(
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
       delta: the probability with which it may be exceeded.
-      max_partitions_per_user: how many partitions of each user count.
+      max_partitions_per_user: how many partitions of each user count; by default what contributions
+        were bounded to before.
       strategy: how to select; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.
@@ -78,12 +87,15 @@ def select_partitions(
     )
 
 
-def release_frequency_list(epsilon: float, max_partitions_per_user: int) -> beam.PTransform:
+def release_frequency_list(
+    epsilon: float, max_partitions_per_user: int | None = None
+) -> beam.PTransform:
     """Rows of frequency and multiplicity: how many partitions have how many users, released.
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: how many partitions a user was bounded to.
+      max_partitions_per_user: how many partitions the noise is for, if not as many as contributions
+        were bounded to.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
@@ -147,18 +159,16 @@ def release_degree_list(
     Args:
       epsilon: the privacy loss, for adding or removing one edge; with degree_bound, one node.
       degree: undirected, in or out.
-      degree_bound: protects nodes with all their edges. Edges beyond so many at a node are dropped.
+      degree_bound: protects nodes with all their edges. Edges beyond it at a node are dropped.
         Public: choose it without looking at the graph.
       num_buckets: how many parts edges and nodes are split into.
     """
     count: beam.PTransform
     if degree_bound is None:
         count = CountDegrees(degree, num_buckets=num_buckets)
-        sensitivity = edge_private_sensitivity(degree)
     else:
         count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
-        sensitivity = node_private_sensitivity(degree_bound, degree != UNDIRECTED)
-    return count | "Release" >> release_frequency_list(epsilon, sensitivity)
+    return count | "Release" >> release_frequency_list(epsilon)
 
 
 _FREQUENCIES = RowTypeConstraint.from_fields([("frequency", int), ("multiplicity", int)])

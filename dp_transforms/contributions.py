@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 
 import apache_beam as beam
 
-from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.job_secret import JobSecret, refuse_templates
-from dp_transforms.mechanisms.base2 import positive_integer
-from dp_transforms.records import USER, refuse_windows
-from dp_transforms.shuffle import ReduceByHash
+from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Bound, TellsBound, bound_of, refuse_counts
+from dp_transforms.runtime.records import USER, refuse_windows
+from dp_transforms.runtime.shuffle import ReduceByHash
 
 
-class BoundContributions(beam.PTransform):
+class BoundContributions(TellsBound, beam.PTransform):
     """Keeps each user's distinct partitions, at most ``max_partitions_per_user`` of them.
 
     The kept ones are a uniform sample of the user's distinct partitions, decided by a pseudorandom
@@ -23,7 +25,8 @@ class BoundContributions(beam.PTransform):
 
     After this, adding or removing all records of one user changes the users of at most
     ``max_partitions_per_user`` partitions, each by one: whether a record is kept depends on its own
-    user's records alone. That holds for every value of the secret.
+    user's records alone. That holds for every value of the secret. What counts or releases the
+    output knows the bound (see ``runtime.bounds``).
 
     Takes and gives tuples, rows or Arrow tables (see ``records``). The columns of tables come back
     dictionary-encoded, in their plain types.
@@ -34,8 +37,8 @@ class BoundContributions(beam.PTransform):
       num_buckets: how many parts users are split into, see ``shuffle.num_buckets_for``.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
-        classic template; at run time, there are nulls.
+      ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
+        the job is a classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -58,9 +61,9 @@ class BoundContributions(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        refuse_templates(records.pipeline.options)
         refuse_windows(records)
-        secret = self._secret or JobSecret.from_os()
+        refuse_counts(records, "BoundContributions")
+        secret = secret_for(records.pipeline, self._secret)
         bound = functools.partial(
             distinct_pairs, at_most=self._kappa, key=secret.key("bound contributions")
         )
@@ -70,6 +73,50 @@ class BoundContributions(beam.PTransform):
             | "ByUser" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
             | "FromTables" >> FromTables(records)
         )
+
+    def bound(self, before: Bound) -> Bound:
+        return Bound(self._kappa, counted=False, distinct=True, unit=before.unit)
+
+    def display_data(self) -> dict[str, int]:
+        return {"max_partitions_per_user": self._kappa}
+
+
+class DeclareBounded(TellsBound, beam.PTransform):
+    """Declares what is not known of records or counts: that each user is bounded already.
+
+    For records: no user has more than ``max_partitions_per_user`` distinct partitions. For counts:
+    no user is counted in more than kappa partitions, once in each, and each partition is there
+    once. Whatever made them, how it treats one user's records must not depend on other users.
+    Nothing checks this; a release from what is wrongly declared is less private than it says.
+
+    Args:
+      max_partitions_per_user: kappa, at least 1.
+
+    Raises:
+      ValueError: kappa is out of range, or smaller than what is known of the input.
+
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)
+    ...     _ = counts | beam.Map(print)
+    ('jazz', 40)
+    ('rock', 3)
+    """
+
+    def __init__(self, max_partitions_per_user: int):
+        super().__init__()
+        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+
+    def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
+        known = bound_of(pcoll).partitions
+        if known is not None and known > self._kappa:
+            raise ValueError(
+                f"DeclareBounded({self._kappa}) contradicts what is known of its input, of which "
+                f"up to {known} partitions are one user's: bound it with BoundContributions"
+            )
+        return (pcoll,) | beam.Flatten()
+
+    def bound(self, before: Bound) -> Bound:
+        return dataclasses.replace(before, partitions=self._kappa)
 
     def display_data(self) -> dict[str, int]:
         return {"max_partitions_per_user": self._kappa}

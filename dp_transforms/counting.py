@@ -8,42 +8,45 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.batching import FromTables, ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import is_plain_dictionary, plain_table
 from dp_transforms.columnar.counting import count_pairs, sum_counts
-from dp_transforms.contributions import BoundContributions
-from dp_transforms.job_secret import JobSecret, refuse_templates
-from dp_transforms.mechanisms.base2 import positive_integer
-from dp_transforms.records import (
+from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
+from dp_transforms.runtime.records import (
     COUNT,
     PARTITION,
     USER,
     Kind,
     refuse_windows,
 )
-from dp_transforms.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 
 
-class CountDistinctUsers(beam.PTransform):
+class CountDistinctUsers(TellsBound, beam.PTransform):
     """Counts the distinct users of each partition: (partition, count), of the same kind as the
     records.
 
-    The counts are exact and private.
+    The counts are exact and private. What is known of the records' bound is known of the counts
+    (see ``runtime.bounds``).
 
     Args:
       cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for
         a partition, whatever the number of its users.
       already_distinct: whether each (user, partition) pair is there once. By default that is known
-        of the output of ``BoundContributions`` and is not assumed of anything else. If it is
-        wrongly declared, duplicates are counted.
+        of what ``BoundContributions`` gave and is not assumed of anything else. If it is wrongly
+        declared, duplicates are counted, and a release from the counts is less private than it
+        says.
       secret: keys the hashes that spread the load; a fresh one by default. Counts do not depend on
         it.
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:
-      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
-        classic template; at run time, there are nulls.
+      ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,
+        pairs are declared distinct after a Flatten, the job is a classic template; at run time,
+        there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -66,12 +69,15 @@ class CountDistinctUsers(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        refuse_templates(records.pipeline.options)
         refuse_windows(records)
-        secret = self._secret or JobSecret.from_os()
-        distinct = self._already_distinct
-        if distinct is None:
-            distinct = comes_from(records, BoundContributions)
+        known = refuse_counts(records, "CountDistinctUsers").distinct
+        if self._already_distinct and known is False:
+            raise ValueError(
+                "already_distinct cannot be known of collections that were put together by "
+                "Flatten: a pair may be in several of them"
+            )
+        secret = secret_for(records.pipeline, self._secret)
+        distinct = bool(known) if self._already_distinct is None else self._already_distinct
         if distinct and Kind.of(records) is Kind.TABLES:
             pairs = records
         else:
@@ -105,18 +111,11 @@ class CountDistinctUsers(beam.PTransform):
             some, (PARTITION,), secret.key("route capped partitions"), self._num_buckets
         )
 
+    def bound(self, before: Bound) -> Bound:
+        return Bound(before.partitions, counted=True, distinct=True, unit=before.unit)
+
     def display_data(self) -> dict[str, Any]:
         return {} if self._cap is None else {"cap": self._cap}
-
-
-def comes_from(pcoll: beam.PCollection, transform: type[beam.PTransform]) -> bool:
-    """Whether a PCollection is the very output of a transform of this type."""
-    step = pcoll.producer
-    while step is not None:
-        if isinstance(step.transform, transform):
-            return pcoll in step.outputs.values()
-        step = step.parent
-    return False
 
 
 def _count(pairs: pa.Table, cap: int | None) -> list[pa.Table]:

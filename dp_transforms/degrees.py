@@ -10,20 +10,22 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.batching import FromTables, ToTables
+from dp_transforms.budget.unit import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.edges import DEGREES, OUT, SOURCE, TARGET, UNDIRECTED, neighbours
 from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
     project_degrees,
     project_directed_degrees,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.records import refuse_windows
-from dp_transforms.shuffle import OnThreads, ReduceByHash
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Bound, TellsBound
+from dp_transforms.runtime.records import refuse_windows
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 
 
 def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
@@ -42,15 +44,15 @@ def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
     return 2 if _known(degree) == UNDIRECTED else 1
 
 
-class CountDegrees(beam.PTransform):
+class CountDegrees(TellsBound, beam.PTransform):
     """The degree of each node: edges (source, target) in, (node, degree) out, exact and private.
 
     Self-loops are dropped, and an edge counts once however often it is there. For the undirected
     degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
 
     Privacy is per edge: adding or removing all records of one edge moves the sorted list of degrees
-    by ``edge_private_sensitivity(degree)``, which is the ``max_partitions_per_user`` to give to
-    ``ReleaseFrequencyList``. For the privacy of nodes see ``CountProjectedDegrees``.
+    by ``edge_private_sensitivity(degree)``, which ``ReleaseFrequencyList`` knows. For the privacy
+    of nodes see ``CountProjectedDegrees``.
 
     Takes tuples (source, target), rows with these fields or Arrow tables with these columns. Gives
     the same kind, with the parts of ``CountDistinctUsers``: partition (the node) and count.
@@ -97,11 +99,15 @@ class CountDegrees(beam.PTransform):
             | "FromTables" >> FromTables(edges, (PARTITION, COUNT), (SOURCE, PARTITION))
         )
 
+    def bound(self, before: Bound) -> Bound:
+        sensitivity = edge_private_sensitivity(self._degree)
+        return Bound(sensitivity, counted=True, distinct=True, unit=PrivacyUnit.EDGE)
+
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree}
 
 
-class CountProjectedDegrees(beam.PTransform):
+class CountProjectedDegrees(TellsBound, beam.PTransform):
     """The degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most
@@ -146,9 +152,8 @@ class CountProjectedDegrees(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
-        refuse_templates(edges.pipeline.options)
         refuse_windows(edges)
-        secret = self._secret or JobSecret.from_os()
+        secret = secret_for(edges.pipeline, self._secret)
         tables = (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
@@ -174,6 +179,11 @@ class CountProjectedDegrees(beam.PTransform):
             # The hints above are for one step: what follows is not fused to it.
             | "Bracket" >> beam.Reshuffle()
         )
+
+    def bound(self, before: Bound) -> Bound:
+        sensitivity = node_private_sensitivity(self._degree_bound, self._degree != UNDIRECTED)
+        # A degree may move by more than one, which a selection of partitions does not expect.
+        return Bound(sensitivity, counted=True, distinct=False, unit=PrivacyUnit.NODE)
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}

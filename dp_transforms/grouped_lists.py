@@ -27,6 +27,7 @@ from __future__ import annotations
 import copy
 import datetime
 import functools
+import operator
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +35,6 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.batching import ToTables
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.attributes import (
     NO_VALUE,
@@ -48,20 +48,24 @@ from dp_transforms.columnar.attributes import (
 )
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.decimals import Real
 from dp_transforms.frequency_release import MergeHistograms, release_histogram
-from dp_transforms.job_secret import JobSecret, refuse_templates
-from dp_transforms.mechanisms.base2 import positive_integer
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
-from dp_transforms.records import Kind, refuse_windows
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import Releases
+from dp_transforms.runtime.records import Kind, refuse_windows
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from dp_transforms.selection import SelectPartitions
-from dp_transforms.shuffle import OnThreads, ReduceByHash
 
 ALL_USERS = ""
 """The attribute and the group of the list of all users."""
 SELECTION = "names of groups"
+ALL_USERS_LIST = "list of all users"
 
 
 @dataclass(frozen=True)
@@ -85,7 +89,7 @@ class Attribute:
 
     def __post_init__(self) -> None:
         if not self.name or self.name in (USER, PARTITION):
-            raise ValueError(f"an attribute can not be called {self.name!r}: rename the column")
+            raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
         if self.groups is None:
             return
         object.__setattr__(self, "groups", tuple(self.groups))
@@ -101,8 +105,8 @@ def list_purpose(attribute: str, group: str) -> str:
     return f"frequency list of {attribute!r} {group!r}"
 
 
-class ReleaseGroupedLists(beam.PTransform):
-    """Releases the list of all users and one for each group: (attribute, group, FrequencyList).
+class ReleaseGroupedLists(Releases, beam.PTransform):
+    """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
 
     See the module for what it guarantees, and why. The list of all users has the attribute and the
     group ``ALL_USERS``.
@@ -118,13 +122,14 @@ class ReleaseGroupedLists(beam.PTransform):
       epsilon_groups: for the lists of all groups; each attribute gets an equal part.
       max_partitions_per_user: kappa.
       selection: the budget for the names of groups, if any attribute's are not public.
+      mechanism: what releases the lists, as for ``partition_mechanism``.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is
         unbounded or windowed, the job is a classic template; at run time, there are nulls.
-      TypeError, at run time: values have a type that can not be used.
+      TypeError, at run time: values have a type that cannot be used.
 
     >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
     >>> release = ReleaseGroupedLists(
@@ -146,10 +151,12 @@ class ReleaseGroupedLists(beam.PTransform):
         epsilon_groups: Real,
         max_partitions_per_user: int,
         selection: PrivacyBudget | None = None,
+        mechanism: str = AUTO,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
         super().__init__()
+        self._mechanism_name = mechanism
         self._attributes = tuple(attributes)
         names = [attribute.name for attribute in self._attributes]
         if not names or len(set(names)) < len(names):
@@ -172,7 +179,7 @@ class ReleaseGroupedLists(beam.PTransform):
         self._num_buckets = num_buckets
 
     def in_buckets(self, num_buckets: int) -> ReleaseGroupedLists:
-        """The same, secret included, with the work in so many parts."""
+        """The same, secret included, with the work in ``num_buckets`` parts."""
         release = copy.copy(self)
         release._num_buckets = num_buckets
         return release
@@ -185,7 +192,7 @@ class ReleaseGroupedLists(beam.PTransform):
     @property
     def costs(self) -> dict[str, PrivacyBudget]:
         """What each part of the release costs, by what it is; they add up."""
-        costs = {"list of all users": self._all_budget}
+        costs = {ALL_USERS_LIST: self._all_budget}
         for attribute in self._attributes:
             costs[f"lists of groups by {attribute.name}"] = self._attribute_budget
         if self._selection is not None:
@@ -203,19 +210,18 @@ class ReleaseGroupedLists(beam.PTransform):
         return self._strategy
 
     @property
-    def for_all(self) -> IntegerPartitionMechanism:
+    def for_all(self) -> PartitionMechanism:
         """What releases the list of all users."""
         return self._for_all
 
     @property
-    def for_group(self) -> IntegerPartitionMechanism:
+    def for_group(self) -> PartitionMechanism:
         """What releases the list of a group."""
         return self._for_group
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        refuse_templates(records.pipeline.options)
         refuse_windows(records)
-        secret = self._secret or JobSecret.from_os()
+        secret = secret_for(records.pipeline, self._secret)
         columns = [_column(i) for i in range(len(self._attributes))]
         bound = functools.partial(
             bound_users,
@@ -260,10 +266,15 @@ class ReleaseGroupedLists(beam.PTransform):
             | "OfWanted" >> beam.CoGroupByKey()
             | "Release"
             >> beam.FlatMap(_release, names, self._for_all, self._for_group, secret)
-            .with_output_types(tuple[str, str, FrequencyList])
+            .with_output_types(tuple[str, str, ReleasedList])
             .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
-            # The hints above are for one step: what follows is not fused to it.
-            | "Bracket" >> beam.Reshuffle()
+            # The hints above are for one step: what follows is not fused to it. Lists come in the
+            # order of their names, not in that in which the records were read.
+            | "Gather" >> beam.combiners.ToList()
+            | "InOrder"
+            >> beam.FlatMap(sorted, key=operator.itemgetter(0, 1)).with_output_types(
+                tuple[str, str, ReleasedList]
+            )
         )
 
     def _selected(self, bounded: beam.PCollection, secret: JobSecret) -> beam.PCollection:
@@ -278,26 +289,25 @@ class ReleaseGroupedLists(beam.PTransform):
 
     def _select(self, secret: JobSecret | None) -> SelectPartitions:
         assert self._selection is not None
-        budget: Any = self._selection
         return SelectPartitions(
-            budget.epsilon,
-            budget.delta,
+            self._selection.epsilon,
+            self._selection.delta,
             self._to_select,
             already_bounded=True,
             purpose=SELECTION,
             secret=secret,
         )
 
-    def _mechanism(self, budget: PrivacyBudget) -> IntegerPartitionMechanism:
-        # A fraction stays exact, where a float might be a little more than its share.
-        epsilon: Any = budget.epsilon
-        return IntegerPartitionMechanism(epsilon=epsilon, sensitivity=self._kappa)
+    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
+        return partition_mechanism(budget.epsilon, self._kappa, self._mechanism_name)
 
     def display_data(self) -> dict[str, Any]:
         return {
             "attributes": ", ".join(attribute.name for attribute in self._attributes),
-            "epsilon_all": self._for_all.epsilon,
-            "epsilon_of_each_attribute": self._for_group.epsilon,
+            "mechanism_of_all": type(self._for_all).__name__,
+            "mechanism_of_groups": type(self._for_group).__name__,
+            "epsilon_all": self._for_all.epsilon_cost,
+            "epsilon_of_each_attribute": self._for_group.epsilon_cost,
             "max_partitions_per_user": self._kappa,
         }
 
@@ -399,10 +409,10 @@ def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
 def _release(
     element: tuple[str, Mapping[str, Iterable[Any]]],
     attributes: Sequence[str],
-    for_all: IntegerPartitionMechanism,
-    for_group: IntegerPartitionMechanism,
+    for_all: PartitionMechanism,
+    for_group: PartitionMechanism,
     secret: JobSecret,
-) -> Iterator[tuple[str, str, FrequencyList]]:
+) -> Iterator[tuple[str, str, ReleasedList]]:
     name, parts = element
     if not list(parts["wanted"]):
         return

@@ -14,15 +14,21 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.batching import ToTables
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single
 from dp_transforms.columnar.named_uniforms import NamedUniforms
-from dp_transforms.columnar.weighting import WEIGHT, sum_weights, weigh_pairs, without_partitions
+from dp_transforms.columnar.weighting import (
+    WEIGHT,
+    Weights,
+    sum_weights,
+    weigh_pairs,
+    without_partitions,
+)
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.partition_selection import WeightedStrategy, weights
-from dp_transforms.records import COUNT
-from dp_transforms.shuffle import OnThreads, ReduceByHash
+from dp_transforms.mechanisms.partition_selection import WeightedStrategy
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.records import COUNT
+from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 
 
 class SelectInRounds(beam.PTransform):
@@ -70,7 +76,11 @@ class SelectInRounds(beam.PTransform):
                 names = tuple(selected) | f"Earlier{index}" >> beam.Flatten()
                 earlier = [beam.pvalue.AsList(names)]
             selected.append(users | f"Round{index}" >> self._round(index, bound, earlier))
-        return tuple(selected) | beam.Flatten()
+        return (
+            tuple(selected)
+            | beam.Flatten()
+            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+        )
 
     def _round(
         self,
@@ -80,7 +90,8 @@ class SelectInRounds(beam.PTransform):
     ) -> beam.PTransform:
         key = self._secret.key(f"{self._purpose} by {self._strategy!r}, round {index}")
         decide = functools.partial(select_round, strategy=self._strategy, index=index, key=key)
-        weigh = OnThreadsBeside(functools.partial(weigh_remaining, bound=bound))
+        weights = functools.partial(self._strategy.weights, index)
+        weigh = OnThreadsBeside(functools.partial(weigh_remaining, bound=bound, weights=weights))
         return (
             f"Weigh{index}" >> beam.ParDo(weigh, *earlier).with_output_types(pa.Table)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
@@ -114,13 +125,17 @@ def unless_empty(
 
 
 def weigh_remaining(
-    pairs: pa.Table, bound: Callable[[pa.Table], pa.Table], beside: Sequence[pa.Table]
+    pairs: pa.Table,
+    bound: Callable[[pa.Table], pa.Table],
+    weights: Weights,
+    beside: Sequence[pa.Table],
 ) -> pa.Table:
     """Sums of weights per partition, of the pairs whose partition was not selected yet.
 
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
       bound: leaves at most kappa pairs of a user.
+      weights: gives users' weights by how many partitions they have.
       beside: tables of the partitions that earlier rounds selected.
     """
     if beside:

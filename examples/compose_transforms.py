@@ -25,10 +25,10 @@ def release(visits: list[dict], output: str) -> None:
         frequencies = (
             bounded
             | CountDistinctUsers()
-            | ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=KAPPA)
+            | ReleaseFrequencyList(epsilon=0.5)
             | beam.FlatMap(lambda released: [f"{n},{times}" for n, times in released])
         )
-        pages = bounded | SelectPartitions(0.5, 1e-6, KAPPA, already_bounded=True)
+        pages = bounded | SelectPartitions(0.5, 1e-6)
         _ = frequencies | "Frequencies" >> beam.io.WriteToText(f"{output}/frequencies", ".csv")
         _ = pages | "Pages" >> beam.io.WriteToText(f"{output}/pages", ".txt")
 

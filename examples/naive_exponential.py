@@ -17,7 +17,7 @@ def cumulative_probabilities(
 
 
 def probabilities(utilities: npt.ArrayLike, eta: float, dtype: type = np.float64) -> Floats:
-    """The law that ``sample`` has."""
+    """The distribution that ``sample`` has."""
     return np.diff(cumulative_probabilities(utilities, eta, dtype), prepend=0.0)
 
 

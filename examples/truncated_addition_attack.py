@@ -56,8 +56,7 @@ def main() -> None:
         print(f"{dtype.__name__:24}{naive[0]:20.3g}{naive[1]:12.3g}")
         exact = [exact_probability(record, dtype) for record in (False, True)]
         print(f"{'exact, same utilities':24}{exact[0]:20.3g}{exact[1]:12.3g}")
-    tape = RandomTape.from_os()
-    drawn = [exact_frequency(record, tape, choices=100) for record in (False, True)]
+    drawn = [exact_frequency(record, RandomTape.from_os(), 100) for record in (False, True)]
     print(f"{'100 exact choices':24}{drawn[0]:20.3g}{drawn[1]:12.3g}   (utilities of float32)")
 
 

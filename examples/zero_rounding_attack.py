@@ -2,7 +2,7 @@
 
 Whoever chooses the utility function shifts all utilities up to where 2**(-eta * u) is the smallest
 positive float. One record more, and one outcome's weight is zero: an outcome that differential
-privacy requires to stay possible can no longer occur. The exact mechanism can not underflow.
+privacy requires to stay possible can no longer occur. The exact mechanism cannot underflow.
 
     python -m examples.zero_rounding_attack
 """
@@ -40,8 +40,7 @@ def main() -> None:
     databases = (WITHOUT_RECORD, WITH_RECORD)
     naive = [naive_frequency(utilities, 1, 1000) for utilities in databases]
     print(f"{'floats':24}{naive[0]:20.3f}{naive[1]:12.3f}")
-    tape = RandomTape.from_os()
-    exact = [exact_frequency(utilities, tape, 1000) for utilities in databases]
+    exact = [exact_frequency(utilities, RandomTape.from_os(), 1000) for utilities in databases]
     print(f"{'exact':24}{exact[0]:20.3f}{exact[1]:12.3f}")
     law = [MECHANISM.probabilities(utilities)[1] for utilities in databases]
     print(f"{'exact, probability':24}{law[0]!s:>20}{law[1]!s:>12}")

@@ -66,7 +66,7 @@ A first release, from made-up records:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    name, *arguments = list(sys.argv[1:] if argv is None else argv) or [""]
+    name, *arguments = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("--help", "-h", "help"):
         print(usage(), end="")
         return SUCCESS
@@ -76,8 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
-        fault = f"there is no command {name!r}" if name else "a command is needed"
-        print(f"error: {fault}: {hint}", file=sys.stderr)
+        print(f"error: there is no command {name!r}: {hint}", file=sys.stderr)
         return USAGE_ERROR
     # Imported only now: Beam takes a second, and help should not.
     module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")

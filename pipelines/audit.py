@@ -9,7 +9,6 @@ exactly, so is epsilon. What is printed depends on the records: it is PRIVATE.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,18 +16,20 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.auditing import epsilon_lower_bound
-from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.columnar.columns import PARTITION, USER, decoded
+from dp_transforms.evaluation.auditing import epsilon_lower_bound
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy
 from pipelines import flag_types
 from pipelines.audited_pairs import Audit, list_audit, records_list_audit, selection_audit
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser, failed
 from pipelines.errors import InputError
-from pipelines.files import FileRange, local_path, match_files, reason
-from pipelines.reading import format_of
+from pipelines.files.frequency_files import read_frequency_list
+from pipelines.files.logical_types import from_text
+from pipelines.files.paths import FileRange, local_path, match_files
+from pipelines.files.reading import format_of
 
 FREQUENCY_LIST = "frequency_list"
 
@@ -99,7 +100,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
     Raises:
       ValueError: flags are missing or do not go together.
-      InputError: a file can not be read, or does not have the user.
+      InputError: a file cannot be read, or does not have the user.
     """
     is_list = flags.mechanism == FREQUENCY_LIST
     if is_list and (flags.delta is not None or flags.noisy_counts):
@@ -115,7 +116,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "need --input and --user"
             )
         return list_audit(
-            _mechanism(flags), *map(_read_list, (flags.frequency_list, flags.neighbour))
+            _mechanism(flags), *map(read_frequency_list, (flags.frequency_list, flags.neighbour))
         )
     if flags.neighbour is not None:
         raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
@@ -164,7 +165,7 @@ def report(audit: Audit, draws: int, error_rate: float) -> tuple[str, bool]:
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        text, broken = report(audit_from_flags(flags), max(2, flags.draws), flags.error_rate)
+        text, broken = report(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     except InputError as error:
         return failed(str(error))
     except ValueError as error:
@@ -173,10 +174,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FAILURE if broken else SUCCESS
 
 
-def _mechanism(flags: argparse.Namespace) -> IntegerPartitionMechanism:
-    return IntegerPartitionMechanism(
-        epsilon=flags.epsilon, sensitivity=flags.max_partitions_per_user
-    )
+def _mechanism(flags: argparse.Namespace) -> PartitionMechanism:
+    return partition_mechanism(flags.epsilon, flags.max_partitions_per_user)
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:
@@ -188,28 +187,16 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
     file_format = format_of(path)
     schema = file_format.schema(path, columns)
     tables = list(file_format.read(FileRange(path, 0, _TO_THE_END), columns))
-    table = pa.concat_tables([schema.empty_table(), *tables]).combine_chunks()
+    table = pa.concat_tables([schema.empty_table(), *map(decoded, tables)]).combine_chunks()
     table = table.rename_columns([USER, PARTITION])
     if any(column.null_count for column in table.columns):
         raise InputError(f"{path} has records without a user or without a partition: fill these in")
-    is_user = pc.equal(table[USER].cast(pa.string()), flags.user)
+    is_user = pc.equal(table[USER], from_text(flags.user, schema.field(0)))
     theirs = table.filter(is_user)
     if not theirs.num_rows:
         raise InputError(f"{path} has no records of the user {flags.user!r}")
     own = pc.unique(theirs[PARTITION]).to_pylist()
     return table, table.filter(pc.invert(is_user)), own
-
-
-def _read_list(path: str) -> FrequencyList:
-    try:
-        return FrequencyList.from_csv(os.path.expanduser(path))
-    except OSError as error:
-        raise InputError(f"{path} can not be read: {reason(error)}") from None
-    except ValueError:
-        raise InputError(
-            f"{path} is not a list with the header frequency,multiplicity and descending "
-            f"frequencies"
-        ) from None
 
 
 if __name__ == "__main__":

@@ -10,24 +10,26 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 import gmpy2
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.auditing import Statistic, exact_epsilon, exact_partition_epsilon
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, concat
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
 from dp_transforms.columnar.weighting import sum_weights
+from dp_transforms.count_selection import select_from_counts
+from dp_transforms.evaluation.auditing import Statistic, exact_epsilon, exact_partition_epsilon
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.decimals import float_above
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
-from dp_transforms.records import NOISY_COUNT
-from dp_transforms.selection import select_from_counts
+from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.weighted_rounds import select_round, weigh_remaining
 
 _MOST_ENUMERATED = 12
@@ -38,7 +40,7 @@ class Audit:
     """A mechanism and a pair of neighbours.
 
     Attributes:
-      draw: so many independent outputs, for each of the two inputs.
+      draw: gives n independent outputs for each of the two inputs.
       statistics: what to look for in outputs.
       exact: the exact epsilon at ``delta``; None where the laws are not known.
       epsilon: what is promised.
@@ -55,7 +57,7 @@ class Audit:
 
 
 def list_audit(
-    mechanism: IntegerPartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
+    mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> Audit:
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
@@ -70,9 +72,7 @@ def list_audit(
     )
 
 
-def records_list_audit(
-    mechanism: IntegerPartitionMechanism, table: pa.Table, without: pa.Table
-) -> Audit:
+def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: pa.Table) -> Audit:
     """The path from records to a released list, on records with and without a user."""
 
     def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
@@ -146,7 +146,7 @@ def selection_audit(
         draw=(functools.partial(draw, table), functools.partial(draw, without)),
         statistics=(selected, number, *([noisy_sum] if noisy_counts else [])),
         exact=exact,
-        epsilon=float(strategy.epsilon),
+        epsilon=float_above(Fraction(strategy.epsilon)),
         delta=float(strategy.delta),
         pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
     )
@@ -169,7 +169,8 @@ def _select(
         )
         found: list[pa.Table] = []
         for index in range(len(strategy.rounds)):
-            weighed = sum_weights(weigh_remaining(pairs, bound, found))
+            weights = functools.partial(strategy.weights, index)
+            weighed = sum_weights(weigh_remaining(pairs, bound, weights, found))
             found.append(select_round(weighed, strategy, index, secret.key(f"round {index}")))
         return dict.fromkeys(concat(found)[PARTITION].to_pylist(), 0)
     assert isinstance(strategy, CountStrategy)

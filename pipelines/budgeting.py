@@ -13,11 +13,13 @@ from dp_transforms.budget import (
     CorruptedJournalError,
     Ledger,
     PrivacyBudget,
+    PrivacyUnit,
+    PrivacyUnitError,
     Reservation,
 )
-from dp_transforms.decimals import decimal_text
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines.errors import InputError
-from pipelines.files import local_path, reason
+from pipelines.files.paths import local_path, reason
 
 
 class Part(NamedTuple):
@@ -27,11 +29,22 @@ class Part(NamedTuple):
       purpose: what it is for; holds nothing private.
       budget: what it spends.
       bounded_range: see ``Ledger.reserve``; frequency lists are, selections are not.
+      unit: what neighbours are.
     """
 
     purpose: str
     budget: PrivacyBudget
     bounded_range: bool = False
+    unit: PrivacyUnit = PrivacyUnit.USER
+
+
+def has_bounded_range(mechanism: PartitionMechanism) -> bool:
+    """Whether the range of the privacy loss is as small as what the mechanism costs.
+
+    It is known of the mechanisms over all lists: what narrows a release may widen it.
+    """
+    everything = mechanism.possible_lists()["possible_lists"] == "all"
+    return everything and mechanism.loss_range <= mechanism.epsilon_cost
 
 
 def add_ledger_flag(group: Any) -> None:
@@ -61,15 +74,16 @@ def spending(
       What to say of the budget in each privacy.json.
 
     Raises:
-      InputError: there is no such ledger, it is damaged, can not be written, or has too little
-        left, and then no part is reserved; or it can not be written after the release.
+      InputError: there is no such ledger, it is damaged, cannot be written, or has too little
+        left, and then no part is reserved; or it cannot be written after the release.
     """
     with contextlib.ExitStack() as stack:
-        ledger = _ledger(path, whole, stack)
+        ledger = _ledger(path, whole, parts[0].unit, stack)
         reserved = _reserved(ledger, parts)
         yield {
-            "epsilon": decimal_text(ledger.budget.epsilon),
-            "delta": decimal_text(ledger.budget.delta),
+            "epsilon": str(ledger.budget.epsilon),
+            "delta": str(ledger.budget.delta),
+            "neighbours": parts[0].unit.neighbours,
             "ledger": [line.to_json() for line in ledger.lines()],
         }
         try:
@@ -77,29 +91,35 @@ def spending(
                 reservation.commit()
         except (CorruptedJournalError, OSError):
             raise InputError(
-                f"the release was made and its budget is spent, but {path} can not be written "
+                f"the release was made and its budget is spent, but {path} cannot be written "
                 f"any more to say that it is complete"
             ) from None
 
 
 @contextlib.contextmanager
-def spending_if_shared(path: str | None, parts: Sequence[Part]) -> Iterator[dict[str, Any]]:
-    """As ``spending`` where there is a shared ledger, and nothing otherwise.
+def charged(
+    path: str | None, parts: Sequence[Part], whole: PrivacyBudget | None = None
+) -> Iterator[dict[str, Any]]:
+    """As ``spending``, and nothing where there is neither a shared ledger nor a whole.
 
     Yields:
       What to add to each privacy.json.
     """
-    if path is None:
+    if path is None and whole is None:
         yield {}
         return
-    with spending(path, PrivacyBudget(0), parts) as budget:
+    with spending(path, whole or PrivacyBudget(0), parts) as budget:
         yield {"budget": budget}
 
 
-def _ledger(path: str | None, whole: PrivacyBudget, stack: contextlib.ExitStack) -> Ledger:
+def _ledger(
+    path: str | None, whole: PrivacyBudget, unit: PrivacyUnit, stack: contextlib.ExitStack
+) -> Ledger:
     if path is None:
         directory = stack.enter_context(tempfile.TemporaryDirectory())
-        return Ledger.create(os.path.join(directory, "ledger"), whole.epsilon, whole.delta)
+        return Ledger.create(
+            os.path.join(directory, "ledger"), whole.epsilon, whole.delta, unit=unit
+        )
     path = local_path(path)
     try:
         return Ledger.open(path)
@@ -120,15 +140,16 @@ def _reserved(ledger: Ledger, parts: Sequence[Part]) -> list[Reservation]:
                     budget.epsilon,
                     budget.delta,
                     purpose=part.purpose,
+                    unit=part.unit,
                     bounded_range=part.bounded_range,
                 )
             )
-    except (BudgetExceededError, CorruptedJournalError, OSError) as error:
+    except (BudgetExceededError, PrivacyUnitError, CorruptedJournalError, OSError) as error:
         for reservation in reserved:
-            # What can not be given back, on a full disk say, stays spent.
+            # What cannot be given back, on a full disk say, stays spent.
             with contextlib.suppress(CorruptedJournalError, OSError):
                 reservation.abandon()
         if isinstance(error, OSError):
-            raise InputError(f"the ledger can not be written: {reason(error)}") from None
+            raise InputError(f"the ledger cannot be written: {reason(error)}") from None
         raise InputError(str(error)) from None
     return reserved

@@ -1,54 +1,67 @@
-"""What all jobs' command lines share: flags, option files, exit codes, one-line errors."""
+"""Shared by all jobs' command lines: flags, option files, exit codes, one-line errors."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import difflib
+import functools
 import io
 import logging
 import shlex
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
 
-import yaml
-from apache_beam.options.pipeline_options import (
-    DirectOptions,
-    PipelineOptions,
-    SetupOptions,
-    StandardOptions,
-    WorkerOptions,
-)
-from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-from apache_beam.runners.portability.portable_runner import PortableRunner
-from apache_beam.runners.runner import PipelineRunner, create_runner
-from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
-from dp_transforms.job_secret import makes_template
+from dp_transforms.version import VERSION
 from pipelines.errors import InputError, input_error_message
-from pipelines.portable import prepare_portable
+
+if TYPE_CHECKING:
+    from apache_beam.options.pipeline_options import PipelineOptions
+    from apache_beam.runners.runner import PipelineRunner
 
 SUCCESS, FAILURE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
 
 DEFAULT_RUNNER = "FnApiRunner"
+_NEAR = 0.8
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 Job = Callable[[], None]
+Options = Callable[[], "PipelineOptions"]
+"""Beam's options, parsed when they are first asked for."""
 
 
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr, and exit code 2.
 
     Unless told otherwise, it keeps the line breaks of descriptions and epilogs, and takes no prefix
-    of a flag for the flag.
+    of a flag for the flag. Flags may be written with dashes in place of underscores. Each parser
+    with a --help has a --version too.
     """
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         options.setdefault("allow_abbrev", False)
         super().__init__(**options)
+        if self.add_help:
+            self.add_argument(
+                "--version",
+                action="version",
+                version=f"dp-frequency-lists {VERSION}",
+                help="print the version and exit",
+            )
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        arguments = map(self._underscored, sys.argv[1:] if args is None else args)
+        return super().parse_known_args(list(arguments), namespace)
+
+    def _underscored(self, argument: str) -> str:
+        """``--user-column=x`` as ``--user_column=x``, where there is such a flag."""
+        flag, equals, value = argument.partition("=")
+        known = "--" + flag[2:].replace("-", "_")
+        found = flag.startswith("--") and known in self._option_string_actions
+        return known + equals + value if found else argument
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"error: {' '.join(message.split())}\n")
@@ -95,26 +108,33 @@ class JobParser(OneLineParser):
             help="print the full text of an unforeseen error: it may hold PRIVATE records",
         )
 
-    def parse_job(
-        self, argv: Sequence[str] | None = None
-    ) -> tuple[argparse.Namespace, PipelineOptions]:
-        """The job's own flags, and Beam's options with the in-process runner as the default."""
+    def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
+        """The job's own flags, and Beam's options with the in-process runner as the default.
+
+        Beam is loaded if there are options for it, or else when they are asked for.
+        """
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
         flags, others = self.parse_known_args(arguments)
-        return flags, self._beam_options(flags, others)
+        self._refuse_misspelt(others)
+        options = functools.cache(functools.partial(self._beam_options, flags, others))
+        if others:
+            options()
+        return flags, options
 
     def _from_config(self, path: str) -> Iterator[str]:
+        import yaml
+
         try:
             with open(path, encoding="utf-8") as file:
                 settings = yaml.safe_load(file)
         except OSError as error:
-            self.error(f"--config={path} can not be read: {(error.strerror or '').lower()}")
+            self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
         except Exception:
-            # PyYAML lets through whatever numbers, dates and depths that can not be raise.
+            # PyYAML lets through whatever numbers, dates and depths that cannot be raise.
             self.error(f"--config={path} is not YAML: write one 'flag: value' on each line")
         if not isinstance(settings, dict):
             self.error(f"--config={path} must be a mapping: write one 'flag: value' on each line")
@@ -131,6 +151,16 @@ class JobParser(OneLineParser):
                     yield f"--{name}={one}"
 
     def _beam_options(self, flags: argparse.Namespace, others: list[str]) -> PipelineOptions:
+        from apache_beam.options.pipeline_options import (
+            DirectOptions,
+            PipelineOptions,
+            SetupOptions,
+            StandardOptions,
+            WorkerOptions,
+        )
+
+        from dp_transforms.job_secret import refuse_reruns
+
         # Beam answers a bad value with its whole usage, of which the last line says what is wrong.
         said = io.StringIO()
         try:
@@ -145,13 +175,11 @@ class JobParser(OneLineParser):
             self.error(f"there is a flag without a name among {others}: give flags as --name=value")
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
-        self._refuse_strays(others, sorted(unknown), set(known), standard.runner)
-        if makes_template(options):
-            self.error(
-                "--template_location is refused: a classic template can be run many times, and "
-                "each run would repeat the random numbers of the first; use a Flex Template, "
-                "which makes a new job for each run"
-            )
+        self._refuse_strays(others, sorted(unknown), known, standard.runner)
+        try:
+            refuse_reruns(options)
+        except ValueError as error:
+            self.error(str(error))
         if options.view_as(DirectOptions).direct_running_mode == "multi_threading":
             self.error(
                 "--direct_running_mode=multi_threading is refused because it corrupts data: use "
@@ -166,12 +194,20 @@ class JobParser(OneLineParser):
             worker.default_sdk_harness_log_level = "CRITICAL"
         return options
 
-    def _refuse_strays(
-        self, others: list[str], unknown: list[str], known: set[str], runner: str
-    ) -> None:
+    def _refuse_misspelt(self, others: list[str]) -> None:
+        # None of Beam's options is as near to one of these.
         own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        for flag in others:
+            name = flag.partition("=")[0]
+            near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
+            if near and name.startswith("--"):
+                self.error(f"there is no flag {name}: did you mean --{near[0]}?")
+
+    def _refuse_strays(
+        self, others: list[str], unknown: list[str], known: Iterable[str], runner: str
+    ) -> None:
         for name in unknown:
-            near = difflib.get_close_matches(name, [*own, *known], 1, 0.8)
+            near = difflib.get_close_matches(name, known, 1, _NEAR)
             # A cluster's runner may know flags that this machine does not; a local one does not.
             if near or runner in LOCAL_RUNNERS:
                 hint = f"did you mean --{near[0]}?" if near else "see --help"
@@ -201,7 +237,7 @@ def require(flags: argparse.Namespace, *names: str) -> None:
 
 
 def run(
-    prepare: Callable[[argparse.Namespace, PipelineOptions], Job],
+    prepare: Callable[[argparse.Namespace, Options], Job],
     parser: JobParser,
     argv: Sequence[str] | None = None,
 ) -> int:
@@ -244,6 +280,14 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
       ValueError: there is no such runner, or it needs further flags.
       InputError: the engine that it submits to does not answer.
     """
+    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
+    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+    from apache_beam.runners.portability.portable_runner import PortableRunner
+    from apache_beam.runners.runner import create_runner
+    from apache_beam.transforms.environments import SubprocessSDKEnvironment
+
+    from pipelines.workers.portable import prepare_portable
+
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
@@ -254,7 +298,7 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
         return runner
     # In its own multi-processing mode the runner starts workers that log to stderr.
     direct.direct_running_mode = "in_memory"
-    command = f"{shlex.quote(sys.executable)} -m pipelines.local_worker"
+    command = f"{shlex.quote(sys.executable)} -m pipelines.workers.local_worker"
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
 
 

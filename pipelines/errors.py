@@ -1,10 +1,10 @@
-"""Errors that a user can put right, and how they come back from a worker."""
+"""Errors that a user can correct, and how they come back from a worker."""
 
 from __future__ import annotations
 
 import re
 
-from dp_transforms.mechanisms.partition_mechanism import UnsuitableListError
+from dp_transforms.mechanisms.integer_partition.mechanism import UnsuitableListError
 
 _IN_WORKER_TEXT = re.compile(
     r"(?:InputError|UnsuitableListError): (.+?)(?: \[while running .*)?$", re.MULTILINE

@@ -1,4 +1,4 @@
-"""A release beside the list it was made from: how far apart they are, and in which metrics.
+"""Compares a release with the list that it was made from: distance, and guessing metrics.
 
 What it prints depends on the private list, so it is PRIVATE too: for those who may see the data,
 or for public lists.
@@ -6,15 +6,14 @@ or for public lists.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 
-from dp_transforms import guessing
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.postprocessing import guessing_metrics
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files import reason
-from pipelines.text_table import text_table
+from pipelines.files.frequency_files import read_frequency_list
+from pipelines.reports.text_table import text_table
 
 _EPILOG = """\
 Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the
@@ -64,14 +63,14 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
         rows.append(
             _bits(
                 f"lambda_{guesses}",
-                *(guessing.success_rate_bits(f, guesses) for f in (original, released)),
+                *(guessing_metrics.success_rate_bits(f, guesses) for f in (original, released)),
             )
         )
     for alpha in ("0.25", "0.5"):
         rows.append(
             _bits(
                 f"G_{alpha}",
-                *(guessing.alpha_guesswork_bits(f, alpha) for f in (original, released)),
+                *(guessing_metrics.alpha_guesswork_bits(f, alpha) for f in (original, released)),
             )
         )
     distance = original.l1_distance(released) / 2
@@ -80,16 +79,8 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
-    lists = []
-    for path in (flags.original, flags.released):
-        try:
-            lists.append(FrequencyList.from_csv(os.path.expanduser(path)))
-        except OSError as error:
-            return failed(f"{path} can not be read: {reason(error)}")
-        except ValueError:
-            return failed(f"{path} is not a list with the header frequency,multiplicity")
     try:
-        print(comparison(*lists))
+        print(comparison(*map(read_frequency_list, (flags.original, flags.released))))
     except ValueError as error:
         return failed(str(error))
     return SUCCESS

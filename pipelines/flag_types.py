@@ -3,32 +3,33 @@
 from __future__ import annotations
 
 import argparse
-import math
+
+from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
 
 MAX_EPSILON = 100
 
 
-def epsilon(text: str) -> float:
-    """A number above 0 and at most 100.
+def epsilon(text: str) -> ExactNumber:
+    """A number above 0, also as a float, and at most 100.
 
     >>> epsilon("0.5")
     0.5
     """
-    value = _float(text)
-    if not 0 < value <= MAX_EPSILON:
+    value = _number(text)
+    if not (float(value) > 0 and value <= MAX_EPSILON):
         raise argparse.ArgumentTypeError(
             f"must be a number above 0 and at most {MAX_EPSILON}, got {text!r}"
         )
     return value
 
 
-def proportion(text: str) -> float:
+def proportion(text: str) -> ExactNumber:
     """A number above 0 and below 1, such as delta.
 
     >>> proportion("1e-6")
     1e-06
     """
-    value = _float(text)
+    value = _number(text)
     if not 0 < value < 1:
         raise argparse.ArgumentTypeError(f"must be a number above 0 and below 1, got {text!r}")
     return value
@@ -48,8 +49,8 @@ def positive_integer(text: str) -> int:
     return int(text)
 
 
-def _float(text: str) -> float:
+def _number(text: str) -> ExactNumber:
     try:
-        return float(text)
+        return exact_fraction("value", text)
     except ValueError:
-        return math.nan
+        return ExactNumber(0)

@@ -9,12 +9,11 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dp_transforms.budget import CorruptedJournalError, Ledger
-from dp_transforms.decimals import decimal_text
+from dp_transforms.budget import CorruptedJournalError, Ledger, PrivacyUnit
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, failed
-from pipelines.files import reason
-from pipelines.text_table import text_table
+from pipelines.files.paths import reason
+from pipelines.reports.text_table import text_table
 
 _EPILOG = """\
 A reservation counts as spent from before its job reads data, whether the job comes to its end or
@@ -56,6 +55,13 @@ def make_parser() -> OneLineParser:
         help="the part of delta to spend on composition: many small releases then cost less than "
         "the sum of their epsilons (default: 0)",
     )
+    create.add_argument(
+        "--unit",
+        choices=[unit.value for unit in PrivacyUnit],
+        default=PrivacyUnit.USER.value,
+        help="what neighbours differ in: one user's records that are there or not (user), or are "
+        "others (replaced-user), one edge, one node. A ledger has one unit (default: user)",
+    )
     show = commands.add_parser("show", help="print the reservations and what is left")
     show.add_argument("file", metavar="FILE")
     return parser
@@ -70,16 +76,17 @@ def ledger_table(ledger: Ledger) -> str:
     >>> print(ledger_table(ledger))
     line  state      epsilon  delta     purpose
     2     committed  0.25     0         frequency list
-          left       0.75     0.000001  of epsilon 1, delta 0.000001
+          left       0.75     0.000001  of epsilon 1, delta 0.000001, per user
     """
     rows = [("line", "state", "epsilon", "delta", "purpose")]
     for line in ledger.lines():
         cost = line.cost.budget
-        costs = decimal_text(cost.epsilon), decimal_text(cost.delta)
+        costs = str(cost.epsilon), str(cost.delta)
         rows.append((str(line.number), line.state.value, *costs, line.purpose))
     left = ledger.remaining()
-    amounts = decimal_text(left.epsilon), decimal_text(left.delta)
-    rows.append(("", "left", *amounts, f"of {ledger.budget}"))
+    amounts = str(left.epsilon), str(left.delta)
+    unit = "privacy unit unknown" if ledger.unit is None else f"per {ledger.unit.value}"
+    rows.append(("", "left", *amounts, f"of {ledger.budget}, {unit}"))
     return text_table(rows, words=len(rows[0]))
 
 
@@ -88,14 +95,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     path = os.path.expanduser(flags.file)
     try:
         if flags.command == "create":
-            Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta)
+            unit = PrivacyUnit(flags.unit)
+            Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
             print(path)
         else:
             print(ledger_table(Ledger.open(path)))
     except FileExistsError:
         return failed(f"{path} exists: a ledger is never replaced; give another file")
     except OSError as error:
-        return failed(f"{path} can not be {_done(flags.command)}: {reason(error)}")
+        return failed(f"{path} cannot be {_done(flags.command)}: {reason(error)}")
     except CorruptedJournalError as error:
         return failed(str(error))
     except ValueError as error:

@@ -6,17 +6,18 @@ time and memory that a release takes on this machine.
 
 from __future__ import annotations
 
-import os
 import resource
 import sys
 from collections.abc import Sequence
 
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.planning import ReleasePlan, plan_releases, zipf_list
+from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files import reason
-from pipelines.text_table import text_table
+from pipelines.errors import InputError
+from pipelines.files.frequency_files import read_frequency_list
+from pipelines.reports.text_table import text_table
 
 _ROWS_PER_SECOND = 1_000_000
 
@@ -45,7 +46,7 @@ def make_parser() -> OneLineParser:
         "--users",
         type=flag_types.positive_integer,
         metavar="N",
-        help="so many users, KAPPA partitions each; their list is taken to be Zipf's",
+        help="number of users, KAPPA partitions each; their list is taken to follow Zipf's law",
     )
     either.add_argument(
         "--reference",
@@ -64,7 +65,7 @@ def make_parser() -> OneLineParser:
         "--records",
         type=flag_types.positive_integer,
         metavar="N",
-        help="so many input records, for the estimate of time",
+        help="number of input records, for the estimate of time",
     )
     privacy = parser.add_argument_group("privacy")
     privacy.add_argument(
@@ -82,7 +83,7 @@ def make_parser() -> OneLineParser:
         type=flag_types.positive_integer,
         default=1,
         metavar="KAPPA",
-        help="keep at most so many partitions of each user (default: 1)",
+        help="how many partitions of each user are kept at most (default: 1)",
     )
     parser.add_argument(
         "--plot", metavar="FILE.png", help="draw the same (matplotlib, extra: report)"
@@ -172,10 +173,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         if flags.reference is None:
             reference = zipf_list(flags.users * kappa, flags.zipf_exponent)
         else:
-            reference = FrequencyList.from_csv(os.path.expanduser(flags.reference))
+            reference = read_frequency_list(flags.reference, public=True)
         plans = plan_releases(reference, flags.epsilon, flags.delta, kappa)
-    except OSError as error:
-        return failed(f"{flags.reference} can not be read: {reason(error)}")
+    except InputError as error:
+        return failed(str(error))
     except ValueError as error:
         parser.error(str(error))
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
@@ -187,7 +188,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         try:
             plot(plans, flags.plot)
         except (ImportError, OSError, ValueError) as error:
-            return failed(f"{flags.plot} can not be drawn: {error}")
+            return failed(f"{flags.plot} cannot be drawn: {error}")
         print(flags.plot)
     return SUCCESS
 
@@ -215,7 +216,7 @@ def _whole(value: float, _: int) -> str:
     return f"{value:,.0f}"
 
 
-def _epsilons(text: str) -> list[float]:
+def _epsilons(text: str) -> list[ExactNumber]:
     return [flag_types.epsilon(part) for part in text.split(",")]
 
 

@@ -1,4 +1,4 @@
-"""Progress of a local run on stderr, and exact counts for those who may see them."""
+"""Progress of a local run on standard error, and exact counts for those who may see the data."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.runners.runner import PipelineResult
 
+from dp_transforms.runtime.bounds import TellsBound
+
 _SECONDS_BETWEEN_LINES = 2.0
 _NAMESPACE = "private"
 
 T = TypeVar("T")
 
 
-class Watch(beam.PTransform):
+class Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
@@ -106,10 +108,11 @@ def _size(element: Any) -> int:
 
 def _rate(per_second: float) -> str:
     """
-    >>> _rate(1_234_567), _rate(98_765), _rate(42)
-    ('1.2 million', '99 thousand', '42')
+    >>> _rate(1_234_567), _rate(786_543), _rate(999_999), _rate(421)
+    ('1.2 million', '790 thousand', '1 million', '420')
     """
+    rounded = float(f"{per_second:.2g}")
     for unit, name in ((1e6, " million"), (1e3, " thousand")):
-        if per_second >= unit:
-            return f"{per_second / unit:.2g}{name}"
-    return f"{per_second:.2g}"
+        if rounded >= unit:
+            return f"{rounded / unit:g}{name}"
+    return f"{rounded:g}"

@@ -8,44 +8,50 @@ removing all records of one user.
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import apache_beam as beam
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.contributions import BoundContributions
-from dp_transforms.decimals import exact_fraction
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
-from dp_transforms.selection import SelectPartitions
-from pipelines import flag_types, report, report_page
-from pipelines.budgeting import Part, add_ledger_flag, spending
-from pipelines.command_line import Job, JobParser, make_runner, require, run
-from pipelines.output import (
+from pipelines import flag_types
+from pipelines.budgeting import Part, has_bounded_range
+from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.files.names import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
-    PublishRelease,
+    LIST_DIRECTORY,
+    PARTITIONS_DIRECTORY,
+    PARTITIONS_FILE,
+)
+from pipelines.files.output import (
     ReleaseDirectory,
-    add_output_flags,
     directory_path,
 )
-from pipelines.privacy_statement import frequency_list_statement
-from pipelines.progress import Watch, run_to_end
-from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
-from pipelines.release_frequency_list import ReleaseBounded
-from pipelines.select_partitions import PARTITIONS_FILE, ReleasePartitions, header_line
-from pipelines.selection_statement import selection_statement
+from pipelines.files.paths import filesystem
+from pipelines.release_frequency_list import release_bounded
+from pipelines.release_job import (
+    Release,
+    Watching,
+    add_input_flags,
+    add_release_flags,
+    release_job,
+    unwatched,
+    watching,
+)
+from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
+from pipelines.select_partitions import release_partitions
 
-LIST_DIRECTORY = "frequency_list"
-PARTITIONS_DIRECTORY = "partitions"
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from pipelines.files.reading import ReadRecords
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -72,7 +78,7 @@ class Releases:
       ValueError: the two keep different numbers of partitions per user.
     """
 
-    mechanism: IntegerPartitionMechanism
+    mechanism: PartitionMechanism
     strategy: SelectionStrategy
     noisy_counts: bool = False
 
@@ -94,32 +100,19 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     add_input_flags(parser)
-    privacy = parser.add_argument_group("privacy and output")
-    privacy.add_argument(
-        "--epsilon", type=flag_types.epsilon, help="what both releases cost together"
-    )
-    privacy.add_argument(
-        "--delta",
-        type=flag_types.proportion,
-        help="the probability with which epsilon may fail, all of it for the selection; far below "
-        "1 / number of users",
+    privacy = add_release_flags(
+        parser,
+        epsilon="what both releases cost together",
+        delta=", all of it for the selection",
+        kappa="how many partitions of each user are kept at most, chosen at random",
     )
     privacy.add_argument(
         "--selection_share",
         type=flag_types.proportion,
-        default=0.5,
+        default=ExactNumber(0.5),
         metavar="PART",
         help="the part of epsilon that the selection gets; the list gets the rest (default: 0.5)",
     )
-    add_ledger_flag(privacy)
-    privacy.add_argument(
-        "--max_partitions_per_user",
-        type=flag_types.positive_integer,
-        metavar="KAPPA",
-        help="keep at most so many partitions of each user, at random",
-    )
-    add_output_flags(privacy)
-    report_page.add_report_flag(privacy)
     selection = parser.add_argument_group("selection, as of pipelines.select_partitions")
     selection.add_argument("--strategy", choices=(AUTO, *STRATEGIES), default=AUTO)
     selection.add_argument("--noisy_counts", action="store_true")
@@ -136,8 +129,7 @@ def build(
     overwrite: bool = False,
     secret: JobSecret | None = None,
     num_buckets: int | None = None,
-    progress: bool = False,
-    private_counters: bool = False,
+    watch: Watching = unwatched,
 ) -> None:
     """Adds the whole job to a pipeline.
 
@@ -146,28 +138,32 @@ def build(
       reader: gives the records.
       releases: what to release.
       output: the directory that receives both.
-      budget: what to say of the whole budget in each privacy.json.
+      budget: what each privacy.json says of the whole budget.
       overwrite: replace earlier releases.
       secret: where all random decisions come from; a fresh one by default. No two jobs share one.
       num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      progress: tell of stages on stderr.
-      private_counters: count elements exactly, in Beam counters.
+      watch: tells of stages.
     """
+    import apache_beam as beam
+
+    from dp_transforms.contributions import BoundContributions
+    from dp_transforms.selection import SelectPartitions
+    from pipelines.files.partition_file import header_line
+    from pipelines.files.publishing import PublishRelease
+
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     mechanism, strategy = releases.mechanism, releases.strategy
     list_directory, partitions_directory = directories(output, overwrite)
-    watch = functools.partial(Watch, progress=progress, counters=private_counters)
     records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | {"budget": budget})
-    release = ReleaseBounded(mechanism, publish, secret, num_buckets, watch)
+    publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | budget)
+    release = beam.ptransform_fn(release_bounded)(mechanism, publish, secret, num_buckets, watch)
     _ = bounded | "FrequencyList" >> release
     select = SelectPartitions(
         strategy=strategy,
         noisy_counts=releases.noisy_counts,
-        already_bounded=True,
         secret=secret,
         num_buckets=num_buckets,
     )
@@ -176,39 +172,34 @@ def build(
     )
     publish = PublishRelease(
         partitions_directory,
-        header_line(reader, releases.noisy_counts),
-        statement | {"budget": budget},
+        header_line(reader.partition_fields, releases.noisy_counts),
+        statement | budget,
     )
-    _ = bounded | "Partitions" >> ReleasePartitions(select, publish, progress)
+    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
 
 
 def directories(output: str, overwrite: bool = False) -> tuple[ReleaseDirectory, ReleaseDirectory]:
     """Where the frequency list and the partitions go."""
     parent = directory_path(output)
+    join = filesystem(parent).join
     return (
-        ReleaseDirectory(FileSystems.join(parent, LIST_DIRECTORY), FREQUENCIES_FILE, overwrite),
-        ReleaseDirectory(
-            FileSystems.join(parent, PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite
-        ),
+        ReleaseDirectory(join(parent, LIST_DIRECTORY), FREQUENCIES_FILE, overwrite),
+        ReleaseDirectory(join(parent, PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite),
     )
 
 
-def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
-    if flags.report:
-        report_page.check_available()
     whole = PrivacyBudget(flags.epsilon, flags.delta)
-    for_selection = PrivacyBudget(
-        whole.epsilon * exact_fraction("selection_share", flags.selection_share), whole.delta
-    )
+    for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
+    from pipelines.files.reading import records_from_flags
+
     kappa = flags.max_partitions_per_user
-    # A fraction stays exact, where a float might be a little more than its share.
-    epsilon: Any = for_list.epsilon
     releases = Releases(
-        IntegerPartitionMechanism(epsilon=epsilon, sensitivity=kappa),
+        partition_mechanism(for_list.epsilon, kappa, flags.mechanism),
         make_strategy(
             flags.strategy,
             for_selection.epsilon,
@@ -219,38 +210,25 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         flags.noisy_counts,
     )
     reader = records_from_flags(flags)
-    num_buckets = flags.num_buckets or reader.num_buckets
-    released_in = directories(flags.output, flags.overwrite)
-    for directory in released_in:
-        directory.check()
-    runner = make_runner(flags, options)
-
     parts = [
-        Part("frequency list", for_list, bounded_range=True),
+        Part("frequency list", for_list, has_bounded_range(releases.mechanism)),
         Part("names of partitions", for_selection),
     ]
 
-    def job() -> None:
-        with spending(flags.ledger, whole, parts) as budget:
-            pipeline = beam.Pipeline(runner, options=options)
-            build(
-                pipeline,
-                reader,
-                releases,
-                flags.output,
-                budget,
-                flags.overwrite,
-                num_buckets=num_buckets,
-                progress=flags.progress,
-                private_counters=flags.show_private_counters,
-            )
-            run_to_end(pipeline, flags.show_private_counters)
-        for directory in released_in:
-            print(directory.file(directory.file_name))
-        if flags.report:
-            print(report.write_report(released_in[0].path))
+    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        build(
+            pipeline,
+            reader,
+            releases,
+            flags.output,
+            budget,
+            flags.overwrite,
+            num_buckets=flags.num_buckets,
+            watch=watching(flags),
+        )
 
-    return job
+    released_in = directories(flags.output, flags.overwrite)
+    return release_job(flags, options, Release(build_all, released_in, parts, whole))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -1,7 +1,7 @@
 """The degrees of a graph: edges in, a differentially private list of the nodes' degrees out.
 
-The list says how many nodes have each degree, without naming any. It is released by the exponential
-mechanism for integer partitions, with pure epsilon-DP for one of two neighbouring relations:
+The list says how many nodes have each degree, without naming any. It is released by a mechanism for
+integer partitions, with pure epsilon-DP for one of two neighbouring relations:
 
 * edges: add or remove all records of one edge. It is like a user of the nodes whose degrees it adds
   to: both of its ends, or one for in- and out-degrees. So the sensitivity is 2, or 1.
@@ -16,40 +16,48 @@ import functools
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import apache_beam as beam
-import pyarrow as pa
-from apache_beam.options.pipeline_options import PipelineOptions
-
-from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.columnar.edges import DEGREES, SOURCE, TARGET, UNDIRECTED
-from dp_transforms.degrees import CountDegrees, CountProjectedDegrees, edge_private_sensitivity
-from dp_transforms.frequency_release import ReleaseFrequencyList
 from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from pipelines import flag_types, report, report_page
-from pipelines.budgeting import Part, add_ledger_flag, spending
-from pipelines.command_line import Job, JobParser, make_runner, require, run
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
+from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from pipelines import flag_types
+from pipelines.budgeting import Part, has_bounded_range
+from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
-from pipelines.output import (
-    FREQUENCIES_FILE,
-    FREQUENCIES_HEADER,
-    PublishRelease,
+from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
+from pipelines.files.output import (
     ReleaseDirectory,
-    add_output_flags,
     frequency_lines,
 )
-from pipelines.privacy_statement import EDGE, NODE, degree_list_statement
-from pipelines.progress import Watch, run_to_end
-from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+from pipelines.release_job import (
+    Release,
+    Watching,
+    add_input_flags,
+    add_release_flags,
+    release_job,
+    unwatched,
+    watching,
+)
+from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+    import pyarrow as pa
+
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import ReadRecords
 
 _EPILOG = f"""\
-The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: so many nodes of
-each degree) and privacy.json, which says what was promised.
+The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
+each degree) and privacy.json, which states the guarantee.
 
 An edge counts once, however many records it has, and a self-loop does not count. For undirected
 degrees a record (a, b) is the same edge as (b, a). Nodes without an edge are not in the list, and
@@ -71,31 +79,49 @@ class DegreeRelease:
       epsilon: what the release costs.
       degree: "undirected", "in" or "out".
       degree_bound: D, public, of the projection that protects nodes; None to protect edges.
+      nodes: how many nodes there are, if that is public: no more come out, at no cost.
+      mechanism_name: as for ``partition_mechanism``.
 
     Raises:
       ValueError: a value is out of range.
     """
 
-    epsilon: float | Fraction
+    epsilon: Number
     degree: str = UNDIRECTED
     degree_bound: int | None = None
+    nodes: int | None = None
+    mechanism_name: str = AUTO
 
     def __post_init__(self) -> None:
         # Checks all of them.
         _ = self.mechanism
 
     @functools.cached_property
-    def mechanism(self) -> IntegerPartitionMechanism:
+    def mechanism(self) -> PartitionMechanism:
         """What releases the list."""
+        from dp_transforms.degrees import edge_private_sensitivity
+
         sensitivity = edge_private_sensitivity(self.degree)
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
-        # A fraction stays exact, where a float might be a little more than its share.
-        epsilon: Any = self.epsilon
-        return IntegerPartitionMechanism(epsilon=epsilon, sensitivity=sensitivity)
+        return partition_mechanism(
+            self.epsilon, sensitivity, self.mechanism_name, bounds=self._bounds
+        )
+
+    @property
+    def _bounds(self) -> PartitionBounds | None:
+        if self.nodes is None:
+            return None
+        if self.degree_bound is not None:
+            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
+        # Without self-loops and repeated edges no node has more neighbours than others there are.
+        others = positive_integer("nodes", self.nodes) - 1
+        return PartitionBounds.of_runs([0], [others], [self.nodes])
 
     def count(self, secret: JobSecret, num_buckets: int) -> beam.PTransform:
         """What counts, or projects and counts, the degrees."""
+        from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
+
         if self.degree_bound is None:
             return CountDegrees(self.degree, secret, num_buckets)
         return CountProjectedDegrees(self.degree_bound, self.degree, secret, num_buckets)
@@ -114,7 +140,7 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     add_input_flags(parser, _add_columns)
-    privacy = parser.add_argument_group("privacy and output")
+    privacy = add_release_flags(parser, epsilon="what the release costs; smaller is more private")
     privacy.add_argument(
         "--degree",
         choices=DEGREES,
@@ -131,15 +157,16 @@ def make_parser() -> JobParser:
         "--degree_bound",
         type=flag_types.positive_integer,
         metavar="D",
-        help="for nodes: edges beyond so many at a node are dropped, and the noise grows with it. "
+        help="for nodes: edges beyond D at a node are dropped, and the noise grows with it. "
         "Public: choose it without looking at the graph",
     )
     privacy.add_argument(
-        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
+        "--nodes",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="the number of nodes, if it is public, for --privacy_unit=edge: the list has no more, "
+        "which costs nothing",
     )
-    add_ledger_flag(privacy)
-    add_output_flags(privacy)
-    report_page.add_report_flag(privacy)
     parser.add_common_flags()
     return parser
 
@@ -160,8 +187,7 @@ def build(
     publish: PublishRelease,
     secret: JobSecret | None = None,
     num_buckets: int | None = None,
-    progress: bool = False,
-    private_counters: bool = False,
+    watch: Watching = unwatched,
 ) -> None:
     """Adds the whole job to a pipeline.
 
@@ -172,29 +198,32 @@ def build(
       publish: receives the lines of the release.
       secret: where all random decisions come from; a fresh one by default. No two jobs share one.
       num_buckets: how many parts edges are shuffled in; by default, what the reader says.
-      progress: tell of stages on stderr.
-      private_counters: count elements exactly, in Beam counters.
+      watch: tells of stages.
     """
+    import apache_beam as beam
+    import pyarrow as pa
+
+    from dp_transforms.frequency_release import ReleaseFrequencyList
+
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
-    watch = functools.partial(Watch, progress=progress, counters=private_counters)
     records = pipeline | "ReadEdges" >> reader | "Records" >> watch("reading edges", "records")
     edges = records | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
     degrees = edges | "Degrees" >> release.count(secret, num_buckets)
     watched = degrees | "WatchDegrees" >> watch("counting degrees", "nodes")
     mechanism = release.mechanism
-    released = watched | "Release" >> ReleaseFrequencyList(
-        mechanism=mechanism, max_partitions_per_user=mechanism.sensitivity, secret=secret
-    )
+    released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=secret)
     lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
     _ = lines | "Publish" >> publish
 
 
 def _edges(records: pa.Table) -> pa.Table:
+    from dp_transforms.columnar.columns import PARTITION, USER
+
     return records.select([USER, PARTITION]).rename_columns([SOURCE, TARGET])
 
 
-def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
@@ -206,40 +235,36 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
             f"--source_column and --target_column must be different columns, got "
             f"{flags.source_column}"
         )
-    if flags.report:
-        report_page.check_available()
     budget = PrivacyBudget(flags.epsilon)
-    release = DegreeRelease(budget.epsilon, flags.degree, flags.degree_bound)
+    release = DegreeRelease(
+        budget.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
+    )
+    geometric = isinstance(release.mechanism, GeometricPartitionMechanism)
+    if flags.report and flags.nodes and not geometric:
+        raise ValueError("--report has no error bars for --nodes at this epsilon: leave out one")
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import records_from_flags
+
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
     reader = records_from_flags(flags)
     _check_types(reader)
-    num_buckets = flags.num_buckets or reader.num_buckets
-    directory.check()
-    runner = make_runner(flags, options)
+
+    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
+        publish = PublishRelease(directory, FREQUENCIES_HEADER, release.statement() | spent)
+        build(
+            pipeline,
+            reader,
+            release,
+            publish,
+            num_buckets=flags.num_buckets,
+            watch=watching(flags),
+        )
+
+    unit = PrivacyUnit.EDGE if release.degree_bound is None else PrivacyUnit.NODE
     purpose = f"{flags.degree} degrees, {flags.privacy_unit}-private"
-
-    def job() -> None:
-        part = Part(purpose, budget, bounded_range=True)
-        with spending(flags.ledger, budget, [part]) as spent:
-            pipeline = beam.Pipeline(runner, options=options)
-            build(
-                pipeline,
-                reader,
-                release,
-                PublishRelease(
-                    directory, FREQUENCIES_HEADER, release.statement() | {"budget": spent}
-                ),
-                num_buckets=num_buckets,
-                progress=flags.progress,
-                private_counters=flags.show_private_counters,
-            )
-            run_to_end(pipeline, flags.show_private_counters)
-        print(directory.file(FREQUENCIES_FILE))
-        if flags.report:
-            print(report.write_report(directory.path))
-
-    return job
+    part = Part(purpose, budget, has_bounded_range(release.mechanism), unit)
+    return release_job(flags, options, Release(build_all, [directory], [part], budget))
 
 
 def _check_types(reader: ReadRecords) -> None:

@@ -9,34 +9,45 @@ from __future__ import annotations
 
 import argparse
 import csv
-import functools
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any
-
-import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.grouped_lists import SELECTION, Attribute, ReleaseGroupedLists
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from dp_transforms.planning import zipf_list
-from pipelines import flag_types, report_groups, report_page
-from pipelines.budgeting import Part, add_ledger_flag, spending
-from pipelines.command_line import Job, JobParser, make_runner, require, run
-from pipelines.grouped_file import LISTS_FILE, LISTS_HEADER, grouped_lines
-from pipelines.output import PublishRelease, ReleaseDirectory, add_output_flags
-from pipelines.privacy_statement import grouped_lists_statement
-from pipelines.progress import Watch, run_to_end
-from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
+from dp_transforms.postprocessing.planning import zipf_error
+from pipelines import flag_types
+from pipelines.budgeting import Part, has_bounded_range
+from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.errors import InputError
+from pipelines.files.grouped_file import grouped_lines
+from pipelines.files.names import LISTS_FILE, LISTS_HEADER
+from pipelines.files.output import ReleaseDirectory
+from pipelines.release_job import (
+    Release,
+    Watching,
+    add_input_flags,
+    add_release_flags,
+    release_job,
+    unwatched,
+    watching,
+)
+from pipelines.reports.privacy_statement import grouped_lists_statement
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+    import pyarrow as pa
+
+    from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import ReadRecords
 
 LARGE_ERROR = 0.1
 
 _EPILOG = f"""\
-The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: so many
-partitions have so many users of this group each; the rows of all users have neither attribute nor
-group) and privacy.json, which says what was promised.
+The output directory receives {LISTS_FILE} (attribute,group,frequency,multiplicity: the number
+of partitions that have this number of users of the group; the rows of all users have neither
+attribute nor group) and privacy.json, which states the guarantee.
 
 A user with several values of an attribute counts in one of these groups, chosen at random; a user
 without a value, or with one that is not among --groups, counts in none.
@@ -83,7 +94,11 @@ def make_parser() -> JobParser:
         help="about how many users these have, in the same order, from public sources: warns, "
         "before anything is spent, of groups that are too small",
     )
-    privacy = parser.add_argument_group("privacy and output")
+    privacy = add_release_flags(
+        parser,
+        delta=", all of it for the names of groups",
+        kappa="how many partitions of each user are kept at most, chosen at random",
+    )
     privacy.add_argument(
         "--epsilon_all", type=flag_types.epsilon, help="what the list of all users costs"
     )
@@ -97,21 +112,6 @@ def make_parser() -> JobParser:
         type=flag_types.epsilon,
         help="what the names of groups cost that are not public",
     )
-    privacy.add_argument(
-        "--delta",
-        type=flag_types.proportion,
-        help="the probability with which epsilon may fail, all of it for these names; far below "
-        "1 / number of users",
-    )
-    privacy.add_argument(
-        "--max_partitions_per_user",
-        type=flag_types.positive_integer,
-        metavar="KAPPA",
-        help="keep at most so many partitions of each user, at random",
-    )
-    add_ledger_flag(privacy)
-    add_output_flags(privacy)
-    report_page.add_report_flag(privacy)
     parser.add_common_flags()
     return parser
 
@@ -121,8 +121,7 @@ def build(
     reader: ReadRecords,
     release: ReleaseGroupedLists,
     publish: PublishRelease,
-    progress: bool = False,
-    private_counters: bool = False,
+    watch: Watching = unwatched,
 ) -> None:
     """Adds the whole job to a pipeline.
 
@@ -131,10 +130,10 @@ def build(
       reader: gives the records with the attributes.
       release: releases the lists, with a secret of its own. No two jobs share one.
       publish: receives the lines of the release.
-      progress: tell of stages on stderr.
-      private_counters: count elements exactly, in Beam counters.
+      watch: tells of stages.
     """
-    watch = functools.partial(Watch, progress=progress, counters=private_counters)
+    import apache_beam as beam
+
     records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
     released = records | "Release" >> release
     watched = released | "WatchLists" >> watch("releasing lists", "lists")
@@ -142,45 +141,37 @@ def build(
     _ = lines | "Publish" >> publish
 
 
-def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
-    if flags.report:
-        report_page.check_available()
+    from dp_transforms.grouped_lists import ALL_USERS_LIST, SELECTION
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import records_from_flags
+
     attributes = _attributes(flags)
     # The parameters are heard of before the files are.
     release = _release(flags, attributes)
     for warning in warnings_of_small_groups(attributes, _sizes(flags, attributes), release):
         print(f"warning: {warning}", file=sys.stderr)
     reader = records_from_flags(flags, flags.group_by)
+    _check_groups(attributes, reader.attribute_fields)
     num_buckets = flags.num_buckets or reader.num_buckets
     directory = ReleaseDirectory(flags.output, LISTS_FILE, flags.overwrite)
-    directory.check()
-    runner = make_runner(flags, options)
     costs = release.costs
+    # In one attribute's lists only one moves, so they have bounded range as one has.
+    parts = []
+    for name, cost in costs.items():
+        mechanism = release.for_all if name == ALL_USERS_LIST else release.for_group
+        parts.append(Part(name, cost, name != SELECTION and has_bounded_range(mechanism)))
+
+    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        statement = grouped_lists_statement(release) | budget
+        publish = PublishRelease(directory, LISTS_HEADER, statement)
+        build(pipeline, reader, release.in_buckets(num_buckets), publish, watching(flags))
+
     whole = sum(costs.values(), PrivacyBudget(0))
-
-    def job() -> None:
-        # In one attribute's lists only one moves, so they have bounded range as one has.
-        parts = [Part(name, cost, name != SELECTION) for name, cost in costs.items()]
-        with spending(flags.ledger, whole, parts) as budget:
-            pipeline = beam.Pipeline(runner, options=options)
-            statement = grouped_lists_statement(release) | {"budget": budget}
-            build(
-                pipeline,
-                reader,
-                release.in_buckets(num_buckets),
-                PublishRelease(directory, LISTS_HEADER, statement),
-                flags.progress,
-                flags.show_private_counters,
-            )
-            run_to_end(pipeline, flags.show_private_counters)
-        print(directory.file(LISTS_FILE))
-        if flags.report:
-            print(report_groups.write_groups_report(directory.path))
-
-    return job
+    return release_job(flags, options, Release(build_all, [directory], parts, whole))
 
 
 def warnings_of_small_groups(
@@ -190,7 +181,7 @@ def warnings_of_small_groups(
 ) -> Iterator[str]:
     """What to say of groups whose lists would be mostly noise, by their public sizes.
 
-    The error is that expected of a Zipf list of so many users, as in ``pipelines.plan``.
+    The error is that expected of a Zipf list of as many users, as in ``pipelines.plan``.
 
     Args:
       attributes: with public groups, where there are sizes.
@@ -202,19 +193,14 @@ def warnings_of_small_groups(
         if attribute.name not in sizes:
             continue
         for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
-            part = _relative_error(mechanism, users)
+            part = zipf_error(mechanism, users)
             if part > LARGE_ERROR:
                 error = f"an error of {part:.0%} of them" if part < 1 else "more noise than users"
                 yield (
                     f"{attribute.name}={group} has about {users:,} users: expect {error} (L1 "
                     f"distance, if its list is like Zipf's) at epsilon = "
-                    f"{mechanism.epsilon:.3g}; raise --epsilon_groups, or leave the group out"
+                    f"{mechanism.epsilon_cost:.3g}; raise --epsilon_groups, or leave the group out"
                 )
-
-
-def _relative_error(mechanism: IntegerPartitionMechanism, users: int) -> float:
-    reference = zipf_list(users)
-    return mechanism.expected_l1(reference) / reference.total
 
 
 def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> ReleaseGroupedLists:
@@ -227,17 +213,22 @@ def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> Rele
         )
     if given and not selected:
         raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
+    from dp_transforms.grouped_lists import ReleaseGroupedLists
+
     return ReleaseGroupedLists(
         attributes,
         epsilon_all=flags.epsilon_all,
         epsilon_groups=flags.epsilon_groups,
         max_partitions_per_user=flags.max_partitions_per_user,
         selection=PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
+        mechanism=flags.mechanism,
         secret=JobSecret.from_os(),
     )
 
 
 def _attributes(flags: argparse.Namespace) -> list[Attribute]:
+    from dp_transforms.grouped_lists import Attribute
+
     names = _by_attribute("groups", flags.groups, flags.group_by)
     return [Attribute(name, names.get(name)) for name in flags.group_by]
 
@@ -252,6 +243,27 @@ def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[s
                 f"{len(attribute.groups or ())} names: give as many"
             )
     return sizes
+
+
+def _check_groups(attributes: Sequence[Attribute], fields: Sequence[pa.Field]) -> None:
+    """Refuses names of public groups that no record can have, since their lists would be empty."""
+    import pyarrow as pa
+
+    from dp_transforms.columnar.attributes import attribute_text
+    from pipelines.files.logical_types import from_text
+
+    for attribute, field in zip(attributes, fields, strict=True):
+        for group in attribute.groups or ():
+            try:
+                value = from_text(group, field)
+            except ValueError as error:
+                raise InputError(f"--groups: {error}") from None
+            text = attribute_text(pa.array([value]), attribute.name)[0].as_py()
+            if text != group:
+                raise InputError(
+                    f"--groups: {group!r} has the text {text!r} in column {attribute.name!r} of "
+                    f"the records: name it so"
+                )
 
 
 def _by_attribute(

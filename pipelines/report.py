@@ -1,4 +1,4 @@
-"""A page to look at: what was released, what it promises, and how much the noise may have done.
+"""A page about a release: the list, the guarantee, and how far the noise may have moved it.
 
 Everything is computed from the released files alone, so a report costs no privacy. It draws with
 matplotlib (extra: report).
@@ -14,22 +14,29 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from apache_beam.io.filesystems import FileSystems
 
-from dp_transforms import guessing, guessing_error
-from dp_transforms.frequency_error import distinct_interval
-from dp_transforms.guessing_error import ReleaseError
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.rank_error import rank_frequency_band
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
+from dp_transforms.postprocessing import guessing_intervals, guessing_metrics
+from dp_transforms.postprocessing.frequency_intervals import distinct_interval
+from dp_transforms.postprocessing.guessing_intervals import ReleaseError
+from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
 from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
-from pipelines.files import local_path
-from pipelines.grouped_file import LISTS_FILE
-from pipelines.output import FREQUENCIES_FILE, PRIVACY_FILE
-from pipelines.report_groups import write_groups_report
-from pipelines.report_page import (
-    CONFIDENCE,
+from pipelines.files.frequency_files import parse_frequency_list
+from pipelines.files.names import (
+    CURVE_FILE,
+    FREQUENCIES_FILE,
+    LISTS_FILE,
+    PARTITIONS_FILE,
+    PRIVACY_FILE,
+    RANKS_FILE,
     REPORT_FILE,
+)
+from pipelines.files.paths import filesystem, local_path
+from pipelines.reports.groups import write_groups_report
+from pipelines.reports.page import (
+    CONFIDENCE,
     check_available,
     figure,
     interval_text,
@@ -41,11 +48,8 @@ from pipelines.report_page import (
     table,
     write_files,
 )
-from pipelines.report_words import Wording, privacy_words, wording
-from pipelines.select_partitions import PARTITIONS_FILE
-
-RANKS_FILE = "rank_frequency.png"
-CURVE_FILE = "guessing_curve.png"
+from pipelines.reports.privacy_statement import law_of_statement
+from pipelines.reports.words import Wording, privacy_words, wording
 
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
@@ -58,15 +62,17 @@ def write_report(directory: str) -> str:
       directory: of any filesystem of Beam's, with released_frequencies.csv and privacy.json.
 
     Raises:
-      InputError: these can not be read or are not of this kind, or the report can not be written.
+      InputError: these cannot be read or are not of this kind, or the report cannot be written.
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
     with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
-        released = _frequency_list(read_file(directory, FREQUENCIES_FILE))
+        released = parse_frequency_list(read_file(directory, FREQUENCIES_FILE))
         statement = json.loads(read_file(directory, PRIVACY_FILE))
-        float(statement["epsilon"]), int(statement["sensitivity"])
-    if "possible_lists" in statement:
+        narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
+        if not narrowed:
+            law_of_statement(statement)
+    if narrowed:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
             f"are for unrestricted ones"
@@ -74,7 +80,7 @@ def write_report(directory: str) -> str:
     pictures = _pictures(released, statement) if len(released) else {}
     text = report_page(released, statement, pictures)
     write_files(directory, {**pictures, REPORT_FILE: text.encode()})
-    return FileSystems.join(directory, REPORT_FILE)
+    return filesystem(directory).join(directory, REPORT_FILE)
 
 
 def report_page(
@@ -105,9 +111,7 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
         return png(drawn)
 
     words, error = wording(statement), _error(released, statement)
-    grid, lower, upper = rank_frequency_band(
-        released, float(statement["epsilon"]), int(statement["sensitivity"]), CONFIDENCE
-    )
+    grid, lower, upper = rank_frequency_band(released, law_of_statement(statement), CONFIDENCE)
     ranks = grid.tolist()
     band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
 
@@ -119,8 +123,8 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
         axes.set_ylim(bottom=0.5)
 
     def guessing_curve(axes: Any) -> None:
-        bounds = [guessing_error.success_rate_interval(released, rank, error) for rank in ranks]
-        rates = [guessing.success_rate(released, rank) for rank in ranks]
+        bounds = [guessing_intervals.success_rate_interval(released, rank, error) for rank in ranks]
+        rates = [guessing_metrics.success_rate(released, rank) for rank in ranks]
         axes.fill_between(ranks, *zip(*bounds, strict=True), alpha=0.25, lw=0, label=band)
         axes.semilogx(ranks, rates, label="as released")
         axes.set_ylim(-0.02, 1.02)
@@ -138,9 +142,7 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
 
 
 def _error(released: FrequencyList, statement: dict[str, Any]) -> ReleaseError:
-    return ReleaseError.of_release(
-        released, float(statement["epsilon"]), int(statement["sensitivity"]), CONFIDENCE
-    )
+    return ReleaseError.of_release(released, law_of_statement(statement), CONFIDENCE)
 
 
 def _plots(pictures: dict[str, bytes], words: Wording) -> str:
@@ -148,7 +150,7 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
         RANKS_FILE: f"{words.ranks_caption} The shaded band holds the true numbers; its lower end "
         "is cut off at a half.",
         CURVE_FILE: "The part of all contributions that the most frequent partitions make up: for "
-        "passwords, the accounts that so many guesses break.",
+        "passwords, the accounts that this number of guesses breaks.",
     }
     figures = "\n".join(
         figure(pictures[name], caption) for name, caption in captions.items() if name in pictures
@@ -158,9 +160,7 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
 
 def _number(released: FrequencyList, statement: dict[str, Any], items: str) -> str:
     """How many items the private list has, in words."""
-    lower, upper = distinct_interval(
-        released, float(statement["epsilon"]), int(statement["sensitivity"]), CONFIDENCE
-    )
+    lower, upper = distinct_interval(released, law_of_statement(statement), CONFIDENCE)
     return f"There are between {lower:,} and {upper:,} {items} ({CONFIDENCE:.0%} confidence)."
 
 
@@ -168,16 +168,16 @@ def _metrics(released: FrequencyList, error: ReleaseError) -> str:
     rows = [
         (
             f"Success rate of {guesses:,} guess{'es' if guesses > 1 else ''}",
-            guessing.success_rate_bits(released, guesses),
-            guessing_error.success_rate_bits_interval(released, guesses, error),
+            guessing_metrics.success_rate_bits(released, guesses),
+            guessing_intervals.success_rate_bits_interval(released, guesses, error),
         )
         for guesses in _GUESSES
     ]
     rows += [
         (
             f"Guesswork to reach {float(alpha):.0%}",
-            guessing.alpha_guesswork_bits(released, alpha),
-            guessing_error.alpha_guesswork_bits_interval(released, alpha, error),
+            guessing_metrics.alpha_guesswork_bits(released, alpha),
+            guessing_intervals.alpha_guesswork_bits_interval(released, alpha, error),
         )
         for alpha in _ALPHAS
     ]
@@ -186,14 +186,6 @@ def _metrics(released: FrequencyList, error: ReleaseError) -> str:
 <p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). Each interval holds the value of the
 true list; all hold together with {CONFIDENCE:.0%} confidence, over the noise alone.</p>
 {table([("Metric", "Bits", "Interval"), *cells], numbers=2)}"""
-
-
-def _frequency_list(content: bytes) -> FrequencyList:
-    header, *lines = content.decode().splitlines()
-    if header != "frequency,multiplicity":
-        raise ValueError("not a frequency list")
-    pairs = [tuple(map(int, line.split(","))) for line in lines]
-    return FrequencyList([value for value, _ in pairs], [count for _, count in pairs])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -212,12 +204,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         check_available()
         directory = local_path(os.fspath(flags.release))
-        if FileSystems.exists(FileSystems.join(directory, PARTITIONS_FILE)):
+        files = filesystem(directory)
+        if files.exists(files.join(directory, PARTITIONS_FILE)):
             raise InputError(
                 f"{directory} holds names of partitions, and a report is about frequency lists: "
                 "see select_partitions --explain --plot=FILE.png"
             )
-        grouped = FileSystems.exists(FileSystems.join(directory, LISTS_FILE))
+        grouped = files.exists(files.join(directory, LISTS_FILE))
         print((write_groups_report if grouped else write_report)(directory))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -7,7 +7,6 @@ exactly if the sampled accounts shared a password.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Sequence
 
@@ -18,6 +17,7 @@ import pyarrow.csv
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
+from pipelines.command_line import OneLineParser
 
 
 def sample_items(
@@ -57,7 +57,7 @@ def sample_table(users: int, seed: int) -> pa.Table:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog="python -m pipelines.sample_records",
         description="Write a CSV file of synthetic users with passwords as frequent as RockYou's.",
     )

@@ -8,42 +8,43 @@ removing all records of one user.
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-import apache_beam as beam
-import pyarrow as pa
-from apache_beam.io.filesystem import BeamIOError
-from apache_beam.io.filesystems import FileSystems
-from apache_beam.options.pipeline_options import PipelineOptions
-
-from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.columns import PARTITION
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, explain
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
-from dp_transforms.records import NOISY_COUNT
-from dp_transforms.selection import SelectPartitions
-from dp_transforms.selection_plot import plot_explanation
 from pipelines import flag_types
-from pipelines.budgeting import Part, add_ledger_flag, spending_if_shared
-from pipelines.command_line import Job, JobParser, make_runner, require, run
+from pipelines.budgeting import Part
+from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
-from pipelines.files import local_path, reason
-from pipelines.output import PublishRelease, ReleaseDirectory, add_output_flags
-from pipelines.progress import Watch, run_to_end
-from pipelines.reading import ReadRecords, add_input_flags, records_from_flags
-from pipelines.selection_statement import selection_statement
+from pipelines.files.names import PARTITIONS_FILE
+from pipelines.files.output import ReleaseDirectory
+from pipelines.release_job import (
+    Release,
+    Watching,
+    add_input_flags,
+    add_release_flags,
+    release_job,
+    unwatched,
+    watching,
+)
+from pipelines.reports.privacy_statement import selection_statement
+from pipelines.reports.selection_plot import plot_explanation
 
-PARTITIONS_FILE = "released_partitions.csv"
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from dp_transforms.selection import SelectPartitions
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import ReadRecords
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
---noisy_counts, about how many users they have) and privacy.json, which says what was promised.
+--noisy_counts, about how many users they have) and privacy.json, which states the guarantee.
 There is no --report: the names are all there is to show. How many users a partition needs is known
 before there are any: --explain prints it, and --plot draws it.
 
@@ -65,20 +66,12 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     add_input_flags(parser)
-    privacy = parser.add_argument_group("privacy and output")
-    privacy.add_argument(
-        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
-    )
-    privacy.add_argument(
-        "--delta",
-        type=flag_types.proportion,
-        help="the probability with which epsilon may fail; far below 1 / number of users",
-    )
-    privacy.add_argument(
-        "--max_partitions_per_user",
-        type=flag_types.positive_integer,
-        metavar="KAPPA",
-        help="count each user in at most so many partitions, chosen at random",
+    privacy = add_release_flags(
+        parser,
+        epsilon="what the release costs; smaller is more private",
+        delta="",
+        kappa="in how many partitions each user counts at most, chosen at random",
+        lists=False,
     )
     privacy.add_argument(
         "--already_bounded",
@@ -90,15 +83,12 @@ def make_parser() -> JobParser:
         choices=(ADD_OR_REMOVE, REPLACE),
         help="what is protected: that a user's records are there (default), or what they are",
     )
-    add_ledger_flag(privacy)
-    add_output_flags(privacy)
     selection = parser.add_argument_group("selection")
     selection.add_argument(
         "--strategy",
         choices=(AUTO, *STRATEGIES),
         default=AUTO,
-        help="how partitions are decided on; auto takes the one that needs the fewest users, sips "
-        "is often better still where users have many partitions",
+        help="how partitions are decided on; auto takes the one that should name the most",
     )
     selection.add_argument(
         "--noisy_counts",
@@ -142,8 +132,7 @@ def build(
     reader: ReadRecords,
     select: SelectPartitions,
     publish: PublishRelease,
-    progress: bool = False,
-    private_counters: bool = False,
+    watch: Watching = unwatched,
 ) -> None:
     """Adds the whole job to a pipeline.
 
@@ -152,59 +141,34 @@ def build(
       reader: gives the records.
       select: selects partitions, with a secret of its own. No two jobs share one.
       publish: receives the lines of the release.
-      progress: tell of stages on stderr.
-      private_counters: count elements exactly, in Beam counters.
+      watch: tells of stages.
     """
-    watch = Watch("reading records", "records", progress, private_counters)
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch
-    _ = records | "Partitions" >> ReleasePartitions(select, publish, progress)
+    import apache_beam as beam
+
+    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    _ = records | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
 
 
-@beam.ptransform_fn
-def ReleasePartitions(
+def release_partitions(
     records: beam.PCollection,
     select: SelectPartitions,
     publish: PublishRelease,
-    progress: bool = False,
+    watch: Watching,
 ) -> beam.PCollection[None]:
     """Selects partitions from tables of records, and publishes them."""
+    import apache_beam as beam
+
+    from pipelines.files.partition_file import partition_lines
+
     selected = records | "Select" >> select
-    watched = selected | "WatchSelected" >> Watch(
-        "selecting partitions", "selected", progress, False
+    watched = selected | "WatchSelected" >> watch(
+        "selecting partitions", "selected", counters=False
     )
     lines = watched | "Lines" >> beam.FlatMap(partition_lines).with_output_types(bytes)
     return lines | "Publish" >> publish
 
 
-def partition_lines(table: pa.Table) -> Iterator[bytes]:
-    """The lines of selected partitions, of which a composite one has several fields.
-
-    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], "noisy_count": [9, 12]})))
-    [b'a,9\\n', b'"b, c",12\\n']
-    """
-    line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
-    columns = [_texts(field) for field in _fields(table[PARTITION].combine_chunks())]
-    if NOISY_COUNT in table.column_names:
-        columns.append(table[NOISY_COUNT].to_pylist())
-    for values in zip(*columns, strict=True):
-        writer.writerow(values)
-        yield line.getvalue().encode()
-        line.seek(0)
-        line.truncate()
-
-
-def header_line(reader: ReadRecords, noisy_counts: bool) -> bytes:
-    """The first line of a release: a composite partition's columns keep their names."""
-    names = [field.name for field in reader.partition_fields]
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(
-        (names if len(names) > 1 else [PARTITION]) + [NOISY_COUNT] * noisy_counts
-    )
-    return line.getvalue().encode()
-
-
-def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if flags.explain:
         return _prepare_explanation(flags)
@@ -213,16 +177,17 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     directory = ReleaseDirectory(flags.output, PARTITIONS_FILE, flags.overwrite)
-    if flags.ledger is not None:
-        # The ledger takes them for decimal numbers, and so must the strategy.
-        budget = PrivacyBudget(flags.epsilon, flags.delta)
-        flags.epsilon, flags.delta = budget.epsilon, budget.delta
+    from pipelines.files.partition_file import header_line, read_public_partitions
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import records_from_flags
+
     # The parameters are heard of before the files are.
     _select(flags, ())
     reader = records_from_flags(flags)
-    public = _read_public(flags.public_partitions, reader) if flags.public_partitions else ()
+    public: Sequence[Any] = ()
+    if flags.public_partitions:
+        public = read_public_partitions(flags.public_partitions, reader.partition_fields)
     select = _select(flags, public, flags.num_buckets or reader.num_buckets)
-    directory.check()
     statement = selection_statement(
         select.strategy,
         noisy_counts=flags.noisy_counts,
@@ -230,19 +195,15 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         public_partitions=len(public),
         public_threshold=flags.public_threshold or 0,
     )
-    runner = make_runner(flags, options)
-    part = Part("names of partitions", PrivacyBudget(flags.epsilon, flags.delta))
 
-    def job() -> None:
-        with spending_if_shared(flags.ledger, [part]) as budget:
-            pipeline = beam.Pipeline(runner, options=options)
-            header = header_line(reader, flags.noisy_counts)
-            publish = PublishRelease(directory, header, statement | budget)
-            build(pipeline, reader, select, publish, flags.progress, flags.show_private_counters)
-            run_to_end(pipeline, flags.show_private_counters)
-        print(directory.file(PARTITIONS_FILE))
+    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        header = header_line(reader.partition_fields, flags.noisy_counts)
+        publish = PublishRelease(directory, header, statement | budget)
+        build(pipeline, reader, select, publish, watching(flags))
 
-    return job
+    unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER
+    part = Part("names of partitions", PrivacyBudget(flags.epsilon, flags.delta), unit=unit)
+    return release_job(flags, options, Release(build_all, [directory], [part]))
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
@@ -261,7 +222,7 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
             try:
                 plot_explanation(explanation, flags.plot)
             except (ImportError, OSError, ValueError) as error:
-                raise InputError(f"{flags.plot} can not be drawn: {error}") from None
+                raise InputError(f"{flags.plot} cannot be drawn: {error}") from None
             print(flags.plot)
 
     return job
@@ -270,6 +231,8 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
 def _select(
     flags: argparse.Namespace, public: Sequence[Any], num_buckets: int | None = None
 ) -> SelectPartitions:
+    from dp_transforms.selection import SelectPartitions
+
     return SelectPartitions(
         flags.epsilon,
         flags.delta,
@@ -287,66 +250,6 @@ def _select(
 
 def _given(flags: argparse.Namespace, *names: str) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(flags, name)) is not None}
-
-
-def _read_public(path: str, reader: ReadRecords) -> list[Any]:
-    """The partitions of a file, as values of the types that the records' partitions have."""
-    path = local_path(path)
-    try:
-        with FileSystems.open(path) as file:
-            text = file.read().decode("utf-8-sig")
-    except (BeamIOError, OSError, ValueError) as error:
-        raise InputError(f"{path} can not be read: {reason(error)}") from None
-    fields = reader.partition_fields
-    partitions = []
-    rows = csv.reader(io.StringIO(text))
-    for row in rows:
-        if not row:
-            continue
-        if len(row) != len(fields):
-            raise InputError(
-                f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
-                f"partition column, got {len(row)}"
-            )
-        values = [_typed(value, field, path) for value, field in zip(row, fields, strict=True)]
-        names = [field.name for field in fields]
-        composite = len(values) > 1
-        partitions.append(
-            beam.Row(**dict(zip(names, values, strict=True))) if composite else values[0]
-        )
-    if not partitions:
-        raise InputError(f"{path} has no public partitions: write one on each line")
-    return partitions
-
-
-def _typed(value: str, field: pa.Field, path: str) -> Any:
-    if pa.types.is_dictionary(field.type):
-        field = pa.field(field.name, field.type.value_type)
-    if not pa.types.is_integer(field.type):
-        return value.encode() if _is_binary(field.type) else value
-    try:
-        return int(value)
-    except ValueError:
-        raise InputError(
-            f"{path}: {value!r} is not an integer, but column {field.name!r} of the records is"
-        ) from None
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return not (pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _fields(partitions: pa.Array) -> list[pa.Array]:
-    return partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
-
-
-def _texts(values: pa.Array) -> list[Any]:
-    try:
-        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
-    except (pa.ArrowInvalid, UnicodeDecodeError):
-        raise InputError(
-            "partitions are bytes that are not UTF-8, which text can not hold: cast the column"
-        ) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

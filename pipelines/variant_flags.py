@@ -8,18 +8,16 @@ from __future__ import annotations
 import argparse
 
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
-    FrequencyList,
-    IntegerPartitionMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
+    partition_mechanism,
 )
-from dp_transforms.mechanisms.partition_mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, EXPONENTIAL
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
-from pipelines.errors import InputError
-from pipelines.files import local_path, reason
+from pipelines.files.frequency_files import read_frequency_list
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
@@ -83,7 +81,7 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
 
     Raises:
       ValueError: flags exclude each other, or one is missing; the message names them.
-      InputError: the reference can not be read.
+      InputError: the reference cannot be read.
     """
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
@@ -95,19 +93,21 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
         raise ValueError(
             f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
         )
+    if {"exact_total", "max_total"} & {*given} and flags.mechanism not in (AUTO, EXPONENTIAL):
+        raise ValueError(f"--{given[0]} is for the exponential mechanism: leave out --mechanism")
     epsilon, eta = flags.epsilon, flags.eta
     if flags.exact_total is not None:
         return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)
     if flags.distance_delta is not None:
         return DistanceBoundedPartitionMechanism(
-            epsilon, kappa, eta, max_total=flags.max_total, delta=flags.distance_delta
+            epsilon, kappa, eta, max_total=flags.max_total, delta=float(flags.distance_delta)
         )
     if flags.max_total is not None:
         return MaximumTotalMechanism(epsilon, kappa, eta, max_total=flags.max_total)
     bounds = _bounds(flags)
     if bounds is not None:
-        return BoundedPartitionMechanism(epsilon, kappa, eta, bounds=bounds)
-    return IntegerPartitionMechanism(epsilon, kappa, eta)
+        return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta, bounds=bounds)
+    return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta)
 
 
 def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
@@ -117,14 +117,7 @@ def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
         return None
     if (flags.bounds_width is None) == (flags.bounds_distance is None):
         raise ValueError("--bounds_reference needs either --bounds_width or --bounds_distance")
-    path = local_path(flags.bounds_reference)
-    try:
-        reference = FrequencyList.from_csv(path)
-    except OSError as error:
-        raise InputError(f"{path} can not be read: {reason(error)}") from None
-    except ValueError as error:
-        # The reference is public, and so may be what is wrong with it.
-        raise InputError(f"--bounds_reference: {error}") from None
+    reference = read_frequency_list(flags.bounds_reference, public=True)
     if flags.bounds_width is not None:
         return PartitionBounds.around(reference, flags.bounds_width)
     return PartitionBounds.within_distance(reference, flags.bounds_distance)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.workers import LOOPBACK, WorkerPool
+from pipelines.workers.pool import LOOPBACK, WorkerPool
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,7 +34,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(f"{flags.host}:{flags.port}: {error}")
     # What a container's end sends. The workers are stopped on the way out.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(SUCCESS))
-    print(f"workers can be had at {pool.address}", flush=True)
+    print(f"serving workers at {pool.address}", flush=True)
     try:
         pool.wait()
     except KeyboardInterrupt:

@@ -1,10 +1,15 @@
 """Running a small pipeline and getting its output's elements."""
 
 import collections
+import os
 import uuid
 
 import apache_beam as beam
 import pyarrow as pa
+from hypothesis import settings
+
+few_pipelines = settings(deadline=None, max_examples=int(os.environ.get("PIPELINE_EXAMPLES", "6")))
+"""For properties of which every example is a pipeline; ``make test-long`` tries more of them."""
 
 _collected = collections.defaultdict(list)
 

@@ -7,7 +7,6 @@ import random
 import gmpy2
 
 from dp_transforms import JobSecret
-from dp_transforms.mechanisms.partition_selection import weights
 from tests import reference
 from tests.beam_runs import table_of
 
@@ -51,7 +50,7 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         has = collections.Counter(user for user, _ in bounded)
         sums = collections.Counter()
         for user, name in bounded:
-            sums[name] += int(weights(has[user]))
+            sums[name] += round_.weight(has[user])
         own = secret.key(f"{purpose} by {strategy!r}, round {index}")
         names |= {name for name, total in sums.items() if is_kept(round_.law, total, name, own)}
         left = {(user, name) for user, name in left if name not in names}

@@ -148,3 +148,25 @@ def test_the_example_runs(tmp_path):
     assert header == "frequency,multiplicity"
     # Two pages of 50 visitors; epsilon is 1 and kappa 2. Farther away with a probability of 1e-7.
     assert 20 < int(lines[0].split(",")[0]) < 120
+
+
+BOUND = step("BoundContributions", max_partitions_per_user=2)
+COUNT = step("CountDistinctUsers")
+RELEASE = step("ReleaseFrequencyList", epsilon=1.0)
+
+
+def build(*steps):
+    chain = [step("Create", elements=[{"user": "ann", "partition": "jazz"}]), *steps]
+    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
+    expand_pipeline(beam.Pipeline(runner="FnApiRunner"), yaml.safe_dump(specification))
+
+
+def test_bounds_travel_with_rows():
+    build(BOUND, COUNT, RELEASE)
+    build(BOUND, step("SelectPartitions", epsilon=1.0, delta=1e-5))
+    build(step("DeclareBounded", max_partitions_per_user=1), COUNT, RELEASE)
+    kappa = step("ReleaseFrequencyList", epsilon=1.0, max_partitions_per_user=1)
+    with pytest.raises(ValueError, match="it is not known how many partitions"):
+        build(COUNT, kappa)
+    with pytest.raises(ValueError, match="up to 2 of each user"):
+        build(BOUND, COUNT, kappa)

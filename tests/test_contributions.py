@@ -3,13 +3,13 @@ import collections
 import apache_beam as beam
 import pytest
 from apache_beam.transforms.display import DisplayData
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
-from dp_transforms.shuffle import MAX_BUCKETS
+from dp_transforms.runtime.shuffle import MAX_BUCKETS
 from tests import reference
-from tests.beam_runs import rows_of, run, table_of
+from tests.beam_runs import few_pipelines, rows_of, run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
 KEY = SECRET.key("bound contributions")
@@ -20,7 +20,7 @@ RECORDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@few_pipelines
 @given(RECORDS, st.integers(1, 4), st.sampled_from([1, 2, 64]))
 def test_tuples_agree_with_the_reference(records, kappa, num_buckets):
     bounded = run(records, BoundContributions(kappa, SECRET, num_buckets))
@@ -28,7 +28,7 @@ def test_tuples_agree_with_the_reference(records, kappa, num_buckets):
     assert set(bounded) == reference.bound(records, kappa, KEY)
 
 
-@settings(deadline=None, max_examples=25)
+@few_pipelines
 @given(st.lists(RECORDS), st.integers(1, 4))
 def test_tables_agree_with_the_reference(batches, kappa):
     # Some tables may be empty, and there may be none.

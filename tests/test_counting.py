@@ -4,14 +4,13 @@ import random
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, counting
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.counting import comes_from
 from tests import reference
-from tests.beam_runs import rows_of, run, same, table_of
+from tests.beam_runs import few_pipelines, rows_of, run, same, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
 RECORDS = st.lists(
@@ -24,7 +23,7 @@ def capped(counts, cap):
     return {p: min(n, cap or n) for p, n in counts.items()}
 
 
-@settings(deadline=None, max_examples=25)
+@few_pipelines
 @given(RECORDS, CAPS, st.sampled_from([1, 64]))
 def test_tuples_agree_with_the_reference(records, cap, num_buckets):
     counts = run(records, CountDistinctUsers(cap, num_buckets=num_buckets))
@@ -32,7 +31,7 @@ def test_tuples_agree_with_the_reference(records, cap, num_buckets):
     assert dict(counts) == capped(reference.count(records), cap)
 
 
-@settings(deadline=None, max_examples=25)
+@few_pipelines
 @given(st.lists(RECORDS), st.integers(1, 3), CAPS)
 def test_bounded_tables_agree_with_the_reference(batches, kappa, cap):
     tables = [table_of(batch) for batch in batches if batch]
@@ -68,15 +67,6 @@ def test_bounded_records_are_not_made_distinct_again():
     copied = beam.Map(same).with_output_types(pa.Table)
     assert "Count/Distinct" in steps(CountDistinctUsers(), BoundContributions(1), copied)
     assert "Count/Distinct" not in steps(CountDistinctUsers(already_distinct=True), copied)
-
-
-def test_where_a_collection_comes_from():
-    pipeline = beam.Pipeline(runner="FnApiRunner")
-    records = pipeline | beam.Create([("a", "b")])
-    bounded = records | BoundContributions(1)
-    assert comes_from(bounded, BoundContributions)
-    assert not comes_from(records, BoundContributions)
-    assert not comes_from(bounded | beam.Map(same), BoundContributions)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,13 @@ from collections import Counter
 import apache_beam as beam
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.degrees import CountDegrees, CountProjectedDegrees, edge_private_sensitivity
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
-from tests.beam_runs import rows_of, run, table_of
+from tests.beam_runs import few_pipelines, rows_of, run, table_of
 
 SECRET = JobSecret.insecure_for_testing(11)
 NODES = st.sampled_from(["ann", "bob", "cy", "dee", ""])
@@ -25,7 +25,7 @@ def degrees_of(edges, degree):
     return dict(Counter(edge[degree == "in"] for edge in directed))
 
 
-@settings(deadline=None, max_examples=10)
+@few_pipelines
 @given(edges=EDGES, degree=DEGREES)
 def test_tuples_agree_with_the_definition(edges, degree):
     found = run(edges, CountDegrees(degree, SECRET, num_buckets=3))
@@ -33,7 +33,7 @@ def test_tuples_agree_with_the_definition(edges, degree):
     assert dict(found) == degrees_of(edges, degree)
 
 
-@settings(deadline=None, max_examples=10)
+@few_pipelines
 @given(batches=st.lists(EDGES.filter(bool), min_size=1, max_size=3), degree=DEGREES)
 def test_tables_agree_with_the_definition(batches, degree):
     tables = [table_of(batch, ("source", "target")) for batch in batches]
@@ -51,7 +51,7 @@ def test_rows_come_back_as_rows():
     assert [(row.partition, row.count) for row in found] == [(1, 2)]
 
 
-@settings(deadline=None, max_examples=10)
+@few_pipelines
 @given(edges=EDGES, bound=st.integers(1, 4), degree=DEGREES)
 def test_projected_degrees_are_those_of_the_mechanism(edges, bound, degree):
     tables = run(edges, CountProjectedDegrees(bound, degree, SECRET, num_buckets=3))

@@ -1,4 +1,5 @@
 import collections
+import math
 
 import apache_beam as beam
 import pyarrow as pa
@@ -10,13 +11,14 @@ from apache_beam.transforms.display import DisplayData
 from dp_transforms import (
     BoundContributions,
     CountDistinctUsers,
+    DeclareBounded,
     JobSecret,
     ReleaseFrequencyList,
     release_frequency_list,
 )
 from dp_transforms.frequency_release import MergeHistograms
 from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from tests.beam_runs import run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
@@ -26,7 +28,7 @@ COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
 
 def release(counts, **options):
     given = {"epsilon": 0.5, "max_partitions_per_user": 2, "secret": SECRET} | options
-    (released,) = run(counts, ReleaseFrequencyList(**given))
+    (released,) = run(counts, DeclareBounded(2), ReleaseFrequencyList(**given))
     return released
 
 
@@ -47,10 +49,10 @@ def test_the_transform_releases_what_the_function_does(kind):
 
 
 def test_the_whole_path_releases_the_library_s_list():
-    records = [(user, p) for p, n in COUNTS.items() for user in range(n)]
+    records = [(f"{user} of {p}", p) for p, n in COUNTS.items() for user in range(n)]
     (released,) = run(
         records * 2,
-        BoundContributions(99, SECRET),
+        BoundContributions(2, SECRET),
         CountDistinctUsers(secret=SECRET),
         ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
     )
@@ -61,6 +63,7 @@ def test_the_whole_path_releases_the_library_s_list():
 def test_no_counts_at_all_still_give_one_release(element_type):
     (released,) = run(
         [],
+        DeclareBounded(2),
         ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
         element_type=element_type,
     )
@@ -146,14 +149,16 @@ def test_display_data():
         "max_partitions_per_user": 2,
     }
     assert shown(epsilon=0.5) == common | {"epsilon": 0.5}
-    # Each of two partitions of a user halves or doubles weights and their total.
+    # Each of two partitions of a user halves or doubles weights, and changes their total by a
+    # factor of at most 2 - 1.5 phi(1/2), with phi(1/2) = 0.28878809508660242... (OEIS A048651).
     base_2 = IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=2)
-    assert shown(mechanism=base_2)["epsilon"] == pytest.approx(4 * 0.6931471805599453)
+    price = 2 * (math.log(2) + math.log(2 - 1.5 * 0.2887880950866024))
+    assert shown(mechanism=base_2)["epsilon"] == pytest.approx(price, rel=1e-12)
 
 
 def test_hints_are_for_the_release_alone():
     pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions())
-    counts = pipeline | beam.Create([("a", 1)])
+    counts = pipeline | beam.Create([("a", 1)]) | DeclareBounded(1)
     _ = counts | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
     proto = pipeline.to_runner_api()
     hinted = {}

@@ -7,16 +7,15 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.frequency_release import release_frequency_list
 from dp_transforms.grouped_lists import (
     ALL_USERS,
     Attribute,
     ReleaseGroupedLists,
     list_purpose,
 )
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from tests import reference
@@ -184,7 +183,7 @@ def test_the_budget_is_split_exactly():
         (lambda: release([Attribute("a")]), "selection must be given if, and only if"),
         (lambda: release([Attribute("a", ("x",))], selection=SELECTION), "selection must be given"),
         (lambda: release([Attribute("a")], selection=PrivacyBudget(1)), "delta"),
-        (lambda: Attribute("user"), "can not be called 'user': rename"),
+        (lambda: Attribute("user"), "cannot be called 'user': rename"),
         (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
         (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),

@@ -1,10 +1,26 @@
 import dataclasses
+import gc
 import pickle
 
+import apache_beam as beam
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dp_transforms.job_secret import JobSecret, refuse_templates
+from dp_transforms import (
+    Attribute,
+    BoundContributions,
+    CountDegrees,
+    CountDistinctUsers,
+    CountProjectedDegrees,
+    DeclareBounded,
+    JobSecret,
+    ReleaseFrequencyList,
+    ReleaseGroupedLists,
+    SelectFromCounts,
+    SelectPartitions,
+)
+from dp_transforms.job_secret import refuse_reruns
+from dp_transforms.mechanisms.partition_selection import OptimalSelection
 
 SECRET = JobSecret.insecure_for_testing(1)
 
@@ -49,8 +65,75 @@ def test_a_purpose_must_be_named(use):
         use("")
 
 
-def test_classic_templates_are_refused():
-    refuse_templates(PipelineOptions([]))
-    options = PipelineOptions(["--template_location=gs://bucket/template"])
-    with pytest.raises(ValueError, match="template_location makes a classic template"):
-        refuse_templates(options)
+@pytest.mark.parametrize("flag", ["template_location=gs://bucket/t", "output_executable_path=j"])
+def test_what_could_be_run_again_is_refused(flag):
+    refuse_reruns(PipelineOptions([]))
+    with pytest.raises(ValueError, match=f"{flag.partition('=')[0]} makes a .*, whose runs"):
+        refuse_reruns(PipelineOptions([f"--{flag}"]))
+
+
+RECORDS = [("ann", "jazz"), ("bob", "jazz")]
+TRANSFORMS = {
+    "bound": BoundContributions(1),
+    "count": CountDistinctUsers(),
+    "degrees": CountDegrees(),
+    "projected degrees": CountProjectedDegrees(2),
+    "release": DeclareBounded(1) | ReleaseFrequencyList(epsilon=1),
+    "select": SelectPartitions(1, 1e-3, 1),
+    "select in rounds": SelectPartitions(1, 1e-3, 2, "sips"),
+    "select from counts": DeclareBounded(1) | SelectFromCounts(OptimalSelection(1, 1e-3)),
+    "groups": ReleaseGroupedLists(
+        [Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_pipeline_runs_once(name):
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS) | TRANSFORMS[name]
+    pipeline.run()
+    with pytest.raises(ValueError, match="this pipeline has run"):
+        pipeline.run()
+    # Not one that was extended meanwhile, either.
+    with pytest.raises(ValueError, match="this pipeline has run"), pipeline:
+        _ = pipeline | "More" >> beam.Create(RECORDS) | "Bound more" >> BoundContributions(1)
+
+
+def test_other_pipelines_run_as_often_as_they_like():
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS)
+    pipeline.run()
+    pipeline.run()
+
+
+def test_parts_of_a_pipeline_are_not_run_again():
+    class InteractiveRunner(Silent):
+        """By the name that Beam's has."""
+
+    pipeline = beam.Pipeline(runner=InteractiveRunner())
+    with pytest.raises(ValueError, match="the InteractiveRunner runs parts"):
+        _ = pipeline | beam.Create(RECORDS) | BoundContributions(1)
+
+
+def test_a_secret_serves_one_pipeline():
+    secret = JobSecret.from_os()
+    first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
+    bounded = first | beam.Create(RECORDS) | BoundContributions(1, secret)
+    _ = bounded | CountDistinctUsers(secret=secret)
+    with pytest.raises(ValueError, match="this secret serves another pipeline"):
+        _ = second | beam.Create(RECORDS) | BoundContributions(1, secret)
+    # Nor does it after the first one is gone.
+    del bounded, first
+    gc.collect()
+    with pytest.raises(ValueError, match="this secret serves another pipeline"):
+        _ = second | "again" >> beam.Create(RECORDS) | "Bound" >> BoundContributions(1, secret)
+    for pipeline in (second, beam.Pipeline(runner=Silent())):
+        _ = pipeline | "tests" >> beam.Create(RECORDS) | "Fixed" >> BoundContributions(1, SECRET)
+
+
+class Silent(beam.runners.PipelineRunner):
+    """Runs nothing."""
+
+    def run_pipeline(self, pipeline, options):
+        return beam.runners.runner.PipelineResult(beam.runners.runner.PipelineState.DONE)

@@ -2,10 +2,11 @@
 
 import pytest
 
-from dp_transforms import SelectPartitions, shuffle
+from dp_transforms import SelectPartitions
 from dp_transforms.mechanisms.partition_selection import (
     TruncatedGeometricSelection,
 )
+from dp_transforms.runtime import shuffle
 from tests.beam_runs import run
 from tests.selection_reference import SECRET
 from tests.statistical import laws

@@ -18,10 +18,10 @@ from dp_transforms import (
     frequency_release,
     release_frequency_list,
 )
-from dp_transforms.batching import _Batch
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
-from dp_transforms.shuffle import OnThreads
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.runtime.batching import _Batch
+from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference
 from tests.beam_runs import run, table_of
 

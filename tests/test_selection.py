@@ -14,10 +14,10 @@ from apache_beam.transforms.display import DisplayData
 from dp_transforms import (
     BoundContributions,
     CountDistinctUsers,
+    DeclareBounded,
     JobSecret,
     SelectFromCounts,
     SelectPartitions,
-    shuffle,
 )
 from dp_transforms.mechanisms.partition_selection import (
     STRATEGIES,
@@ -26,6 +26,7 @@ from dp_transforms.mechanisms.partition_selection import (
     WeightedGaussianSelection,
     make_strategy,
 )
+from dp_transforms.runtime import shuffle
 from tests import reference
 from tests.beam_runs import rows_of, run, table_of
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
@@ -123,12 +124,14 @@ def test_counts_alone(name):
     counts = [(f"p{n}", n) for n in range(1, 40)]
     key = SECRET.key(f"selection by {strategy!r}")
     expected = {p for p, n in counts if is_kept(strategy.law, n, p, key)}
-    assert set(run(counts, SelectFromCounts(strategy, secret=SECRET))) == expected
+    declared = DeclareBounded(1)
+    assert set(run(counts, declared, SelectFromCounts(strategy, secret=SECRET))) == expected
     tables = [table_of(counts[i::3], ("partition", "count")) for i in range(3)]
-    found = run(tables, SelectFromCounts(strategy, secret=SECRET), element_type=pa.Table)
+    select = SelectFromCounts(strategy, secret=SECRET)
+    found = run(tables, declared, select, element_type=pa.Table)
     assert {p for (p,) in rows_of(found)} == expected
     rows = [beam.Row(partition=p, count=n) for p, n in counts]
-    found = run(rows, SelectFromCounts(strategy, secret=SECRET))
+    found = run(rows, declared, SelectFromCounts(strategy, secret=SECRET))
     assert {row.partition for row in found} == expected
     # A pipeline of one's own: what SelectPartitions does with records.
     capped = run(

@@ -10,11 +10,12 @@ from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from apache_beam.testing.util import assert_that, equal_to
 
-from dp_transforms import SelectPartitions, shuffle
+from dp_transforms import SelectPartitions
 from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
-from dp_transforms.shuffle import OnThreads
+from dp_transforms.runtime import shuffle
+from dp_transforms.runtime.shuffle import OnThreads
 from tests.selection_reference import RECORDS, SECRET, as_tables, selected
 
 

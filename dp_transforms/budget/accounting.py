@@ -1,4 +1,4 @@
-"""Composition: what several mechanisms on the same users cost together.
+"""Composition: the cost of several mechanisms on the same users.
 
 All bounds here hold for mechanisms that may be chosen after seeing earlier outputs, while their
 privacy parameters are fixed in advance (for parameters that are chosen as one goes, see
@@ -54,8 +54,8 @@ class Composition:
 
     Attributes:
       epsilon: the smallest of ``by_method``. delta: as asked for. method: the name of the method
-      that gives epsilon. by_method: the epsilon of each method that applies, infinite where it can
-      not reach this delta.
+      that gives epsilon. by_method: the epsilon of each method that applies, infinite where it
+      cannot reach this delta.
     """
 
     epsilon: float
@@ -94,7 +94,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
     if by_method[method] == math.inf:
         own = -math.expm1(sum(part.count * math.log1p(-part.delta) for part in parts))
         raise ValueError(
-            f"delta={delta} can not be reached: the mechanisms' own deltas come to {own:.6g}, and "
+            f"delta={delta} cannot be reached: the mechanisms' own deltas come to {own:.6g}, and "
             "mechanisms that are not pure need some of their own"
         )
     return Composition(by_method[method], delta, method, by_method)
@@ -166,13 +166,16 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
         case dp_event.ComposedDpEvent():
             for inner in event.events:
                 yield from _parts(inner, count)
-        case BoundedRangeDpEvent(epsilon=epsilon):
+        case BoundedRangeDpEvent(epsilon=length, pure=pure):
+            epsilon = min(pure, length)
             yield _Part(
                 count,
                 epsilon,
                 0.0,
-                epsilon**2 / 8,
-                lambda orders: bounded_range_divergence(epsilon, orders),
+                min(length**2 / 8, epsilon**2 / 2),
+                lambda orders: np.minimum(
+                    bounded_range_divergence(length, orders), pure_divergence(epsilon, orders)
+                ),
                 lambda interval: _pure_loss(epsilon, 0.0, interval),
             )
         case ApproximateDpEvent(epsilon=epsilon, delta=delta):

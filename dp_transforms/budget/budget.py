@@ -7,8 +7,14 @@ from fractions import Fraction
 
 import gmpy2
 
-from dp_transforms.decimals import Real, decimal_text, exact_fraction, round_down, round_up
-from dp_transforms.mechanisms.base2 import Eta
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Real,
+    exact_fraction,
+    round_down,
+    round_up,
+)
+from dp_transforms.mechanisms.eta import Eta
 
 _DIGITS = 15
 
@@ -18,9 +24,8 @@ class PrivacyBudget:
     """An amount of (epsilon, delta)-differential privacy, in exact numbers.
 
     Neighbours: add or remove all records of one user. The numbers are taken at their decimal value
-    (0.1 is one tenth) and held as fractions, so that ten tenths are one. Hand ``budget.epsilon`` on
-    to a mechanism as it is: mechanisms take a float for the binary number that it is, and the
-    double that is written 0.1 is a little more than a tenth.
+    (0.1 is one tenth) and held as fractions, so that ten tenths are one. Mechanisms read theirs in
+    the same way.
 
     Args:
       epsilon: not negative, in natural units.
@@ -38,8 +43,8 @@ class PrivacyBudget:
     epsilon 0.75, delta 0.0000009
     """
 
-    epsilon: Fraction
-    delta: Fraction
+    epsilon: ExactNumber
+    delta: ExactNumber
 
     def __init__(self, epsilon: Real, delta: Real = 0):
         exact_epsilon = exact_fraction("epsilon", epsilon)
@@ -66,9 +71,10 @@ class PrivacyBudget:
 
     @classmethod
     def from_eta(cls, eta: Eta, sensitivity: int = 1) -> PrivacyBudget:
-        """What the exponential mechanism with the weights 2**(-eta * distance) costs.
+        """What an exponential mechanism with the weights 2**(-eta * distance) costs at most.
 
-        It is (2 * sensitivity * eta)-DP in base 2 (see ``IntegerPartitionMechanism``). Rounded up.
+        It is (2 * sensitivity * eta)-DP in base 2. Rounded up. What a mechanism for integer
+        partitions costs, which may be less, is its ``epsilon_cost``.
 
         >>> PrivacyBudget.from_eta(Eta(1, 1, 1)) == PrivacyBudget.from_base2(2)
         True
@@ -114,7 +120,7 @@ class PrivacyBudget:
         return PrivacyBudget(self.epsilon - other.epsilon, self.delta - other.delta)
 
     def __str__(self) -> str:
-        return f"epsilon {decimal_text(self.epsilon)}, delta {decimal_text(self.delta)}"
+        return f"epsilon {self.epsilon}, delta {self.delta}"
 
 
 def _ln2(rounding: int) -> Fraction:

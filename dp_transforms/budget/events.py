@@ -1,9 +1,9 @@
-"""What each mechanism costs, as a DpEvent of Google's dp-accounting library.
+"""The cost of each mechanism, as a DpEvent of Google's dp-accounting library.
 
 Neighbours of every event: add or remove all records of one user.
 
-* a frequency or degree list (``IntegerPartitionMechanism``, ``ExponentialMechanism``):
-  ``BoundedRangeDpEvent``, of ``epsilon_cost`` where the parameter is an ``Eta``;
+* a frequency or degree list: ``partition_event``;
+* ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
 * partition selection, with or without noisy counts: ``ApproximateDpEvent``;
 * discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
 * thresholded Gaussian noise: ``gaussian_threshold_event``.
@@ -20,10 +20,17 @@ import math
 import attr
 from dp_accounting import dp_event
 
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+
 
 def _check_epsilon(event: dp_event.DpEvent, attribute: object, value: float) -> None:
     if math.isnan(value) or not 0 <= value < math.inf:
         raise ValueError(f"epsilon must be a finite number and not negative, got {value}")
+
+
+def _check_pure(event: dp_event.DpEvent, attribute: object, value: float) -> None:
+    if math.isnan(value) or value < 0:
+        raise ValueError(f"pure must not be negative, got {value}")
 
 
 def _check_delta(event: dp_event.DpEvent, attribute: object, value: float) -> None:
@@ -42,19 +49,22 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
     8-zCDP (Cesar and Rogers 2021, "Bounding, Concentrating, and Truncating: Unifying Privacy Loss
     Composition for Data Analytics"), a quarter of what epsilon-DP alone gives.
 
-    The integer-partition mechanism is one. Let ||f - f'||_1 <= kappa for neighbours, q = e**-c and
-    c = epsilon / (2 kappa). Then
+    The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
+    e**-c. Then
 
         ln(Pr_f[x] / Pr_f'[x]) = c (||x - f'||_1 - ||x - f||_1) + ln(Z_f' / Z_f),
 
     whose first term lies in [-c kappa, c kappa] for all x by the triangle inequality, and whose
-    second does not depend on x: an interval of length 2 c kappa = epsilon. In base 2, c = eta ln 2.
+    second does not depend on x: an interval of length 2 c kappa. In base 2, c = eta ln 2.
 
     Attributes:
       epsilon: the length of the interval.
+      pure: the epsilon of pure epsilon-DP, where it is known to be less. Composition uses whichever
+        gives less.
     """
 
     epsilon: float = attr.ib(validator=_check_epsilon)
+    pure: float = attr.ib(default=math.inf, validator=_check_pure)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -68,6 +78,11 @@ class ApproximateDpEvent(dp_event.DpEvent):
 
     epsilon: float = attr.ib(validator=_check_epsilon)
     delta: float = attr.ib(default=0.0, validator=_check_delta)
+
+
+def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent:
+    """What a release of an unrestricted frequency or degree list costs, and its range."""
+    return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)
 
 
 def gaussian_threshold_event(

@@ -16,10 +16,11 @@ In both the mechanisms' own deltas add up to at most delta - composition_delta.
 Theorem. The admitted mechanisms together are (epsilon, delta)-DP.
 
 Proof. Set aside failures, whose probabilities add up to at most delta - composition_delta (see
-``accounting``). Let L be the total privacy loss, for two neighbours with laws P and Q of everything
-released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta. Where the
-epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere the rhos add
-up to at most rho_limit at every step. Stop every run before the request that would exceed
+``accounting``). Let L be the total privacy loss, for two neighbours with distributions P and Q of
+everything released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta.
+Where the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere
+the rhos add up to at most rho_limit at every step. Stop every run before the request that would
+exceed
 rho_limit: the stopped process is a zCDP filter's, so its expectation is at most composition_delta,
 and it agrees with the real one on all runs in which nothing was stopped. QED.
 """
@@ -36,7 +37,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.budget.budget import PrivacyBudget
-from dp_transforms.decimals import Real, decimal_text, exact_fraction, round_down
+from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction, round_down
 
 _PRECISION = 128
 _DIGITS = 12
@@ -79,13 +80,13 @@ class PrivacyFilter:
     """
 
     budget: PrivacyBudget
-    composition_delta: Fraction
+    composition_delta: ExactNumber
 
     def __init__(self, budget: PrivacyBudget, composition_delta: Real = 0):
         share = exact_fraction("composition_delta", composition_delta)
         if not 0 <= share <= budget.delta:
             raise ValueError(
-                f"composition_delta must be between 0 and delta={decimal_text(budget.delta)}, "
+                f"composition_delta must be between 0 and delta={budget.delta}, "
                 f"got {composition_delta}"
             )
         object.__setattr__(self, "budget", budget)

@@ -3,7 +3,7 @@
 One JSON object per line, with a SHA-256 over it and over the checksum of the line before, so that a
 changed, missing, repeated or moved line shows. Nothing is ever rewritten. Checksums find damage,
 not fraud: whoever may write the file can also forge it. A file whose last lines are cut off
-cleanly, or that is replaced by an older copy, can not be told from one that never had them.
+cleanly, or that is replaced by an older copy, cannot be told from one that never had them.
 
 Locking is flock(2), held only while a line is read or written. On Linux it also works over NFS
 (version 4, or version 3 with its lock daemon, where it becomes a byte-range lock); it does not on a
@@ -47,7 +47,7 @@ class Journal:
 
         Raises:
           FileExistsError: there is something at the path already.
-          OSError: the file can not be written.
+          OSError: the file cannot be written.
         """
         journal = cls(path)
         folder, name = os.path.split(os.path.abspath(journal.path))
@@ -180,7 +180,7 @@ def _parse(path: str, data: bytes) -> _Contents:
 
     A writer that is killed in the middle leaves a last line that has no end. Its append had not
     returned, so nothing was done on the strength of it: the line counts as never written. But what
-    can not be the beginning of a line is damage, wherever it stands.
+    cannot be the beginning of a line is damage, wherever it stands.
     """
     contents = _Contents()
     lines = data.split(b"\n")

@@ -10,12 +10,17 @@ The protocol of a job:
      depends on the data got out, and the reservation is free again.
 
 A reservation counts as spent from step 1 on, whether it is committed or not. So a job that crashes
-anywhere leaves its budget spent, a release is on record before it exists, and two jobs can not
+anywhere leaves its budget spent, a release is on record before it exists, and two jobs cannot
 spend the same budget. What is spent is added up in exact fractions.
 
-Neighbours, as everywhere: add or remove all records of one user. The guarantee for everything that
-was ever released under a ledger is (epsilon, delta)-DP for its budget, even if jobs are started, or
-their epsilons chosen, depending on earlier outputs (see ``filter``).
+A ledger has one privacy unit, which says what neighbours are: losses about users, edges and nodes
+do not add up. It is in the file's first line and in that of each reservation, and a reservation for
+another is refused. The guarantee for everything that was ever released under a ledger is (epsilon,
+delta)-DP for its budget and its unit, even if jobs are started, or their epsilons chosen, depending
+on earlier outputs (see ``filter``).
+
+A ledger of format 1 has no unit, and its reservations may be of several. It can be read; nothing
+more can be reserved in it. Start another one with what is left.
 """
 
 from __future__ import annotations
@@ -32,14 +37,20 @@ from typing import Any
 from dp_transforms.budget.budget import PrivacyBudget
 from dp_transforms.budget.filter import Cost, PrivacyFilter
 from dp_transforms.budget.journal import CorruptedJournalError, Entry, Journal
-from dp_transforms.decimals import Real, decimal_text
+from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.mechanisms.decimals import Real
 
-_FORMAT = "dp-frequency-lists privacy ledger 1"
+_FORMAT = "dp-frequency-lists privacy ledger 2"
+_FORMAT_WITHOUT_UNIT = "dp-frequency-lists privacy ledger 1"
 _MAX_PURPOSE = 200
 
 
 class BudgetExceededError(ValueError):
     """The reservation does not fit in what is left of the budget. Nothing was reserved."""
+
+
+class PrivacyUnitError(ValueError):
+    """The reservation is for neighbours that are not the ledger's. Nothing was reserved."""
 
 
 class State(enum.Enum):
@@ -59,12 +70,14 @@ class LedgerLine:
       purpose: what it is for, as given.
       cost: what it costs.
       state: what became of it.
+      unit: what neighbours are; None in a ledger of format 1.
     """
 
     number: int
     purpose: str
     cost: Cost
     state: State
+    unit: PrivacyUnit | None
 
     def to_json(self) -> dict[str, Any]:
         """For a statement such as privacy.json; holds nothing that depends on the data."""
@@ -87,9 +100,10 @@ class Ledger:
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
     """
 
-    def __init__(self, journal: Journal, privacy_filter: PrivacyFilter):
+    def __init__(self, journal: Journal, privacy_filter: PrivacyFilter, unit: PrivacyUnit | None):
         self._journal = journal
         self._filter = privacy_filter
+        self._unit = unit
 
     @classmethod
     def create(
@@ -98,6 +112,7 @@ class Ledger:
         epsilon: Real,
         delta: Real = 0,
         composition_delta: Real = 0,
+        unit: PrivacyUnit = PrivacyUnit.USER,
     ) -> Ledger:
         """Starts a ledger. The file appears whole or not at all.
 
@@ -108,20 +123,22 @@ class Ledger:
           composition_delta: the part of delta to spend on composition. Many small reservations then
             cost less than the sum of their epsilons, but only delta - composition_delta is left for
             mechanisms that need a delta of their own.
+          unit: what neighbours are, for all that is reserved.
 
         Raises:
           FileExistsError: there is something at the path; a ledger is never replaced.
           ValueError: a parameter is out of its range.
-          OSError: the file can not be written.
+          OSError: the file cannot be written.
         """
         privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
         header = {
             "format": _FORMAT,
-            "epsilon": decimal_text(privacy_filter.budget.epsilon),
-            "delta": decimal_text(privacy_filter.budget.delta),
-            "composition_delta": decimal_text(privacy_filter.composition_delta),
+            "epsilon": str(privacy_filter.budget.epsilon),
+            "delta": str(privacy_filter.budget.delta),
+            "composition_delta": str(privacy_filter.composition_delta),
+            "unit": unit.value,
         }
-        return cls(Journal.create(path, header), privacy_filter)
+        return cls(Journal.create(path, header), privacy_filter, unit)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
@@ -133,14 +150,19 @@ class Ledger:
         """
         journal = Journal(path)
         entries = journal.read()
-        privacy_filter = _filter_of(journal.path, entries[0])
-        _lines_of(journal.path, entries, privacy_filter)
-        return cls(journal, privacy_filter)
+        privacy_filter, unit = _header_of(journal.path, entries[0])
+        _lines_of(journal.path, entries, privacy_filter, unit)
+        return cls(journal, privacy_filter, unit)
 
     @property
     def budget(self) -> PrivacyBudget:
         """The whole budget."""
         return self._filter.budget
+
+    @property
+    def unit(self) -> PrivacyUnit | None:
+        """What neighbours are; None for a ledger of format 1, which does not say."""
+        return self._unit
 
     @property
     def composition_delta(self) -> Fraction:
@@ -168,7 +190,13 @@ class Ledger:
         return self._filter.remaining(_spent(self.lines()), bounded_range)
 
     def reserve(
-        self, epsilon: Real, delta: Real = 0, *, purpose: str, bounded_range: bool = False
+        self,
+        epsilon: Real,
+        delta: Real = 0,
+        *,
+        purpose: str,
+        unit: PrivacyUnit = PrivacyUnit.USER,
+        bounded_range: bool = False,
     ) -> Reservation:
         """Spends a part of the budget, before anything is computed for release.
 
@@ -178,6 +206,7 @@ class Ledger:
           epsilon: the mechanism's.
           delta: the mechanism's.
           purpose: what it is for, in a line of printable text that holds nothing private.
+          unit: what the mechanism's neighbours are.
           bounded_range: whether the mechanism is epsilon-bounded-range, as frequency lists are (see
             ``events.BoundedRangeDpEvent``). Counts where the ledger has a composition_delta.
 
@@ -187,11 +216,13 @@ class Ledger:
 
         Raises:
           BudgetExceededError: it does not fit. Nothing is reserved.
+          PrivacyUnitError: the unit is not the ledger's, or the ledger has none.
           CorruptedJournalError: the file is damaged.
           OSError: the reservation could not be written, for a full disk say. Release nothing.
           ValueError: a parameter is out of its range.
         """
         cost = Cost(PrivacyBudget(epsilon, delta), bounded_range)
+        self._check(unit)
         if not purpose or not purpose.isprintable() or len(purpose) > _MAX_PURPOSE:
             raise ValueError(
                 f"purpose must be 1 to {_MAX_PURPOSE} printable characters, got {purpose!r}"
@@ -204,7 +235,7 @@ class Ledger:
                     f"({self.budget}) only {self._filter.remaining(spent, bounded_range)} is left"
                 )
             number = len(appender.entries) + 1
-            line = LedgerLine(number, purpose, cost, State.RESERVED)
+            line = LedgerLine(number, purpose, cost, State.RESERVED, unit)
             appender.append(_reservation(line))
         return Reservation(self, number)
 
@@ -230,6 +261,19 @@ class Ledger:
         """
         self._close(number, State.ABANDONED)
 
+    def _check(self, unit: PrivacyUnit) -> None:
+        if self._unit is None:
+            raise PrivacyUnitError(
+                f"{self._journal.path} is of a format that does not say what its neighbours are: "
+                "nothing more can be reserved in it; start a ledger with what is left"
+            )
+        if unit is not self._unit:
+            raise PrivacyUnitError(
+                f"{self._journal.path} is a ledger for neighbours that {self._unit.neighbours}, "
+                f"and this release is for those that {unit.neighbours}: losses of the two do not "
+                "add up; take another ledger"
+            )
+
     def _close(self, number: int, state: State) -> None:
         with self._journal.appending() as appender:
             found = [line for line in self._lines(appender.entries) if line.number == number]
@@ -239,11 +283,11 @@ class Ledger:
             appender.append({state.value: number})
 
     def _lines(self, entries: list[Entry]) -> tuple[LedgerLine, ...]:
-        if _filter_of(self._journal.path, entries[0]) != self._filter:
+        if _header_of(self._journal.path, entries[0]) != (self._filter, self._unit):
             raise CorruptedJournalError(
                 f"{self._journal.path}, line 1: another budget than when it was opened"
             )
-        return _lines_of(self._journal.path, entries, self._filter)
+        return _lines_of(self._journal.path, entries, self._filter, self._unit)
 
 
 class Reservation:
@@ -282,30 +326,37 @@ def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
 
 
 def _reservation(line: LedgerLine) -> Entry:
-    return {
+    unit = {} if line.unit is None else {"unit": line.unit.value}
+    return unit | {
         "purpose": line.purpose,
-        "epsilon": decimal_text(line.cost.budget.epsilon),
-        "delta": decimal_text(line.cost.budget.delta),
+        "epsilon": str(line.cost.budget.epsilon),
+        "delta": str(line.cost.budget.delta),
         "bounded_range": line.cost.bounded_range,
     }
 
 
-def _filter_of(path: str, header: Entry) -> PrivacyFilter:
-    if header.get("format") != _FORMAT:
-        raise CorruptedJournalError(f"{path}, line 1: not a privacy ledger of a known format")
-    return PrivacyFilter(
-        PrivacyBudget(header["epsilon"], header["delta"]), header["composition_delta"]
-    )
+def _header_of(path: str, header: Entry) -> tuple[PrivacyFilter, PrivacyUnit | None]:
+    try:
+        with_unit = {_FORMAT: True, _FORMAT_WITHOUT_UNIT: False}[header.get("format", "")]
+        unit = PrivacyUnit(header["unit"]) if with_unit else None
+    except (KeyError, TypeError, ValueError):
+        raise CorruptedJournalError(
+            f"{path}, line 1: not a privacy ledger of a known format"
+        ) from None
+    budget = PrivacyBudget(header["epsilon"], header["delta"])
+    return PrivacyFilter(budget, header["composition_delta"]), unit
 
 
 def _lines_of(
-    path: str, entries: list[Entry], privacy_filter: PrivacyFilter
+    path: str, entries: list[Entry], privacy_filter: PrivacyFilter, unit: PrivacyUnit | None
 ) -> tuple[LedgerLine, ...]:
     """The reservations, if the entries are what ``Ledger`` could have written."""
     lines: dict[int, LedgerLine] = {}
     for number, entry in enumerate(entries[1:], start=2):
         try:
             line = _line_of(number, entry, lines)
+            if line.unit is not unit:
+                raise ValueError("a reservation of another unit")
         except (KeyError, TypeError, ValueError):
             raise CorruptedJournalError(
                 f"{path}, line {number}: not an entry that belongs here"
@@ -321,7 +372,8 @@ def _line_of(number: int, entry: Entry, lines: dict[int, LedgerLine]) -> LedgerL
     """The reservation that an entry makes or changes."""
     if "purpose" in entry:
         cost = Cost(PrivacyBudget(entry["epsilon"], entry["delta"]), entry["bounded_range"])
-        return LedgerLine(number, entry["purpose"], cost, State.RESERVED)
+        unit = PrivacyUnit(entry["unit"]) if "unit" in entry else None
+        return LedgerLine(number, entry["purpose"], cost, State.RESERVED, unit)
     ((state, closed),) = entry.items()
     after = State(state)
     if lines[closed].state is not State.RESERVED or after is State.RESERVED:

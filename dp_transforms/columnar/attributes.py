@@ -67,7 +67,7 @@ def bound_users(
     Args:
       table: plain columns; see the module.
       at_most: kappa.
-      key: decides which partitions are kept; at least 32 bytes.
+      key: decides which partitions are kept; 32 bytes.
       attribute_keys: for each attribute column a key that decides which value is.
     """
     pairs = distinct_pairs(table.select([USER, PARTITION]), at_most, key)

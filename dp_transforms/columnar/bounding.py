@@ -1,4 +1,4 @@
-"""The distinct pairs of a table, and at most so many of them per user.
+"""The distinct pairs of a table, and at most kappa of them per user.
 
 Bounding keeps the kappa partitions with the smallest PRF(key, user, partition) among a user's
 distinct partitions. Under an ideal PRF that is a uniform sample without replacement. It can be
@@ -14,9 +14,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
-from dp_transforms.columnar.hashing import hash_rows, prf
-
-_LOW = np.int64(2**32 - 1)
+from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
 
 
 def distinct_pairs(
@@ -30,8 +28,8 @@ def distinct_pairs(
     Args:
       table: plain columns ``user`` and ``partition`` (see ``columns``), fewer than 2**31 rows.
       at_most: kappa, the most pairs to keep per user; None for all.
-      key: secret, at least 32 bytes; decides which ones are kept. Not needed without ``at_most``.
-      per: the column whose values have the limit. With ``"partition"``, at most so many users are
+      key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
+      per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
 
     Returns:
@@ -40,10 +38,7 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, members = group(single(table[per])), group(single(table[of]))
-    pairs = owners.codes.astype(np.int64) << 32
-    pairs |= members.codes
-    pairs = _distinct_sorted(pairs)
-    owner, member = (pairs >> 32).astype(np.int32), (pairs & _LOW).astype(np.int32)
+    owner, member = _distinct(owners, members)
     if at_most is not None:
         keep = _smallest(owner, member, owners, members, at_most, key)
         owner, member = owner[keep], member[keep]
@@ -51,11 +46,21 @@ def distinct_pairs(
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
-def _distinct_sorted(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    values.sort()
-    first = np.ones(len(values), bool)
-    np.not_equal(values[1:], values[:-1], out=first[1:])
-    return values if first.all() else values[first]
+def _distinct(
+    owners: Groups, members: Groups
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+    """The codes of the distinct pairs, sorted."""
+    width = max(len(members.values), 1)
+    # Half the bytes sort in a fraction of the time.
+    kind = np.uint32 if len(owners.values) * width < 1 << 32 else np.uint64
+    pairs = owners.codes.astype(kind)
+    pairs *= kind(width)
+    pairs += members.codes.astype(kind)
+    pairs.sort()
+    first = np.ones(len(pairs), bool)
+    np.not_equal(pairs[1:], pairs[:-1], out=first[1:])
+    owner, member = np.divmod(pairs[first], kind(width))
+    return owner.astype(np.int32), member.astype(np.int32)
 
 
 def _smallest(
@@ -67,7 +72,8 @@ def _smallest(
     key: bytes,
 ) -> slice | npt.NDArray[np.int64]:
     """The positions of the pairs to keep. ``owner`` is sorted."""
-    over = np.bincount(owner, minlength=len(owners.values)) > at_most
+    counts = np.bincount(owner, minlength=len(owners.values))
+    over = counts > at_most
     crowded = over[owner]
     if not crowded.any():
         return slice(None)
@@ -77,18 +83,39 @@ def _smallest(
     owner_hashes = np.empty(len(over), np.uint64)
     owner_hashes[crowded_owners] = hash_rows(owners.values.take(pa.array(crowded_owners)), key)
     member_hashes = hash_rows(members.values, key)
-    priorities = prf(key[16:], owner_hashes[owner[positions]], member_hashes[member[positions]])
-    by_priority = np.argsort(priorities)
-    in_order = priorities[by_priority]
-    if (in_order[1:] == in_order[:-1]).any():
-        # Equal priorities, by a chance of 2**-64 or by equal hashes: the true values decide.
-        by_priority = np.lexsort((order(members.values)[member[positions]], priorities))
-    # Sorting (owner, rank of priority) is faster than a stable sort by two columns.
-    ranked = owner[positions[by_priority]].astype(np.int64) << 32
-    ranked |= np.arange(len(ranked))
-    ranked.sort()
-    starts = np.flatnonzero(np.diff(ranked >> 32, prepend=-1))
-    sizes = np.diff(starts, append=len(ranked))
-    within = np.arange(len(ranked)) - np.repeat(starts, sizes) < at_most
-    kept = positions[by_priority[ranked[within] & _LOW]]
-    return np.sort(np.concatenate([np.flatnonzero(~crowded), kept]))
+    priorities = prf(key, owner_hashes[owner[positions]], member_hashes[member[positions]])
+    sizes = counts[crowded_owners]
+    starts = np.cumsum(sizes) - sizes
+    ranks = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
+    in_order, tied = _sorted_by_leading_bits(ranks, priorities)
+    if tied[starts + at_most].any():
+        # By chance, or by equal hashes. The true values decide where priorities are equal.
+        in_order = np.lexsort((order(members.values)[member[positions]], priorities, ranks))
+    first = (starts[:, None] + np.arange(at_most)).ravel()
+    return np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
+
+
+def _sorted_by_leading_bits(
+    ranks: Hashes, priorities: Hashes
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """The order of rows by rank, and by as many leading bits of a priority as a word has room for.
+
+    Args:
+      ranks: uint64, shape (n,), sorted from 0 on.
+      priorities: uint64, shape (n,).
+
+    Returns:
+      order: the rows, in order.
+      tied: which of them have the same rank and bits as the one before.
+    """
+    rows = np.arange(len(ranks), dtype=np.uint64)
+    rank_bits = np.uint64(int(ranks[-1]).bit_length())
+    row_bits = np.uint64(len(rows).bit_length())
+    words = priorities >> rank_bits >> row_bits << row_bits
+    words |= rows
+    if rank_bits:
+        words |= ranks << np.uint64(64) - rank_bits
+    words.sort()
+    in_order = (words & ((np.uint64(1) << row_bits) - np.uint64(1))).astype(np.int64)
+    words >>= row_bits
+    return in_order, np.append(False, words[1:] == words[:-1])

@@ -2,15 +2,20 @@
 
 Users and partitions are strings, binary, or integers; a partition may also be a struct of such
 columns (a composite such as country and device). Whatever came in, kernels see ``string``,
-``binary``, ``int64`` or a struct of these, in one contiguous chunk and without nulls.
+``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is codes of
+its distinct values instead, an Arrow dictionary with int32 indices: work on values is then
+done once for each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from dp_transforms.columnar.grouping import group, repeats
 
 USER = "user"
 PARTITION = "partition"
@@ -34,7 +39,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     ['a', 'b', 'a']
     """
     array = single(column) if isinstance(column, pa.ChunkedArray) else column
-    if isinstance(array, pa.ChunkedArray):  # so many bytes that one chunk can not hold them
+    if isinstance(array, pa.ChunkedArray):  # more bytes than one chunk holds
         raise ValueError(f"column {name!r} has more than 2 GiB in one table: use smaller tables")
     if array.null_count:
         raise ValueError(
@@ -79,30 +84,146 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
       ValueError: a column is missing, or see ``plain``.
       TypeError: see ``plain``.
     """
+    check_columns(table, names)
+    return pa.table({name: plain(table[name], name) for name in names})
+
+
+def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
+    """These columns of the tables, one after the other; see ``coded``.
+
+    Raises:
+      ValueError: a column is missing, or see ``coded``.
+      TypeError: see ``coded``.
+    """
+    for table in tables:
+        check_columns(table, names)
+    return pa.table({name: coded([table[name] for table in tables], name) for name in names})
+
+
+def check_columns(table: pa.Table, names: Sequence[str]) -> None:
+    """Checks that a table has columns of these names.
+
+    Raises:
+      ValueError: it lacks one.
+    """
     for name in names:
         if name not in table.column_names:
             raise ValueError(
                 f"the table has no column {name!r}: rename yours, for example with ToRecords"
             )
-    return pa.table({name: plain(table[name], name) for name in names})
+
+
+def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array | pa.ChunkedArray:
+    """Several columns, one after the other, in the form that kernels see.
+
+    Args:
+      chunks: at least one column.
+      name: what to call it in an error.
+
+    Returns:
+      Codes of distinct values where dictionaries came in or values repeat, and plain values
+      otherwise.
+
+    Raises:
+      ValueError, TypeError: see ``plain``; or the chunks have different types.
+    """
+    arrays = [
+        array
+        for chunk in chunks
+        for array in (chunk.chunks if isinstance(chunk, pa.ChunkedArray) else [chunk])
+        if len(array)
+    ]
+    if not arrays:
+        return plain(chunks[0], name)
+    parts = [
+        _plain_codes(array, name)
+        if pa.types.is_dictionary(array.type) and not array.dictionary.null_count
+        else plain(array, name)
+        for array in arrays
+    ]
+    column = joined(parts)
+    if pa.types.is_dictionary(column.type):
+        return column if 2 * len(column.dictionary) <= len(column) else decoded_array(column)
+    first = column.chunk(0)
+    if not repeats(first):
+        return column
+    groups = group(single(column))
+    return groups.encoded(groups.codes)
+
+
+def _plain_codes(array: pa.DictionaryArray, name: str) -> pa.DictionaryArray:
+    if array.null_count:
+        plain(array.indices, name)  # raises the error that says so
+    values = plain(array.dictionary, name)
+    groups = group(values)
+    codes = array.indices.to_numpy(zero_copy_only=False)
+    if len(groups.values) < len(values):
+        return groups.encoded(groups.codes[codes])
+    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), values, safe=False)
+
+
+def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
+    """The arrays' rows in one column: codes of distinct values if all arrays are, or plain.
+
+    Raises:
+      TypeError: their values have different types.
+    """
+    kinds = list(dict.fromkeys(_value_type(array.type) for array in arrays))
+    if len(kinds) > 1:
+        raise TypeError(
+            f"records differ in type ({kinds[0]} and {kinds[1]}): give all users one type, and all "
+            "partitions one type"
+        )
+    if not all(pa.types.is_dictionary(array.type) for array in arrays):
+        return pa.chunked_array([decoded_array(array) for array in arrays])
+    if len(arrays) == 1:
+        return arrays[0]
+    arrays = [compacted_array(array) for array in arrays]
+    groups = group(pa.concat_arrays([array.dictionary for array in arrays]))
+    codes, start = [], 0
+    for array in arrays:
+        codes.append(groups.codes[start:][array.indices.to_numpy()])
+        start += len(array.dictionary)
+    return groups.encoded(np.concatenate(codes))
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """The tables' rows in one table of plain columns, which has the tables' chunks.
+    """The tables' rows in one table; see ``joined``.
 
     Raises:
       TypeError: two tables have different types in the same column.
     """
-    tables = [decoded(table) for table in tables]
-    schema = tables[0].schema
-    for table in tables[1:]:
-        if table.schema != schema:
-            here, there = (", ".join(map(str, s.types)) for s in (schema, table.schema))
-            raise TypeError(
-                f"records differ in type ({here} and {there}): give all users one type, and all "
-                "partitions one type"
-            )
-    return pa.concat_tables(tables)
+    if len(tables) == 1:
+        return tables[0]
+    columns = {}
+    for name in tables[0].column_names:
+        chunks = [chunk for table in tables for chunk in table[name].chunks]
+        columns[name] = joined(chunks) if chunks else tables[0][name]
+    return pa.table(columns)
+
+
+def compacted(table: pa.Table) -> pa.Table:
+    """The table without values in its dictionaries that no row has, if these are many."""
+    if not any(pa.types.is_dictionary(kind) for kind in table.schema.types):
+        return table
+    return pa.table({name: compacted_array(single(table[name])) for name in table.column_names})
+
+
+def compacted_array(array: pa.Array) -> pa.Array:
+    """The column without values in its dictionary that no row has, if these are many."""
+    if not pa.types.is_dictionary(array.type):
+        return array
+    values, codes = array.dictionary, array.indices.to_numpy()
+    used = np.zeros(len(values), bool)
+    used[codes] = True
+    found = np.flatnonzero(used)
+    if 2 * len(found) > len(values):
+        return array
+    renamed = np.empty(len(values), np.int32)
+    renamed[found] = np.arange(len(found), dtype=np.int32)
+    return pa.DictionaryArray.from_arrays(
+        pa.array(renamed[codes]), values.take(pa.array(found)), safe=False
+    )
 
 
 def decoded(table: pa.Table) -> pa.Table:
@@ -116,8 +237,12 @@ def decoded_column(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
     """The column, written out if it is dictionary-encoded."""
     if not pa.types.is_dictionary(column.type):
         return column
-    array = single(column)
-    return array.dictionary.take(array.indices)
+    return decoded_array(single(column))
+
+
+def decoded_array(array: pa.Array) -> pa.Array:
+    """The column, written out if it is dictionary-encoded."""
+    return array.dictionary.take(array.indices) if pa.types.is_dictionary(array.type) else array
 
 
 def single(column: pa.ChunkedArray) -> pa.Array:
@@ -140,6 +265,15 @@ def _is_plain(kind: pa.DataType) -> bool:
     return kind in (pa.string(), pa.binary(), pa.int64())
 
 
+def value_types(table: pa.Table) -> list[pa.DataType]:
+    """The types of a table's columns, in which codes have the type of their values."""
+    return [_value_type(kind) for kind in table.schema.types]
+
+
+def _value_type(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def without_nulls(table: pa.Table) -> pa.Table:
     """The rows in which no column, and no field of a composite, is null."""
     columns = [field for column in table.columns for field in _with_fields(column)]
@@ -155,3 +289,17 @@ def _with_fields(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
     if not pa.types.is_struct(column.type):
         return [column]
     return [column, *(leaf for field in column.flatten() for leaf in _with_fields(field))]
+
+
+def sorted_by(table: pa.Table, name: str) -> pa.Table:
+    """The rows in ascending order of a plain column, a composite one field after the other.
+
+    >>> table = pa.table({"partition": ["b", "a"], "count": [1, 2]})
+    >>> sorted_by(table, "partition")["count"].to_pylist()
+    [2, 1]
+    """
+    table = decoded(table)
+    leaves = [field for field in _with_fields(table[name]) if not pa.types.is_struct(field.type)]
+    keys = pa.table(leaves, names=[str(i) for i in range(len(leaves))])
+    order = pc.sort_indices(keys, [(i, "ascending") for i in keys.column_names])
+    return table.take(order)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING
 
-from dp_transforms.columnar.columns import PARTITION, USER, concat, single
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SOURCE = "source"
 TARGET = "target"
@@ -30,10 +30,16 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     Raises:
       TypeError: sources and targets have different types, so that no node could be both.
 
+    >>> import pyarrow as pa
     >>> edges = pa.table({"source": ["a", "b", "c"], "target": ["b", "a", "c"]})
     >>> neighbours(edges, "in").to_pydict()
     {'user': ['a', 'b'], 'partition': ['b', 'a']}
     """
+    # A command line names degrees before anything needs Arrow.
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.columns import PARTITION, USER, concat, single
+
     source, target = (single(edges[name]) for name in (SOURCE, TARGET))
     if source.type != target.type:
         raise TypeError(

@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.hashing import hash_rows
 
 _SAMPLE_ROWS = 1 << 12
+_MOSTLY = 0.9
 # Equal hashes of different values only cost time here, so this need not be secret.
-_KEY = bytes(range(16))
+_KEY = bytes(range(32))
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,17 @@ class Groups:
 
 
 def group(array: pa.Array) -> Groups:
-    """Groups the rows of a plain column (see ``columns``) by their true values.
+    """Groups the rows of a column by their true values.
+
+    Args:
+      array: plain values, or codes of distinct ones (see ``columns``).
 
     >>> groups = group(pa.array(["b", "a", "b"]))
     >>> groups.codes.tolist(), groups.values.to_pylist()
     ([0, 1, 0], ['b', 'a'])
     """
+    if pa.types.is_dictionary(array.type):
+        return Groups(array.indices.to_numpy(), array.dictionary)
     if _all_distinct(array):
         return Groups(np.arange(len(array), dtype=np.int32), array)
     if not pa.types.is_struct(array.type):
@@ -52,6 +58,12 @@ def group(array: pa.Array) -> Groups:
         pairs = codes * len(groups.values) + groups.codes
         _, first, codes = np.unique(pairs, return_index=True, return_inverse=True)
     return Groups(codes.astype(np.int32), array.take(pa.array(first)))
+
+
+def repeats(array: pa.Array) -> bool:
+    """Whether codes of the distinct values are likely to be smaller than the values of a column."""
+    sample = array.slice(0, _SAMPLE_ROWS)
+    return len(group(sample).values) <= _MOSTLY * len(sample)
 
 
 def _all_distinct(array: pa.Array) -> bool:

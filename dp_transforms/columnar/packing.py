@@ -1,4 +1,4 @@
-"""Tables as compact bytes, for travelling between workers.
+"""Tables as compact bytes, to be sent between workers.
 
 The bytes are an Arrow IPC stream, compressed with zstd. Strings and binary go as the lengths of
 their values beside all their bytes, rather than as offsets, which hardly compress: records take
@@ -25,7 +25,7 @@ def pack(table: pa.Table) -> bytes:
     """The table as bytes.
 
     Args:
-      table: plain columns (see ``columns``).
+      table: plain columns, or codes (see ``columns``).
     """
     # One row, in which every buffer of every column is a value.
     buffers = [buffer for column in table.columns for buffer in _buffers(single(column))]
@@ -52,7 +52,11 @@ def unpack(data: bytes) -> pa.Table:
 
 
 def _buffers(array: pa.Array) -> Iterator[pa.Array]:
-    if pa.types.is_struct(array.type):
+    if pa.types.is_dictionary(array.type):
+        narrow = np.min_scalar_type(max(len(array.dictionary) - 1, 0))
+        yield _one_list(pa.array(array.indices.to_numpy().astype(narrow)))
+        yield from _buffers(array.dictionary)
+    elif pa.types.is_struct(array.type):
         for field in array.flatten():
             yield from _buffers(field)
     elif pa.types.is_integer(array.type):
@@ -77,6 +81,9 @@ def _one_list(values: pa.Array) -> pa.Array:
 
 
 def _column(kind: pa.DataType, buffers: Iterator[pa.Array]) -> pa.Array:
+    if pa.types.is_dictionary(kind):
+        codes = next(buffers).values.cast(pa.int32(), safe=False)
+        return pa.DictionaryArray.from_arrays(codes, _column(kind.value_type, buffers), safe=False)
     if pa.types.is_struct(kind):
         return pa.StructArray.from_arrays(
             [_column(field.type, buffers) for field in kind], fields=list(kind)

@@ -1,13 +1,14 @@
-"""Tables cut into buckets by hash, and put together again."""
+"""Splits tables into buckets by hash, and concatenates them again."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.columnar.columns import compacted, concat, single
 from dp_transforms.columnar.hashing import Hashes
 from dp_transforms.columnar.packing import pack, unpack
 
@@ -16,9 +17,9 @@ Reduce = Callable[[pa.Table], pa.Table]
 Route = Callable[[pa.Table], Hashes]
 """The hash by which the rows of a table travel. Rows that must meet have equal hashes."""
 
-# A gather of so many rows stays near the cache.
+# A gather of this many rows stays near the cache.
 _SORTED_ROWS = 1 << 18
-_SAMPLE_ROWS = 1024
+_SAMPLE_ROWS = 1 << 12
 _WORTH = 0.5
 _CROWD = 4
 _PART_BITS = 16
@@ -34,47 +35,66 @@ def scatter(
 ) -> Iterator[tuple[int, bytes]]:
     """Cuts a table into packed pieces, one for each bucket that it has rows for.
 
-    A piece is reduced before it leaves where that pays: if it is far larger than the others (a hot
-    user or partition), or if a sample piece shrinks well (many duplicates).
+    It is reduced before where that pays: all of it if a sample shrinks well (many duplicates), or
+    else a piece that is far larger than the others (a hot user or partition).
 
     Args:
-      table: plain columns; fewer than 2**31 rows.
+      table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
       route: gives the rows' hashes.
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
     """
-    if table.column(0).num_chunks > 2 + 2 * table.num_rows // _SORTED_ROWS:
-        table = table.combine_chunks()
+    if not table.num_rows:
+        return
+    table = pa.table({name: single(table[name]) for name in table.column_names})
+    hashes = route(table)
+    reduced = _shrinks(table, hashes, reduce)
+    if reduced:
+        table = compacted(reduce(table))
+        hashes = route(table)
+    plain = not any(pa.types.is_dictionary(kind) for kind in table.schema.types)
+    rows_at_once = _SORTED_ROWS if plain else len(hashes)
     slices: dict[int, list[pa.Table]] = {}
-    for batch in table.to_batches(max_chunksize=_SORTED_ROWS):
-        part = pa.Table.from_batches([batch])
-        buckets = buckets_of(route(part), num_buckets).astype(np.uint16)
-        part = part.take(pa.array(np.argsort(buckets, kind="stable")))  # a radix sort on 16 bits
+    for start in range(0, len(hashes), rows_at_once):
+        buckets = buckets_of(hashes[start : start + rows_at_once], num_buckets).astype(np.uint16)
+        part = _taken(
+            table.slice(start, rows_at_once),
+            np.argsort(buckets, kind="stable"),  # a radix sort on 16 bits
+        )
         sizes = np.bincount(buckets)
         ends = np.cumsum(sizes)
         for bucket in np.flatnonzero(sizes).tolist():
-            rows = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
-            slices.setdefault(bucket, []).append(rows)
-    pieces = {bucket: pa.concat_tables(parts) for bucket, parts in slices.items()}
-    sample = next((b for b, piece in pieces.items() if piece.num_rows >= _SAMPLE_ROWS), None)
-    everywhere = False
-    reduced = {}
-    if sample is not None:
-        reduced[sample] = _reduced(pieces[sample], reduce)
-        everywhere = reduced[sample].num_rows <= _WORTH * pieces[sample].num_rows
-    crowd = max(_SAMPLE_ROWS, _CROWD * table.num_rows // num_buckets)
-    for bucket, piece in pieces.items():
-        if everywhere or piece.num_rows > crowd:
-            piece = reduced[bucket] if bucket in reduced else _reduced(piece, reduce)
+            piece = part.slice(ends[bucket] - sizes[bucket], sizes[bucket])
+            slices.setdefault(bucket, []).append(piece)
+    crowd = min(_CROWD * table.num_rows // num_buckets, table.num_rows // 2)
+    crowd = max(_SAMPLE_ROWS, crowd)
+    for bucket, parts in slices.items():
+        piece = compacted(pa.concat_tables(parts))
+        if piece.num_rows > crowd and not reduced:
+            piece = _reduced(piece, reduce)
         yield bucket, pack(piece)
+
+
+def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
+    """Whether a table is reduced to a half or less, by the rows of a part of the hashes."""
+    bits = max(0, (table.num_rows // _SAMPLE_ROWS).bit_length() - 1)
+    rows = np.flatnonzero(hashes & np.uint64((1 << bits) - 1) == 0)
+    if len(rows) < _SAMPLE_ROWS // 4:
+        return False
+    return reduce(compacted(_taken(table, rows))).num_rows <= _WORTH * len(rows)
+
+
+def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+    indices = pa.array(rows)
+    return pa.table({name: single(table[name]).take(indices) for name in table.column_names})
 
 
 def _reduced(piece: pa.Table, reduce: Reduce) -> pa.Table:
     if piece.num_rows > _SORTED_ROWS:
         # In parts first: the columns of a large reduction take many times the piece's own memory.
-        parts = (pa.Table.from_batches([batch]) for batch in piece.to_batches())
-        piece = concat([reduce(part) for part in parts])
-    return decoded(reduce(piece))
+        starts = range(0, piece.num_rows, _SORTED_ROWS)
+        piece = concat([reduce(piece.slice(start, _SORTED_ROWS)) for start in starts])
+    return compacted(reduce(piece))
 
 
 def gather(
@@ -106,7 +126,7 @@ def gather(
             size += table.nbytes
             if size <= limit:
                 continue
-            held = [decoded(reduce(concat(held)))]
+            held = [compacted(reduce(concat(held)))]
             while (
                 held[0].nbytes > max_bytes // 2
                 and bits < _PART_BITS
@@ -135,4 +155,4 @@ def _part(table: pa.Table, route: Route, residue: int, bits: int) -> pa.Table:
     if not bits:
         return table
     mask = np.uint64((1 << bits) - 1)
-    return table.filter(pa.array(route(table) & mask == np.uint64(residue)))
+    return compacted(_taken(table, np.flatnonzero(route(table) & mask == np.uint64(residue))))

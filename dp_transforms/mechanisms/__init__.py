@@ -1,27 +1,47 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
-from dp_transforms.mechanisms.base2 import Eta as Eta
-from dp_transforms.mechanisms.bounded_partition import (
+from dp_transforms.mechanisms.eta import Eta as Eta
+from dp_transforms.mechanisms.exponential.clamped_laplace import ClampedLaplace as ClampedLaplace
+from dp_transforms.mechanisms.exponential.mechanism import (
+    ExponentialMechanism as ExponentialMechanism,
+)
+from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
+from dp_transforms.mechanisms.integer_partition.bounded import (
     BoundedPartitionMechanism as BoundedPartitionMechanism,
 )
-from dp_transforms.mechanisms.clamped_laplace import ClampedLaplace as ClampedLaplace
-from dp_transforms.mechanisms.discrete_noise import DiscreteGaussian as DiscreteGaussian
-from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace as DiscreteLaplace
-from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
-from dp_transforms.mechanisms.discrete_noise import discrete_gaussian as discrete_gaussian
-from dp_transforms.mechanisms.discrete_noise import discrete_laplace as discrete_laplace
-from dp_transforms.mechanisms.distance_bounded import (
+from dp_transforms.mechanisms.integer_partition.choice import (
+    partition_mechanism as partition_mechanism,
+)
+from dp_transforms.mechanisms.integer_partition.corner_weighted import (
+    CornerWeightedPartitionMechanism as CornerWeightedPartitionMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.distance_bounded import (
     DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
 )
-from dp_transforms.mechanisms.exponential import ExponentialMechanism as ExponentialMechanism
-from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
-from dp_transforms.mechanisms.integer_partition import (
+from dp_transforms.mechanisms.integer_partition.exponential import (
     IntegerPartitionMechanism as IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.known_total import ExactTotalMechanism as ExactTotalMechanism
-from dp_transforms.mechanisms.known_total import MaximumTotalMechanism as MaximumTotalMechanism
-from dp_transforms.mechanisms.noisy_bounds import checkpoint_bounds as checkpoint_bounds
-from dp_transforms.mechanisms.noisy_bounds import truncated_bounds as truncated_bounds
+from dp_transforms.mechanisms.integer_partition.geometric import (
+    GeometricPartitionMechanism as GeometricPartitionMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.known_total import (
+    ExactTotalMechanism as ExactTotalMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.known_total import (
+    MaximumTotalMechanism as MaximumTotalMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.noisy_bounds import (
+    checkpoint_bounds as checkpoint_bounds,
+)
+from dp_transforms.mechanisms.integer_partition.noisy_bounds import (
+    truncated_bounds as truncated_bounds,
+)
+from dp_transforms.mechanisms.integer_partition.table import PartitionTable as PartitionTable
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteGaussian as DiscreteGaussian
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
+from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
+from dp_transforms.mechanisms.noise.discrete_noise import discrete_gaussian as discrete_gaussian
+from dp_transforms.mechanisms.noise.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection
@@ -35,5 +55,5 @@ from dp_transforms.mechanisms.partition_selection import (
 )
 from dp_transforms.mechanisms.partition_selection import choose_strategy as choose_strategy
 from dp_transforms.mechanisms.partition_selection import make_strategy as make_strategy
-from dp_transforms.mechanisms.partition_table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.randomness import RandomTape as RandomTape
+from dp_transforms.mechanisms.released_list import ReleasedList as ReleasedList

@@ -25,7 +25,8 @@ class LogEnclosed(Protocol):
 
 @lru_cache(maxsize=256)
 def rounding_pair(precision: int) -> tuple[Any, Any]:
-    """The gmpy2 contexts that round down and up, with the widest range of exponents there is.
+    """The gmpy2 contexts that round down and up, with the widest range of exponents there is: about
+    -2**30 to 2**30.
 
     Use their methods (``down.mul``) and not operators, which round in the caller's own context;
     even unary minus does.

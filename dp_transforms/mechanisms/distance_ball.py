@@ -36,7 +36,7 @@ class _Sums:
         return self._ends[bisect_right(self._negated, -value)]
 
     def of_first(self, ranks: int) -> int:
-        """The sum of the first so many entries."""
+        """The sum of the entries at the first ``ranks`` ranks."""
         run = bisect_left(self._ends, ranks) - 1
         if run < 0:
             return 0

@@ -25,7 +25,8 @@ class FrequencyList:
     ``frequencies[i]`` times.
 
     Immutable and hashable. A list of N users has at most sqrt(2 N) distinct frequencies, so a list
-    with N in the billions is a few thousand pairs.
+    with N in the billions is a few thousand pairs. It is taken to be private, and shows nothing of
+    itself in text; what a mechanism returns is a ``ReleasedList``.
 
     Args:
       frequencies: distinct positive integers, strictly descending.
@@ -198,6 +199,12 @@ class FrequencyList:
     def __repr__(self) -> str:
         # The entries may be private, and a repr ends up in logs and in assertion messages.
         return f"<FrequencyList at {id(self):#x}>"
+
+    def __str__(self) -> str:
+        raise TypeError(
+            "a private frequency list has no text: release it with a mechanism, or write it where "
+            "only you can read it with to_csv"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrequencyList, (self._frequencies, self._multiplicities)

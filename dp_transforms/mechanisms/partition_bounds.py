@@ -24,6 +24,9 @@ IntArray = npt.NDArray[np.int64]
 NO_BOUND = 2**62
 """Stands for infinity among upper bounds."""
 
+_LARGEST = 2**63 - 1
+"""No value of any list is above this."""
+
 
 @dataclass(frozen=True)
 class PartitionBounds:
@@ -131,8 +134,8 @@ class PartitionBounds:
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
         """|x_i - r_i| <= width at every rank, for a public list r and zeros behind it."""
-        if _integer("width", width) < 0:
-            raise ValueError(f"width must not be negative, got {width}")
+        if not 0 <= _integer("width", width) < NO_BOUND:
+            raise ValueError(f"width must be between 0 and 2**62, got {width}")
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
             lower=FrequencyList.from_runs(np.maximum(values - width, 0), repeats),
@@ -194,7 +197,7 @@ class PartitionBounds:
     def _upper_at(self, ranks: IntArray) -> IntArray:
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = _at_ranks(self.upper, inner, self.beyond)
-        found: IntArray = np.where(ranks <= self.unbounded_ranks, NO_BOUND, bounds)
+        found: IntArray = np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)
         return found
 
 

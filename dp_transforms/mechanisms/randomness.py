@@ -11,7 +11,7 @@ Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes fr
 system (``RandomTape.from_os``) or is derived from a job's secret and a purpose
 (``RandomTape.from_secret``), so that a retried bundle repeats its decisions and two purposes never
 share one. Statements such as "exactly epsilon-differentially private" are about the law under
-ideal uniform numbers; with these they hold against any adversary who can not tell SHAKE-256 under
+ideal uniform numbers; with these they hold against any adversary who cannot tell SHAKE-256 under
 an unknown key from random bits.
 """
 
@@ -48,6 +48,7 @@ class RandomTape:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a tape's key must have {KEY_BYTES} bytes, got {len(key)}")
         self._key = bytes(key)
+        self._served: set[str] = set()
 
     @classmethod
     def from_os(cls) -> RandomTape:
@@ -68,6 +69,24 @@ class RandomTape:
         # The secret's length comes first, so that no (secret, purpose) pair reads like another.
         prefix = len(secret).to_bytes(8, "big")
         return cls(hashlib.shake_256(prefix + secret + purpose.encode()).digest(KEY_BYTES))
+
+    def serve(self, release: str) -> RandomTape:
+        """The tape itself, for a release that has no predecessor on it.
+
+        Args:
+          release: what is drawn, or on which channel: different ones share no numbers.
+
+        Raises:
+          ValueError: the tape has served such a release. With the same numbers on other data, noise
+            would cancel.
+        """
+        if release in self._served:
+            raise ValueError(
+                f"this tape has served a release ({release}), and its numbers would be the same "
+                "again: give each release a tape of its own, such as RandomTape.from_os()"
+            )
+        self._served.add(release)
+        return self
 
     def branch(self, purpose: str) -> RandomTape:
         """A tape of its own for one part of what this tape serves, such as one of many tries."""
@@ -109,10 +128,16 @@ class RandomTape:
 
 
 class InsecureSeededTape(RandomTape):
-    """A tape that anyone can repeat from a small seed. For tests; never for a release."""
+    """A tape that anyone can repeat from a small seed. For tests; never for a release.
+
+    It serves any number of releases, which is how a test gets the same one twice.
+    """
 
     def __init__(self, seed: int):
         super().__init__(hashlib.sha256(b"insecure test tape %d" % seed).digest())
+
+    def serve(self, release: str) -> RandomTape:
+        return self
 
 
 class Uniform:
@@ -132,39 +157,6 @@ class Uniform:
         leading = self.prefix(bits)
         scale = gmpy2.mpz(1) << bits
         return gmpy2.mpq(leading, scale), gmpy2.mpq(leading + 1, scale)
-
-
-class BitReader:
-    """The bits of one uniform number, read in order: a stream of fair coin flips.
-
-    For samplers that consume an amount of randomness that they do not know in advance.
-    """
-
-    def __init__(self, uniform: Uniform):
-        self._uniform = uniform
-        self._position = 0
-        self._known_bits = 0
-        self._known = 0
-
-    def take(self, bits: int) -> int:
-        """The next ``bits`` bits as an integer in [0, 2**bits)."""
-        end = self._position + bits
-        if end > self._known_bits:
-            self._known_bits = max(2 * self._known_bits, end, 256)
-            self._known = self._uniform.prefix(self._known_bits)
-        value = self._known >> (self._known_bits - end) & ((1 << bits) - 1)
-        self._position = end
-        return value
-
-    def below(self, bound: int) -> int:
-        """A uniform integer in [0, bound), by rejection."""
-        if bound < 1:
-            raise ValueError(f"bound must be positive, got {bound}")
-        bits = (bound - 1).bit_length()
-        while True:
-            value = self.take(bits)
-            if value < bound:
-                return value
 
 
 def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:

@@ -5,10 +5,10 @@ import math
 import pytest
 
 from benchmarks import guessing_estimates, guessing_limits
-from dp_transforms.guessing import success_rate_bits
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.postprocessing.guessing_metrics import success_rate_bits
+from dp_transforms.postprocessing.smoothing import thinned
 from dp_transforms.sample_data import rockyou
-from dp_transforms.smooth_lists import thinned
 from tests import enumeration
 
 
@@ -18,7 +18,9 @@ def test_the_distance_of_releases_is_the_exact_one():
     candidates = list(enumeration.partitions_of_at_most(14))
     laws = []
     for private in (one, other):
-        weights = [math.exp(-2 * enumeration.l1_distance(y, private)) for y in candidates]
+        weights = [
+            math.exp(-mechanism.rate * enumeration.l1_distance(y, private)) for y in candidates
+        ]
         laws.append([weight / sum(weights) for weight in weights])
     exact = sum(abs(p - q) for p, q in zip(*laws, strict=True)) / 2
     found, error = guessing_limits.total_variation(

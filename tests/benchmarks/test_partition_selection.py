@@ -26,23 +26,25 @@ def measured(kappa, **means):
     return Released("records", kappa, "optimal", means, {})
 
 
-def test_auto_is_compared_with_single_rounds_alone():
-    assert measured(1, laplace=50, optimal=100, auto=99, sips=400).auto_share == 0.99
+def test_auto_is_compared_with_all_strategies_and_with_gaussian_noise():
+    one = measured(1, optimal=100, sips=80, weighted_gaussian=60, auto=90)
+    assert one.auto_share == 0.9 and one.gain == 90 / 80
 
 
 def test_findings_leave_out_tiny_releases():
     common = [
-        measured(kappa, optimal=100.0, sips=50.0 * kappa, auto=100.0) for kappa in (1, 3, 10, 30)
+        measured(kappa, weighted_gaussian=90.0, sips=100.0, auto=100.0 + kappa)
+        for kappa in (1, 3, 10, 30)
     ]
     last = [
-        measured(100, optimal=200.0, sips=300.0, auto=199.0),
-        measured(100, optimal=100.0, sips=130.0, auto=100.0),
-        measured(100, optimal=2.0, sips=9.0, auto=1.0),
+        measured(100, optimal=200.0, weighted_gaussian=150.0, sips=100.0, auto=199.0),
+        measured(100, weighted_gaussian=50.0, sips=100.0, auto=150.0),
+        measured(100, weighted_gaussian=2.0, sips=9.0, auto=1.0),
     ]
     text = findings([*common, *last])
     assert "at least 99.5% of" in text
-    assert "* kappa = 1: 0.50 to 0.50\n" in text
-    assert text.endswith("* kappa = 100: 1.30 to 1.51\n")
+    assert "* kappa = 1: 1.01 to 1.01\n" in text
+    assert text.endswith("* kappa = 100: 1.33 to 1.50\n")
 
 
 def test_users_of_the_zipf_universe_have_so_many_draws():

@@ -6,10 +6,10 @@ import pytest
 
 from benchmarks import yahoo_retelling
 from benchmarks.yahoo_retelling import attribute_shares, made_up_users, metrics, true_lists
-from dp_transforms.guessing_estimates import BitsEstimate, GuessingEstimates
-from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
+from dp_transforms.postprocessing.smoothing import thinned
 from dp_transforms.sample_data import rockyou
-from dp_transforms.smooth_lists import thinned
 
 USERS = 4_000
 
@@ -74,7 +74,8 @@ def test_groups_are_corrected_with_all_users_as_the_reference():
     released = {("", ""): everyone, ("a", "b"): thinned(everyone, 20_000), ("a", "c"): everyone}
     found = yahoo_retelling.estimates(released, 0.2, large=30_000)
     assert list(found) == [("a", "c")]
-    expected = GuessingEstimates(everyone, 0.2, reference=everyone)
+    mechanism = IntegerPartitionMechanism(epsilon=0.2)
+    expected = GuessingEstimates(everyone, mechanism, reference=everyone)
     assert found["a", "c"][2] == expected.success_rate_bits(100)
     assert len(found["a", "c"]) == len(metrics(everyone))
 

@@ -15,9 +15,10 @@ from dp_transforms.budget import (
     compose,
     gaussian_threshold_event,
     largest_epsilon,
+    partition_event,
 )
 from dp_transforms.budget.accounting import bounded_range_divergence, pure_divergence
-from dp_transforms.mechanisms import IntegerPartitionMechanism
+from dp_transforms.mechanisms import GeometricPartitionMechanism, IntegerPartitionMechanism
 from tests import enumeration
 
 
@@ -39,14 +40,15 @@ def partition_laws(lists, epsilon, max_total):
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
 def test_the_partition_mechanism_has_bounded_range(epsilon):
-    """Exact log ratios of neighbours lie in an interval of length epsilon, and fill it."""
+    """Exact log ratios of neighbours fill an interval, and epsilon bounds them too."""
+    length = IntegerPartitionMechanism(epsilon=epsilon).loss_range
     neighbours = [(2, 1), (3, 1), (2, 2), (2, 1, 1), (2,), (1, 1)]
     laws = partition_laws(neighbours, epsilon, max_total=24)
     for law in laws[1:]:
         losses = np.log(laws[0] / law)
-        assert losses.max() - losses.min() <= epsilon + 1e-9
         assert abs(losses).max() <= epsilon
-        assert losses.max() - losses.min() == pytest.approx(epsilon, rel=1e-9)
+        assert losses.max() - losses.min() == pytest.approx(length, rel=1e-9)
+    assert epsilon <= length < 2 * epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.5, 20), (1.0, 4), (0.1, 60)])
@@ -57,7 +59,8 @@ def test_what_compose_says_holds_for_the_exact_law(epsilon, count):
     compose claims, and comes close to it.
     """
     delta = 1e-4
-    bound = compose(times(count, BoundedRangeDpEvent(epsilon)), delta)
+    event = partition_event(IntegerPartitionMechanism(epsilon=epsilon))
+    bound = compose(times(count, event), delta)
     grid = epsilon / 400
     for f, g in [((2, 1), (3, 1)), ((3, 1), (2, 1)), ((), (1,)), ((1,), ()), ((9,), (9, 1))]:
         p, q = partition_laws([f, g], epsilon, max_total=30)
@@ -69,6 +72,18 @@ def test_what_compose_says_holds_for_the_exact_law(epsilon, count):
         losses = (np.arange(size) + count * lowest) * grid
         excess = np.maximum(0, -np.expm1(bound.epsilon - losses))
         assert float(total @ excess) <= delta
+
+
+@pytest.mark.parametrize("count", [1, 4, 30])
+def test_of_a_loss_and_its_range_composition_takes_what_is_smaller(count):
+    both = compose(times(count, BoundedRangeDpEvent(1.2, 1.0)), 1e-6)
+    for other in (BoundedRangeDpEvent(1.2), ApproximateDpEvent(1.0)):
+        alone = compose(times(count, other), 1e-6)
+        assert both.epsilon <= alone.epsilon
+        assert all(both.by_method[method] <= alone.by_method[method] for method in both.by_method)
+    assert both.by_method["basic"] == pytest.approx(count)
+    geometric = partition_event(GeometricPartitionMechanism(epsilon=1.5))
+    assert (geometric.epsilon, geometric.pure) == (3.0, 1.5)
 
 
 def test_basic_composition_is_what_is_left_without_delta():
@@ -145,7 +160,7 @@ def test_own_deltas_are_failures_that_come_on_top():
         left = -math.expm1(math.log1p(-2e-6) - 10 * math.log1p(-1e-7))
         without = compose(times(10, ApproximateDpEvent(0.1)), delta=left).by_method[method]
         assert epsilon == pytest.approx(without, rel=1e-6), method
-    with pytest.raises(ValueError, match=r"delta=9e-07 can not be reached.*1e-06"):
+    with pytest.raises(ValueError, match=r"delta=9e-07 cannot be reached.*1e-06"):
         compose(events, delta=9e-7)
 
 

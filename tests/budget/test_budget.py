@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.decimals import decimal_text, exact_fraction, round_down, round_up
-from dp_transforms.mechanisms.base2 import Eta
+from dp_transforms.mechanisms.decimals import decimal_text, exact_fraction, round_down, round_up
+from dp_transforms.mechanisms.eta import Eta
 
 positive = st.fractions(Fraction(1, 10**6), 10**6)
 

@@ -112,7 +112,7 @@ def test_a_last_line_that_lacks_its_newline_alone_counts(journal):
 @pytest.mark.parametrize(
     "tail", [b"\0\0\0", b"x", b'{"entry":{"a":1\0', b'{"entry":{}}', b"[", b"\xff"]
 )
-def test_a_tail_that_can_not_begin_a_line_is_damage(journal, tail):
+def test_a_tail_that_cannot_begin_a_line_is_damage(journal, tail):
     overwrite(journal, contents(journal) + tail)
     with pytest.raises(CorruptedJournalError, match=f"line {len(ENTRIES) + 1}:"):
         journal.read()

@@ -10,7 +10,14 @@ from fractions import Fraction
 
 import pytest
 
-from dp_transforms.budget import BudgetExceededError, CorruptedJournalError, Ledger, PrivacyBudget
+from dp_transforms.budget import (
+    BudgetExceededError,
+    CorruptedJournalError,
+    Ledger,
+    PrivacyBudget,
+    PrivacyUnit,
+    PrivacyUnitError,
+)
 from dp_transforms.budget.journal import Journal
 from dp_transforms.budget.ledger import State
 
@@ -69,6 +76,63 @@ def test_the_budget_can_be_used_up_exactly_and_not_beyond(path):
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize("unit", PrivacyUnit)
+def test_a_ledger_has_one_unit(path, unit):
+    Ledger.create(path, epsilon=1, unit=unit)
+    ledger = Ledger.open(path)
+    assert ledger.unit is unit
+    with ledger.reserve(0.25, purpose="the ledger's", unit=unit):
+        pass
+    before = path.read_bytes()
+    for other in set(PrivacyUnit) - {unit}:
+        with pytest.raises(PrivacyUnitError, match=f"{unit.neighbours}.*{other.neighbours}"):
+            ledger.reserve(0.25, purpose="another's", unit=other)
+    assert path.read_bytes() == before
+    (line,) = Ledger.open(path).lines()
+    assert line.unit is unit and line.to_json()["unit"] == unit.value
+
+
+def test_users_are_the_unit_if_nothing_is_said(path):
+    ledger = Ledger.create(path, epsilon=1)
+    ledger.reserve(0.5, purpose="list")
+    assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
+
+
+def test_a_ledger_without_a_unit_is_read_and_takes_no_more(path):
+    header = {"epsilon": "1", "delta": "0", "composition_delta": "0"}
+    journal = Journal.create(path, {"format": "dp-frequency-lists privacy ledger 1"} | header)
+    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "bounded_range": True}
+    with journal.appending() as appender:
+        appender.append(entry)
+    ledger = Ledger.open(path)
+    assert ledger.unit is None and ledger.remaining() == PrivacyBudget("0.75")
+    assert "unit" not in ledger.lines()[0].to_json()
+    for unit in PrivacyUnit:
+        with pytest.raises(PrivacyUnitError, match="does not say what its neighbours are"):
+            ledger.reserve(0.25, purpose="more", unit=unit)
+    # What has begun may still end.
+    ledger.commit(2)
+    assert states(ledger) == [State.COMMITTED]
+
+
+@pytest.mark.parametrize("unit", [None, "edge"])
+def test_a_reservation_of_another_unit_is_damage(path, unit):
+    Ledger.create(path, epsilon=1)
+    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "bounded_range": True}
+    with Journal(path).appending() as appender:
+        appender.append(entry if unit is None else entry | {"unit": unit})
+    with pytest.raises(CorruptedJournalError, match="line 2"):
+        Ledger.open(path)
+
+
+@pytest.mark.parametrize("unit", ["users", None, 1, ["user"]])
+def test_a_unit_that_is_none_is_damage(path, unit):
+    header = {"epsilon": "1", "delta": "0", "composition_delta": "0", "unit": unit}
+    Journal.create(path, {"format": "dp-frequency-lists privacy ledger 2"} | header)
+    with pytest.raises(CorruptedJournalError, match="line 1: not a privacy ledger"):
+        Ledger.open(path)
+
+
 def test_many_lists_under_a_composition_delta(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
     # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
@@ -93,6 +157,7 @@ def test_lines_for_a_privacy_statement(path):
         {
             "line": 2,
             "state": "committed",
+            "unit": "user",
             "purpose": "all users",
             "epsilon": "1/3",
             "delta": "0",
@@ -101,6 +166,7 @@ def test_lines_for_a_privacy_statement(path):
         {
             "line": 4,
             "state": "reserved",
+            "unit": "user",
             "purpose": "ages",
             "epsilon": "0.5",
             "delta": "0",
@@ -283,7 +349,8 @@ def test_well_formed_lines_that_make_no_sense_are_refused(path, entry):
 def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
     with Journal(path).appending() as appender:
-        appender.append({"purpose": "2", "epsilon": "2", "delta": "0", "bounded_range": False})
+        entry = {"purpose": "2", "epsilon": "2", "delta": "0", "bounded_range": False}
+        appender.append(entry | {"unit": "user"})
     with pytest.raises(CorruptedJournalError, match="its reservations exceed its budget"):
         ledger.spent()
 

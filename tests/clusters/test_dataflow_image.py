@@ -1,4 +1,4 @@
-"""The container's description and the Flex Template's, which can not be built here, fit the job."""
+"""The container's description and the Flex Template's, which cannot be built here, fit the job."""
 
 import importlib.metadata
 import json

@@ -2,9 +2,9 @@
 
 import pytest
 
-from clusters import faults
-from clusters.faults import Inputs, Outcome, Scenario
-from clusters.runs import (
+from tests.clusters import faults
+from tests.clusters.faults import Inputs, Outcome, Scenario
+from tests.clusters.runs import (
     ABSENT,
     COMPLETE,
     FREQUENCY_LIST,

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from clusters.flink import cluster
-from clusters.leaks import leaks, logs, needles, rest_answers
-from clusters.parts import Unavailable
 from pipelines import release_frequency_list
+from runner_configs.flink import cluster
+from runner_configs.parts import Unavailable
 from tests.clusters.agreement import FLAGS, JOBS, ROOT, SECRET, check_agreement, write_records
+from tests.clusters.leaks import leaks, logs, needles, rest_answers
 
 pytestmark = pytest.mark.flink
 
@@ -34,7 +34,7 @@ def pool():
     command = [sys.executable, "-m", "pipelines.worker_pool"]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
-        assert "workers can be had" in process.stdout.readline()
+        assert "serving workers" in process.stdout.readline()
         yield
     finally:
         process.terminate()

@@ -4,9 +4,9 @@ import base64
 
 import pytest
 
-from clusters.faults import _PATTERNS
-from clusters.leaks import leaks, logs, needles
-from clusters.runs import ABSENT, COMPLETE, look, most_partitions_of_a_user
+from tests.clusters.faults import _PATTERNS
+from tests.clusters.leaks import leaks, logs, needles
+from tests.clusters.runs import ABSENT, COMPLETE, look, most_partitions_of_a_user
 
 SECRET = bytes(range(200, 232))
 

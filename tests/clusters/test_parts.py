@@ -1,4 +1,4 @@
-"""What can not be had is said in a line, and the tests on engines are skipped with it."""
+"""What cannot be had is said in a line, and the tests on engines are skipped with it."""
 
 import os
 import pathlib
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from clusters.parts import Unavailable, alive, check_java, end, maven, run, wait_until
+from runner_configs.parts import Unavailable, alive, check_java, end, maven, run, wait_until
 
 
 def install(directory, name, script):
@@ -59,7 +59,7 @@ def test_a_command_without_output():
 def test_the_command_says_it_in_one_line(tmp_path):
     root = pathlib.Path(__file__).parents[2]
     done = subprocess.run(
-        [sys.executable, "-m", "clusters.spark", "up"],
+        [sys.executable, "-m", "runner_configs.spark", "up"],
         cwd=root,
         env={**os.environ, "JAVA_HOME": str(tmp_path)},
         capture_output=True,

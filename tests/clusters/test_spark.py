@@ -5,8 +5,8 @@ Skipped where Java, Maven or a download is not to be had; everything else is a f
 
 import pytest
 
-from clusters.parts import Unavailable, running
-from clusters.spark import server
+from runner_configs.parts import Unavailable, running
+from runner_configs.spark import server
 from tests.clusters.agreement import JOBS, ROOT, check_agreement
 
 pytestmark = pytest.mark.spark

@@ -10,7 +10,7 @@ from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import buckets_of, gather, scatter
-from dp_transforms.shuffle import hash_columns
+from dp_transforms.runtime.shuffle import hash_columns
 from tests import reference
 from tests.columnar.tables import KEY, pairs_of, table_of
 
@@ -24,6 +24,7 @@ def gathered(pieces, max_bytes=1 << 30):
     return list(gather(pieces, BY_USER, BOUND, max_bytes))
 
 
+@settings(deadline=None)
 @given(RECORDS, st.integers(1, 9))
 def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     rows = []
@@ -62,6 +63,17 @@ def test_pieces_are_reduced_where_it_pays(records):
     others = [(i, i) for i in range(2_000)] if isinstance(records[0][0], int) else []
     pieces = scatter(table_of(records + others), BY_USER, 16, BOUND)
     assert sum(unpack(piece).num_rows for _, piece in pieces) <= 2 * 1_000 + len(others)
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+def test_one_hot_user_is_reduced_whether_or_not_the_sample_has_rows(sampled):
+    # The sample is the rows of every eighth hash, here all rows or none.
+    hashes = {user: BY_USER(table_of([(user, 0)]))[0] for user in range(100)}
+    user = next(user for user in hashes if (hashes[user] % 8 == 0) == sampled)
+    records = [(user, i) for i in range(50_000)]
+    ((_, piece),) = scatter(table_of(records), BY_USER, 16, BOUND)
+    assert unpack(piece).num_rows == 2
+    assert set(pairs_of(unpack(piece))) == reference.bound(records, 2, KEY)
 
 
 def test_pieces_without_duplicates_are_left_alone():
@@ -119,7 +131,7 @@ class Counted(list):
         return super().__iter__()
 
 
-def test_a_user_that_can_not_be_split_is_held_and_reduced_a_few_times():
+def test_a_user_that_cannot_be_split_is_held_and_reduced_a_few_times():
     reduced = []
 
     def reduce(table):

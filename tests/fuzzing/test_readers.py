@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from dp_transforms.budget import BudgetExceededError, CorruptedJournalError, Ledger
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list
-from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
-from pipelines.files import FileRange
-from pipelines.parquet_files import ParquetFiles
+from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.parquet_files import ParquetFiles
+from pipelines.files.paths import FileRange
 from tests.fuzzing.limits import MARKER, fuzz, no_hang
 from tests.fuzzing.mutations import damaged
 

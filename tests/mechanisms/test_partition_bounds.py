@@ -120,7 +120,7 @@ def test_unbounded_ranks_come_first_and_beyond_last(other, upper, unbounded, bey
             "lower is above upper at rank 5",
         ),
         (lambda: PartitionBounds.of_total(-1), "total must not be negative"),
-        (lambda: PartitionBounds.around(FrequencyList(), -1), "width must not be negative"),
+        (lambda: PartitionBounds.around(FrequencyList(), -1), "width must be between 0 and 2"),
         (lambda: PartitionBounds.within_distance(FrequencyList(), -2), "distance must not be"),
         (lambda: PartitionBounds.of_runs([1], [2], [1, 1]), "must be equally long"),
         (lambda: PartitionBounds.of_runs([0, -1], [2, 2], [1, 1]), r"lower\[1\] must be between"),

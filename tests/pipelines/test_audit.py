@@ -1,5 +1,6 @@
 """The command that audits a mechanism on a pair of neighbours."""
 
+import decimal
 import re
 
 import pyarrow as pa
@@ -110,6 +111,15 @@ def test_integers_in_parquet(tmp_path, capsys):
     flags = [f"--input={path}", "--partition_column=page", "--user=1", "--draws=100"]
     code, said = run(capsys, "--mechanism=laplace", "--epsilon=1", "--delta=0.1", *flags)
     assert code == 0 and "2 of 3 records removed" in said.out
+
+
+def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
+    path = tmp_path / "visits.parquet"
+    users = pa.array([decimal.Decimal("1.50"), decimal.Decimal(2)] * 1_000, pa.decimal128(9, 2))
+    pq.write_table(pa.table({"user": users, "page": ["home", "help"] * 1_000}), path)
+    flags = [f"--input={path}", "--partition_column=page", "--user=1.50", "--draws=100"]
+    code, said = run(capsys, "--mechanism=laplace", "--epsilon=1", "--delta=0.1", *flags)
+    assert code == 0 and "1000 of 2000 records removed" in said.out.replace(",", "")
 
 
 @pytest.mark.parametrize(

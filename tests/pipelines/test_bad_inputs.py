@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import Ledger
+from dp_transforms.budget import Ledger, PrivacyUnit
 from pipelines import (
     release_all,
     release_degree_list,
@@ -23,7 +23,7 @@ from pipelines import (
     release_grouped_lists,
     select_partitions,
 )
-from pipelines.delimited_text import DelimitedText
+from pipelines.files.delimited_text import DelimitedText
 
 # In the records of every case; must never be in a message.
 PRIVATE = "zanzibar"
@@ -69,7 +69,7 @@ def any_job(text, says, code=USAGE):
 
 
 def text(records, says, *flags):
-    """Records in records.csv that can not be read."""
+    """Records in records.csv that cannot be read."""
     return Fault(flags, says, FAILURE, records, ("release",))
 
 
@@ -118,7 +118,8 @@ FAULTS = {
     "stray": any_job("out/", "there is no place for 'out/'"),
     "runner": any_job("--runner=NoRunner", "NoRunner"),
     "beam's value": any_job("--direct_num_workers=x", "invalid int value"),
-    "template": any_job("--template_location=gs://b/t", "--template_location is refused"),
+    "template": any_job("--template_location=gs://b/t", "makes a classic template"),
+    "executable jar": any_job("--output_executable_path=job.jar", "makes a jar, whose runs"),
     "threads": any_job("--direct_running_mode=multi_threading", "it corrupts data"),
     "columns are the same": flag("--user_column=page", "must be different columns"),
     "a position of no header": flag("--no_header", "positions counted from 1"),
@@ -135,8 +136,8 @@ FAULTS = {
         ("--multiline", "--no_quotes"), "multiline needs quotes", USAGE
     ),
     # Option files.
-    "no option file": any_job("--config={tmp}/none.yaml", "none.yaml can not be read"),
-    "option file is a directory": any_job("--config={tmp}", "can not be read: is a directory"),
+    "no option file": any_job("--config={tmp}/none.yaml", "none.yaml cannot be read"),
+    "option file is a directory": any_job("--config={tmp}", "cannot be read: is a directory"),
     "option file of bytes": any_job("--config={tmp}/bytes.parquet", "is not YAML"),
     "option file runs code": any_job("--config={tmp}/code.yaml", "is not YAML"),
     "option file in itself": any_job("--config={tmp}/loop.yaml", "a value or a list of values"),
@@ -150,13 +151,13 @@ FAULTS = {
     "a link to nothing": any_job("--input={tmp}/link.csv", "link.csv", FAILURE),
     "a pipe": any_job("--input={tmp}/pipe.csv", "is not a regular file", FAILURE),
     "a device": any_job("--input=/dev/zero", "is not a regular file", FAILURE),
-    "output is a file": any_job("--output={tmp}/records.csv", "can not be written", FAILURE),
-    "output in a file": any_job("--output={tmp}/records.csv/out", "can not be written", FAILURE),
-    "output is no place to write": any_job("--output=/proc/none", "can not be written", FAILURE),
+    "output is a file": any_job("--output={tmp}/records.csv", "cannot be written", FAILURE),
+    "output in a file": any_job("--output={tmp}/records.csv/out", "cannot be written", FAILURE),
+    "output is no place to write": any_job("--output=/proc/none", "cannot be written", FAILURE),
     "output empty": any_job("--output=", "output must be a directory"),
     "output is a glob": any_job("--output=out*", "output must be a directory"),
     "output has a name of 300": any_job(
-        "--output={tmp}/" + 300 * "a", "can not be written", FAILURE
+        "--output={tmp}/" + 300 * "a", "cannot be written", FAILURE
     ),
     # Delimited text.
     "no column": Fault(("--user_column=uid",), "no column 'uid'"),
@@ -196,7 +197,7 @@ FAULTS = {
     "Parquet by flag": Fault(("--input_format=parquet",), "is not a Parquet file"),
     "bytes in Parquet's magic": parquet("bytes.parquet", "is not a Parquet file"),
     "Parquet cut short": parquet("cut.parquet", "is not a Parquet file, or is cut short"),
-    "a damaged page": parquet("damaged.parquet", "can not be read to its end"),
+    "a damaged page": parquet("damaged.parquet", "cannot be read to its end"),
     "Parquet without the column": parquet("good.parquet", "no column 'uid'", "--user_column=uid"),
     "NaN and floats": parquet("floats.parquet", "store it as a string or an integer"),
     "lists as users": parquet("lists.parquet", "store it as a string or an integer"),
@@ -205,10 +206,10 @@ FAULTS = {
     "text among Parquet": parquet("*.parquet", "parquet"),
     # Frequency lists.
     "no list": Fault(
-        ("--frequency_list={tmp}/none.csv",), "can not be read: no such file", jobs=("release",)
+        ("--frequency_list={tmp}/none.csv",), "cannot be read: no such file", jobs=("release",)
     ),
     "a list that is a directory": Fault(
-        ("--frequency_list={tmp}",), "can not be read: is a directory", jobs=("release",)
+        ("--frequency_list={tmp}",), "cannot be read: is a directory", jobs=("release",)
     ),
     "a list and records": Fault(
         ("--frequency_list=a.csv", "--input=b.csv"), "either --input", USAGE, jobs=("release",)
@@ -217,7 +218,7 @@ FAULTS = {
         ("--frequency_list=a.csv", "--user_column=user"), "is for --input", USAGE, jobs=("release",)
     ),
     # Names that are public, plots, ledgers.
-    "no public file": Fault(("--public_partitions=none.csv",), "can not be read", jobs=("select",)),
+    "no public file": Fault(("--public_partitions=none.csv",), "cannot be read", jobs=("select",)),
     "public file of nothing": Fault(
         ("--public_partitions={tmp}/blank.csv",), "write one on each line", jobs=("select",)
     ),
@@ -225,11 +226,11 @@ FAULTS = {
         ("--public_partitions={tmp}/records.csv",), "expected 1 fields", jobs=("select",)
     ),
     "public file not UTF-8": Fault(
-        ("--public_partitions={tmp}/bytes.parquet",), "can not be read", jobs=("select",)
+        ("--public_partitions={tmp}/bytes.parquet",), "cannot be read", jobs=("select",)
     ),
     "public names that are no integers": Fault(
         ("--input={tmp}/integers.parquet", "--public_partitions={tmp}/names.csv"),
-        "is not an integer",
+        "is not of the type integer",
         jobs=("select",),
     ),
     "a threshold of nothing public": flag("--public_threshold=1", "is for public", "select"),
@@ -245,6 +246,26 @@ FAULTS = {
     "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
     "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),
     "a ledger that is none": Fault(("--ledger={tmp}/records.csv",), "line 1", jobs=("all",)),
+    "a ledger of edges": Fault(
+        ("--ledger={tmp}/edges",),
+        "is a ledger for neighbours that add or remove all records of one edge",
+        jobs=(*MAIN_JOBS, "groups"),
+    ),
+    "a ledger of users": Fault(("--ledger={tmp}/ledger",), "one edge", jobs=("degrees",)),
+    "a ledger of users, and nodes": Fault(
+        ("--ledger={tmp}/ledger", "--privacy_unit=node", "--degree_bound=2"),
+        "one node",
+        jobs=("degrees",),
+    ),
+    "a ledger of users that are replaced": Fault(
+        ("--ledger={tmp}/ledger", "--neighbours=replace"), "replace all records", jobs=("select",)
+    ),
+    "another job's release": Fault(
+        ("--output={tmp}/released", "--overwrite"), "is another job's release", jobs=("select",)
+    ),
+    "an old report": Fault(
+        ("--output={tmp}/drawn",), "report.html exists: give another --output", jobs=("release",)
+    ),
     "a ledger that is used up": Fault(
         ("--epsilon=2", "--ledger={tmp}/ledger"), "is left", jobs=("all",)
     ),
@@ -321,6 +342,10 @@ def write_files(directory):
     os.mkfifo(directory / "pipe.csv")
     (directory / "link.csv").symlink_to(directory / "none")
     Ledger.create(directory / "ledger", 1, 1e-5)
+    Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
+    for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
+        (directory / folder).mkdir()
+        (directory / folder / name).write_text("")
 
 
 @pytest.fixture(scope="module")
@@ -427,7 +452,7 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, capfd, monkeypatc
     out, err = capfd.readouterr()
     assert (code, out) == (FAILURE, "")
     assert err.startswith(f"error: {records} ") and err.count("\n") == 1
-    assert ("can not be opened" if change == "goes away" else "has changed while") in err
+    assert ("cannot be opened" if change == "goes away" else "has changed while") in err
     assert not (tmp_path / "out").exists()
 
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from dp_transforms.budget import Ledger, PrivacyBudget
-from pipelines import release_degree_list
+from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
+from pipelines import release_job
 from pipelines.budgeting import Part, spending
 from pipelines.errors import InputError
 from pipelines.release_degree_list import main
@@ -75,25 +75,25 @@ def no_space(*_):
 
 
 def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
     with monkeypatch.context() as patch:
         # Nothing else of the job waits for the disk.
         patch.setattr(os, "fsync", no_space)
         assert main(flags(tmp_path, path)) == 1
-    assert "the ledger can not be written: no space left" in capsys.readouterr().err
+    assert "the ledger cannot be written: no space left" in capsys.readouterr().err
     assert states(path) == []
     assert not (tmp_path / "out").exists()
 
 
 def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
-    Ledger.create(path, 1)
-    run_to_end = release_degree_list.run_to_end
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
+    run_to_end = release_job.run_to_end
 
     def then_full(*arguments):
         run_to_end(*arguments)
         monkeypatch.setattr(os, "fsync", no_space)
 
-    monkeypatch.setattr(release_degree_list, "run_to_end", then_full)
+    monkeypatch.setattr(release_job, "run_to_end", then_full)
     assert main(flags(tmp_path, path)) == 1
     assert "the release was made and its budget is spent" in capsys.readouterr().err
     monkeypatch.undo()
@@ -104,7 +104,9 @@ def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
 
 
 def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
-    Ledger.create(path, 1).reserve(0.5, purpose="earlier")
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE).reserve(
+        0.5, purpose="earlier", unit=PrivacyUnit.EDGE
+    )
     with open(path, "rb+") as file:
         damaged = file.read().replace(b'"0.5"', b'"0.1"')
         file.seek(0)
@@ -119,23 +121,23 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
 
 KILLED_JOB = """
 import os, signal, sys
-from pipelines import release_degree_list
+from pipelines import release_degree_list, release_job
 
-run_to_end = release_degree_list.run_to_end
+run_to_end = release_job.run_to_end
 
 def killed(*arguments):
     if sys.argv[1] == "after":
         run_to_end(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 
-release_degree_list.run_to_end = killed
+release_job.run_to_end = killed
 release_degree_list.main(sys.argv[2:])
 """
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_9_before_and_after_the_release(tmp_path, path, repository, when):
-    Ledger.create(path, 1)
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
     command = [sys.executable, "-c", KILLED_JOB, when, *flags(tmp_path, path)]
     killed = subprocess.run(command, cwd=repository, timeout=120)
     assert killed.returncode == -signal.SIGKILL
@@ -148,7 +150,7 @@ def test_kill_9_before_and_after_the_release(tmp_path, path, repository, when):
 
 
 def test_jobs_at_the_same_time_share_what_there_is(tmp_path, path, repository):
-    Ledger.create(path, "0.7")
+    Ledger.create(path, "0.7", unit=PrivacyUnit.EDGE)
     jobs = [
         subprocess.Popen(
             [sys.executable, "-m", "pipelines", "degrees", *flags(tmp_path, path, f"out{i}")],

@@ -28,8 +28,8 @@ def test_the_distance(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "can not be read"),
-        ("a,b\n777,1\n", "is not a list with the header"),
+        (None, "cannot be read"),
+        ("a,b\n777,1\n", "is not a frequency list"),
         ("frequency,multiplicity\n", "is empty"),
     ],
 )

@@ -42,9 +42,9 @@ def test_faults_in_flags_are_one_line_and_exit_code_2(arguments, message, capsys
 
 def test_a_file_that_is_not_there_is_exit_code_1(tmp_path, capsys):
     assert main([f"--reference={tmp_path}/none.csv", "--epsilon=1"]) == 1
-    assert "none.csv can not be read: no such file" in capsys.readouterr().err
+    assert "none.csv cannot be read: no such file" in capsys.readouterr().err
 
 
-def test_a_plot_that_can_not_be_written_is_exit_code_1(tmp_path, capsys):
+def test_a_plot_that_cannot_be_written_is_exit_code_1(tmp_path, capsys):
     assert main(["--users=10", "--epsilon=1", f"--plot={tmp_path}/none/plan.png"]) == 1
-    assert "can not be drawn" in capsys.readouterr().err
+    assert "cannot be drawn" in capsys.readouterr().err

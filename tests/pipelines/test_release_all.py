@@ -6,11 +6,11 @@ import apache_beam as beam
 import pytest
 
 from dp_transforms.budget import Ledger
-from dp_transforms.frequency_release import release_frequency_list
+from dp_transforms.job_secret import release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
-from pipelines.reading import ReadRecords
+from pipelines.files.reading import ReadRecords
 from pipelines.release_all import Releases, build, main
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
@@ -114,7 +114,7 @@ def test_what_a_failed_job_reserved_stays_spent(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_ledgers_that_can_not_be_used(tmp_path, capsys):
+def test_ledgers_that_cannot_be_used(tmp_path, capsys):
     assert command(tmp_path, f"--ledger={tmp_path}/none") == 1
     assert "none is not a ledger that can be read: no such file" in capsys.readouterr().err
     (tmp_path / "other").write_text("not a ledger\n")

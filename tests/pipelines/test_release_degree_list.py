@@ -7,13 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import Ledger
-from dp_transforms.frequency_release import release_frequency_list
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
-from pipelines.output import FREQUENCIES_HEADER, PublishRelease, ReleaseDirectory
-from pipelines.reading import ReadRecords
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from pipelines.files.names import FREQUENCIES_HEADER
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.reading import ReadRecords
 from pipelines.release_degree_list import DegreeRelease, build, main
 from tests.test_degrees import degrees_of
 
@@ -119,10 +121,12 @@ def test_the_statement_for_nodes(tmp_path, degree, sensitivity):
 
 def test_a_shared_ledger_pays_once_and_then_refuses(tmp_path, capsys):
     path = tmp_path / "ledger"
-    Ledger.create(path, 1.5)
+    Ledger.create(path, 1.5, unit=PrivacyUnit.EDGE)
     assert command(tmp_path, f"--ledger={path}") == 0
     (line,) = Ledger.open(path).lines()
     assert (line.state.value, line.purpose) == ("committed", "undirected degrees, edge-private")
+    assert statement(tmp_path)["budget"]["neighbours"] == "add or remove all records of one edge"
+    assert statement(tmp_path)["budget"]["ledger"][0]["unit"] == "edge"
     capsys.readouterr()
     assert command(tmp_path, f"--ledger={path}", "--overwrite") == 1
     out, err = capsys.readouterr()
@@ -154,3 +158,23 @@ def test_ends_of_different_types_are_refused(tmp_path, capsys):
     pq.write_table(table, tmp_path / "edges.parquet")
     assert command(tmp_path, f"--input={tmp_path}/edges.parquet") == 1
     assert "'from' is read as string, but 'to' as int64: give both" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 4])
+def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
+    release = DegreeRelease(epsilon, nodes=5)
+    private = FrequencyList([4, 1], [1, 3])
+    for seed in range(40):
+        released = release.mechanism.release(private, InsecureSeededTape(seed))
+        assert released.distinct <= 5
+        assert not len(released) or released.frequencies[0] <= 4
+    statement = release.statement()
+    assert statement["epsilon"] == epsilon
+    assert statement["possible_lists"] == "between public bounds"
+
+
+def test_the_number_of_nodes_is_public_only_where_edges_are_protected():
+    with pytest.raises(ValueError, match="nodes is for the privacy of edges"):
+        DegreeRelease(1, degree_bound=3, nodes=5)
+    with pytest.raises(ValueError, match="nodes must be a positive integer"):
+        DegreeRelease(1, nodes=0)

@@ -3,6 +3,7 @@ import json
 import platform
 import random
 from collections import Counter
+from fractions import Fraction
 from importlib import metadata
 
 import apache_beam as beam
@@ -10,17 +11,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.frequency_release import release_frequency_list
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.budget import Ledger
+from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.integer_partition import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.version import VERSION
 from pipelines.command_line import make_runner
-from pipelines.delimited_text import DelimitedText
 from pipelines.errors import InputError
-from pipelines.output import ReleaseDirectory
-from pipelines.reading import ReadRecords
+from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.names import FREQUENCIES_HEADER
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.reading import ReadRecords
 from pipelines.release_frequency_list import build, main, make_parser
+from pipelines.variant_flags import mechanism_from_flags
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -105,7 +109,9 @@ def check_release(directory, write, mechanism, pipeline):
             pipeline,
             ReadRecords(pattern, user, [page], text_format),
             mechanism,
-            ReleaseDirectory(str(directory / "out"), "list.csv"),
+            PublishRelease(
+                ReleaseDirectory(str(directory / "out"), "list.csv"), FREQUENCIES_HEADER, {}
+            ),
             secret=SECRET,
         )
     released = FrequencyList.from_csv(directory / "out" / "list.csv")
@@ -135,7 +141,7 @@ def test_other_local_runners_release_the_same(tmp_path, flags):
     mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
     needed = ["--epsilon=1", f"--output={tmp_path}/out"]
     parsed, options = make_parser().parse_job([*needed, *flags])
-    pipeline = beam.Pipeline(make_runner(parsed, options), options=options)
+    pipeline = beam.Pipeline(make_runner(parsed, options()), options=options())
     check_release(tmp_path, write_gzipped_shards, mechanism, pipeline)
 
 
@@ -224,6 +230,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
         "max_partitions_per_user_is": "enforced",
         "sensitivity": 4,
         "sensitivity_norm": "L1 distance of sorted lists",
+        "rate": 0.5 / (2 * 4),
         "versions": VERSIONS,
     }
 
@@ -233,8 +240,8 @@ def test_the_statement_in_base_2(tmp_path):
     path = f"--frequency_list={tmp_path}/counts.csv"
     assert command(tmp_path, path, "--max_partitions_per_user=3", privacy=["--eta=1,1,1"]) == 0
     statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    # 2 * 3 * ln 2 is 4.158883083359671855650..., and the statement may not be below it.
-    assert statement["epsilon"] == 4.15888308335968
+    # At the exact price, which is below 2 * 3 * ln 2 = 4.15...
+    assert statement["epsilon"] == 3.42658170196766
     assert statement["base_2"] == {"x": 1, "y": 1, "z": 1}
     assert statement["max_partitions_per_user_is"] == "declared"
 
@@ -284,5 +291,29 @@ def test_flags_that_are_needed(tmp_path, failure, missing):
 def test_files_that_differ_in_type(tmp_path):
     pq.write_table(pa.table({"user": ["ann"], "page": ["home"]}), tmp_path / "a.parquet")
     pq.write_table(pa.table({"user": [1], "page": ["home"]}), tmp_path / "b.parquet")
-    with pytest.raises(InputError, match=r"b\.parquet: column 'user' is read as int64, but as str"):
+    with pytest.raises(
+        InputError, match=r"b\.parquet: column 'user' is read as integer, but as string"
+    ):
         ReadRecords(f"{tmp_path}/*.parquet", "user", ["page"])
+
+
+def test_epsilon_is_the_same_with_and_without_a_ledger(tmp_path):
+    FrequencyList([5], [1]).to_csv(tmp_path / "counts.csv")
+    given = [f"--frequency_list={tmp_path}/counts.csv", "--output=out"]
+    parser = make_parser()
+    for written, exact in (("0.1", Fraction(1, 10)), ("1/3", Fraction(1, 3))):
+        for ledger in ([], ["--ledger=budget"]):
+            flags, _ = parser.parse_job([*given, f"--epsilon={written}", *ledger])
+            mechanism = mechanism_from_flags(flags, 2)
+            assert mechanism == IntegerPartitionMechanism(exact, sensitivity=2)
+            assert mechanism.decay.rate == exact / 4
+
+
+def test_a_ledger_charges_no_less_than_a_third(tmp_path):
+    FrequencyList([5], [1]).to_csv(tmp_path / "counts.csv")
+    ledger = Ledger.create(tmp_path / "budget", 1)
+    given = [f"--frequency_list={tmp_path}/counts.csv", f"--ledger={tmp_path}/budget"]
+    assert command(tmp_path, *given, privacy=["--epsilon=1/3"]) == 0
+    assert Fraction(1, 3) <= ledger.spent().epsilon < Fraction(1, 3) * (1 + Fraction(1, 10**14))
+    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    assert Fraction(repr(statement["epsilon"])) >= Fraction(1, 3)

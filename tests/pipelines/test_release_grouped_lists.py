@@ -1,14 +1,20 @@
+import decimal
 import json
 
 import apache_beam as beam
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-from dp_transforms.mechanisms import FrequencyList
-from pipelines.grouped_file import LISTS_HEADER, read_grouped_lists
-from pipelines.output import PublishRelease, ReleaseDirectory
-from pipelines.reading import ReadRecords
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
+from pipelines.files.grouped_file import read_grouped_lists
+from pipelines.files.names import LISTS_HEADER
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.reading import ReadRecords
 from pipelines.release_grouped_lists import (
     build,
     main,
@@ -116,19 +122,22 @@ def test_selected_names_and_the_statement(tmp_path):
     people = "user,page,sex,tongue\n" + "".join(
         f"user{i},home,f,{'no' if i else 'zanzibari'}\n" for i in range(200)
     )
-    flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.3", "--epsilon_groups=0.5"]
+    flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.2", "--epsilon_groups=0.4"]
     assert command(tmp_path, *flags, records=people) == 0
     assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
     said = statement(tmp_path)
-    assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
+    assert (said["epsilon"], said["delta"]) == (1.6, 1e-6)
+    assert {one.pop("mechanism") for one in said["lists"]} == {ExponentialLaw.words}
+    rates = [one.pop("rate") for one in said["lists"]]
+    assert rates == [IntegerPartitionMechanism(epsilon).rate for epsilon in (0.2, 0.2, 0.2)]
     assert said["lists"] == [
-        {"of": "all users", "epsilon": 0.3},
-        {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
-        {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
+        {"of": "all users", "epsilon": 0.2},
+        {"of": "groups", "attribute": "sex", "epsilon": 0.2, "groups": ["f", "m"]},
+        {"of": "groups", "attribute": "tongue", "epsilon": 0.2, "groups": "selected"},
     ]
     assert said["selection_of_groups"] == {"strategy": "optimal", "epsilon": 1, "delta": 1e-6}
     assert "zanzibari" not in json.dumps(said)
-    assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.3", "0.25", "0.25", "1"]
+    assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.2", "0.2", "0.2", "1"]
     assert [line["bounded_range"] for line in said["budget"]["ledger"]] == [True] * 3 + [False]
 
 
@@ -191,6 +200,27 @@ def test_faults_are_one_line_and_leave_nothing(tmp_path, failure, name):
     code, err = failure(command, tmp_path, *flags)
     assert code == expected_code and says in err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("group", "says"),
+    [
+        ("1.50", "'1.50' has the text '1.5' in column 'sex' of the records: name it so"),
+        ("m", "'m' is not of the type decimal that column 'sex' of the records has"),
+    ],
+)
+def test_groups_that_no_record_can_have_are_refused(tmp_path, failure, group, says):
+    grades = pa.array([decimal.Decimal("1.50")] * 4, pa.decimal128(9, 2))
+    names = ["ann", "bob", "cy", "dee"]
+    table = pa.table({"user": names, "page": names, "sex": grades, "tongue": ["no"] * 4})
+    pq.write_table(table, tmp_path / "a.parquet")
+    given = [f"--input={tmp_path}/a.parquet", "--groups=tongue=no"]
+    columns = ["--group_by=sex,tongue", "--user_column=user", "--partition_column=page"]
+    privacy = ["--epsilon_all=9", "--epsilon_groups=9", "--max_partitions_per_user=1"]
+    flags = [*given, *columns, *privacy, f"--output={tmp_path}/out"]
+    code, said = failure(main, [*flags, f"--groups=sex={group}"])
+    assert code == 1 and says in said
+    assert main([*flags, "--groups=sex=1.5"]) == 0
 
 
 def test_files_that_hold_no_lists(tmp_path):

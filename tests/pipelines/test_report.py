@@ -6,17 +6,16 @@ import subprocess
 
 import pytest
 
-from dp_transforms.frequency_error import distinct_interval
-from dp_transforms.guessing import alpha_guesswork_bits, success_rate_bits
-from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.postprocessing.frequency_intervals import distinct_interval
+from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
 from pipelines.errors import InputError
-from pipelines.grouped_file import read_grouped_lists
+from pipelines.files.grouped_file import read_grouped_lists
+from pipelines.files.names import CURVE_FILE, GROUPS_FILE, RANKS_FILE, REPORT_FILE
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
-from pipelines.report import CURVE_FILE, RANKS_FILE, main, write_report
-from pipelines.report_groups import GROUPS_FILE
-from pipelines.report_page import REPORT_FILE
+from pipelines.report import main, write_report
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -72,7 +71,7 @@ def test_the_page_tells_what_the_release_says(directory):
     page = html.unescape((directory / REPORT_FILE).read_text())
     released = FrequencyList.from_csv(directory / "released_frequencies.csv")
     assert f"{released.total:,} contributions of users to {released.distinct:,}" in page
-    lower, upper = distinct_interval(released, 1, 2, 0.99)
+    lower, upper = distinct_interval(released, IntegerPartitionMechanism(1, 2).law, 0.99)
     assert lower < released.distinct < upper
     assert f"There are between {lower:,} and {upper:,} partitions (99% confidence)." in page
     cells = re.findall(r'<td class="number">([\d.]+)(?: to ([\d.]+))?</td>', page)
@@ -117,7 +116,7 @@ def test_an_empty_release_has_a_page(tmp_path, directory):
 
 def test_a_directory_without_a_release(tmp_path, capsys):
     assert main([str(tmp_path)]) == 1
-    assert "can not be read" in capsys.readouterr().err
+    assert "cannot be read" in capsys.readouterr().err
     (tmp_path / "released_frequencies.csv").write_text("partition\na\n")
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):

@@ -1,4 +1,6 @@
 import csv
+import datetime
+import decimal
 import json
 import random
 
@@ -9,10 +11,14 @@ import pytest
 
 from dp_transforms import JobSecret, SelectPartitions
 from dp_transforms.mechanisms.partition_selection import make_strategy
-from pipelines.output import PublishRelease, ReleaseDirectory
-from pipelines.privacy_statement import library_versions
-from pipelines.reading import ReadRecords
-from pipelines.select_partitions import build, header_line, main
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.parquet_files import ParquetFiles
+from pipelines.files.partition_file import header_line
+from pipelines.files.paths import FileRange
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.reading import ReadRecords
+from pipelines.reports.privacy_statement import library_versions
+from pipelines.select_partitions import build, main
 from tests.selection_reference import RECORDS, SECRET, selected
 
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
@@ -47,7 +53,7 @@ def statement(tmp_path):
     return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["optimal", "laplace", "weighted_gaussian", "sips"])
+@pytest.mark.parametrize("name", ["optimal", "laplace", "weighted_gaussian", "renyi_rounds"])
 def test_the_job_selects_what_the_library_does(tmp_path, name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
     (tmp_path / "a.csv").write_text(
@@ -55,7 +61,7 @@ def test_the_job_selects_what_the_library_does(tmp_path, name):
     )
     reader = ReadRecords(f"{tmp_path}/a.csv", "user", ["page"])
     directory = ReleaseDirectory(str(tmp_path / "out"), "released_partitions.csv")
-    publish = PublishRelease(directory, header_line(reader, False), {})
+    publish = PublishRelease(directory, header_line(reader.partition_fields, False), {})
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         build(pipeline, reader, SelectPartitions(strategy=strategy, secret=SECRET), publish)
     found = released(tmp_path)
@@ -141,7 +147,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
 def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
     found = statement(tmp_path)
-    assert found["strategy"] == "weighted_gaussian" and len(found["rounds"]) == 1
+    assert found["strategy"] == "renyi_rounds" and len(found["rounds"]) == 3
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced"
 
@@ -172,6 +178,75 @@ def test_public_partitions_of_other_types(tmp_path):
     assert released(tmp_path) == [["country", "device"], ["no", "tv"]]
 
 
+TIME = datetime.datetime(2026, 1, 31, 8, 30, tzinfo=datetime.timezone.utc)
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "written", "name"),
+    [
+        (decimal.Decimal("1.50"), pa.decimal128(9, 2), "+1.500", "1.5"),
+        (2**64 - 1, pa.uint64(), "018446744073709551615", "18446744073709551615"),
+        (True, pa.bool_(), "TRUE", "true"),
+        (TIME.replace(tzinfo=None), pa.timestamp("ns"), "2026-01-31T08:30", "2026-01-31 08:30:00"),
+        (TIME, pa.timestamp("ms", "Asia/Tokyo"), "2026-01-31 09:30+01", "2026-01-31 08:30:00Z"),
+    ],
+)
+def test_public_partitions_are_found_however_they_are_written(tmp_path, value, kind, written, name):
+    (tmp_path / "public.csv").write_text(f"{written}\n{name}\n")
+    # Six users are enough for a public partition alone: others need more at this delta.
+    public = [f"--public_partitions={tmp_path}/public.csv", "--public_threshold=2"]
+    pages = pa.array([value] * 6, kind)
+    pq.write_table(pa.table({"user": range(6), "page": pages}), tmp_path / "a.parquet")
+    assert command(tmp_path, *public, f"--input={tmp_path}/a.parquet") == 0
+    assert released(tmp_path) == [["partition"], [name]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "written"),
+    [
+        (pa.decimal128(9, 2), "1,50"),
+        (pa.int32(), "9223372036854775808"),
+        (pa.date32(), "31.01.2026"),
+        (pa.timestamp("s"), "2026-01-31 08:30:00Z"),
+        (pa.timestamp("s", "UTC"), "2026-01-31 08:30:00"),
+    ],
+)
+def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure, kind, written):
+    (tmp_path / "public.csv").write_text(f'"{written}"\n')
+    table = pa.table({"user": pa.array([], pa.int64()), "page": pa.array([], kind)})
+    pq.write_table(table, tmp_path / "a.parquet")
+    public = f"--public_partitions={tmp_path}/public.csv"
+    code, err = failure(command, tmp_path, public, f"--input={tmp_path}/a.parquet")
+    assert code == 1
+    assert f"public.csv, line 1: {written!r} is not of the type" in err and "write it like" in err
+
+
+def test_the_same_records_give_the_same_release_in_every_format(tmp_path, monkeypatch):
+    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    rng = random.Random(2)
+    rows = [(f"user{rng.randrange(300)}", f"page{rng.randrange(60)}") for _ in range(4_000)]
+    users, pages = map(list, zip(*rows, strict=True))
+    table = pa.table({"user": users, "page": pages})
+    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
+    pq.write_table(table, tmp_path / "coded.parquet", row_group_size=900)
+    (tmp_path / "text.csv").write_text("user,page\n" + "".join(f"{u},{p}\n" for u, p in rows))
+    files = {name: tmp_path / name for name in ("text.csv", "plain.parquet", "coded.parquet")}
+    kinds = {
+        name: next(ParquetFiles().read(FileRange(str(path), 0, 1 << 40), ("user",)))["user"].type
+        for name, path in files.items()
+        if name != "text.csv"
+    }
+    assert kinds["plain.parquet"] == pa.string() and pa.types.is_dictionary(kinds["coded.parquet"])
+    releases = set()
+    # Some pages are kept and some are not, by the secret.
+    privacy = ["--epsilon=1.5", "--delta=1e-3", "--max_partitions_per_user=3", "--noisy_counts"]
+    for path in files.values():
+        assert command(tmp_path, f"--input={path}", "--overwrite", privacy=privacy) == 0
+        releases.add((tmp_path / "out" / "released_partitions.csv").read_bytes())
+    (release,) = releases
+    assert 5 < release.count(b"\n") < 55
+
+
 def test_users_above_kappa_are_bounded(tmp_path):
     # One user with everything, and 40 users of one page: of the former's pages none is released.
     rng = random.Random(1)
@@ -187,7 +262,7 @@ def test_the_explanation_needs_no_data(tmp_path, capsys):
     assert main(["--explain", *privacy, f"--plot={tmp_path}/curves.png"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("epsilon = 1, delta = 1e-05, 10 partitions per user")
-    assert "weighted_gaussian *" in out[1] and "sips" in out[1]
+    assert "renyi_rounds *" in out[1] and "sips" in out[1]
     assert out[-1] == f"{tmp_path}/curves.png"
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert main(["--explain", *privacy, "--noisy_counts"]) == 0
@@ -195,11 +270,11 @@ def test_the_explanation_needs_no_data(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("name", ["curves.magic", "missing/curves.png"])
-def test_a_plot_that_can_not_be_drawn_is_named(tmp_path, capsys, name):
+def test_a_plot_that_cannot_be_drawn_is_named(tmp_path, capsys, name):
     pytest.importorskip("matplotlib")
     privacy = ["--epsilon=1", "--delta=1e-5", "--max_partitions_per_user=1"]
     assert main(["--explain", *privacy, f"--plot={tmp_path}/{name}"]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/{name} can not be drawn: ")
+    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/{name} cannot be drawn: ")
 
 
 def test_progress_has_no_totals(tmp_path, capfd):

@@ -82,7 +82,7 @@ def test_near_the_private_list(release):
         (["--bounds_width=5"], "--bounds_width goes with --bounds_reference"),
         (["--distance_delta=0.1"], "--distance_delta goes with --max_total"),
         (["--bounds_reference=REFERENCE"], "needs either --bounds_width or --bounds_distance"),
-        (["--bounds_reference=nowhere.csv", "--bounds_width=3"], "can not be read"),
+        (["--bounds_reference=nowhere.csv", "--bounds_width=3"], "cannot be read"),
         (["--exact_total=100", "--report"], "leave out --exact_total"),
         (["--exact_total=90000"], "total is too far from what the list has"),
         (["--max_total=1100", "--distance_delta=1e-6"], "the list's total is above max_total"),

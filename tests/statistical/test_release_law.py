@@ -4,6 +4,7 @@ Statistics of a release: its three largest values, the first two together, how m
 positive, and the mean of its distance. Each check has the false-alarm rate of ``laws``.
 """
 
+import itertools
 import math
 from fractions import Fraction
 
@@ -12,9 +13,10 @@ import pytest
 
 from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler import Sampler
-from dp_transforms.mechanisms.walk import Blocks
+from dp_transforms.mechanisms.sampler.levels import Sampler
+from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
+from tests.cases import slow_unless
 from tests.row_law import RowLaw
 from tests.statistical import laws
 
@@ -28,8 +30,13 @@ MECHANISMS = {
 SOME = [(), (1,), (3, 1), (2, 2, 2), (4, 2, 1, 1), (8,), (1,) * 8]
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("private", SOME, ids=str)
+# Every list and every mechanism are in a quick case.
+QUICK = [(private, list(MECHANISMS)[i % 3]) for i, private in enumerate(SOME)]
+
+
+@pytest.mark.parametrize(
+    ("private", "name"), slow_unless(itertools.product(SOME, MECHANISMS), QUICK), ids=str
+)
 def test_3000_releases(private, name):
     check_releases(private, name, 3000)
 

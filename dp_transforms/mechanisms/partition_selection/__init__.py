@@ -20,6 +20,12 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
 )
 from dp_transforms.mechanisms.partition_selection.explanation import Explanation as Explanation
 from dp_transforms.mechanisms.partition_selection.explanation import explain as explain
+from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+    RenyiRoundsSelection as RenyiRoundsSelection,
+)
+from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+    RenyiSelection as RenyiSelection,
+)
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy as CountStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import (
     NoisyCountStrategy as NoisyCountStrategy,

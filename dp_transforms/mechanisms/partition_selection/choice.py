@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from dp_transforms.mechanisms.base2 import Rational
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection.count_strategies import (
     GaussianSelection,
     LaplaceSelection,
     OptimalSelection,
     TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+    RenyiRoundsSelection,
+    RenyiSelection,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
@@ -28,13 +32,18 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
         WeightedGaussianSelection,
         GaussianSelection,
         SipsSelection,
+        RenyiSelection,
+        RenyiRoundsSelection,
     )
 }
 """Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
 
+_SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection)
+_WORTH_ROUNDS = 1.5
+
 
 def make_strategy(
-    strategy: str, epsilon: Rational, delta: Rational, noisy_counts: bool = False, **options: Any
+    strategy: str, epsilon: Number, delta: Number, noisy_counts: bool = False, **options: Any
 ) -> SelectionStrategy:
     """The strategy of a name, or the best one for ``"auto"``.
 
@@ -66,27 +75,28 @@ def make_strategy(
 
 
 def choose_strategy(
-    epsilon: Rational, delta: Rational, noisy_counts: bool = False, **options: Any
+    epsilon: Number, delta: Number, noisy_counts: bool = False, **options: Any
 ) -> SelectionStrategy:
-    """The single-round strategy that keeps a partition half of the time at the fewest users.
+    """The strategy that should name the most partitions, by public parameters alone.
 
-    The comparison is at the smallest weights, where every user has ``max_partitions_per_user``
-    partitions, and uses public parameters alone: the choice costs no privacy. Several rounds (sips)
-    pay where many partitions are shared by many users, which public parameters do not tell: name it
-    to use it.
+    Where users may have several partitions that is ``renyi_rounds``, if its last round, with no
+    gain from earlier ones, needs at most half as many users again as the best single round for
+    keeping a partition half of the time. Otherwise it is that best single round, compared at the
+    smallest weights, where every user has ``max_partitions_per_user`` partitions. The choice costs
+    no privacy.
 
     Args and errors: see ``make_strategy``.
 
     >>> choose_strategy(1, 1e-5).name
     'optimal'
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
-    'weighted_gaussian'
+    'renyi_rounds'
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
     best, best_median = None, None
     for strategy in STRATEGIES.values():
-        if strategy is SipsSelection or (noisy_counts and not strategy.has_noisy_counts):
+        if strategy in _SEVERAL_ROUNDS or (noisy_counts and not strategy.has_noisy_counts):
             continue
         if strategy.needs_positive_budget and 0 in (epsilon, delta):
             continue
@@ -94,9 +104,13 @@ def choose_strategy(
         median = candidate.median_users
         if median is not None and (best_median is None or median < best_median):
             best, best_median = candidate, median
-    if best is None:
+    if best is None or best_median is None:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
-    return best
+    if noisy_counts or best.max_partitions_per_user == 1 or 0 in (epsilon, delta):
+        return best
+    rounds = RenyiRoundsSelection(epsilon, delta, **options)
+    median = rounds.median_users
+    return rounds if median is not None and median <= _WORTH_ROUNDS * best_median else best

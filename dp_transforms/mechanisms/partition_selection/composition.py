@@ -48,14 +48,8 @@ def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
 def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
     """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
     down, up = rounding_pair(_PRECISION)
-    undisclosed = _none_disclosed(share[1], parts)
+    undisclosed = down.exp(down.mul(down.log1p(-gmpy2.mpq(share[1])), parts))
     return up.sub(1, down.mul(undisclosed, down.sub(1, response_delta(share[0], epsilon, parts))))
-
-
-def _none_disclosed(delta0: Fraction, parts: int) -> Any:
-    """(1 - delta')**parts, rounded down."""
-    down, _ = rounding_pair(_PRECISION)
-    return down.exp(down.mul(down.log1p(-gmpy2.mpq(delta0)), parts))
 
 
 @lru_cache(maxsize=4096)
@@ -90,17 +84,12 @@ def largest_delta_share(
     epsilon0: Fraction, epsilon: Fraction, delta: Fraction, parts: int
 ) -> Fraction | None:
     """The largest delta' (within 2**-40 of the best) that stays within budget; None if none."""
-    spent = response_delta(epsilon0, epsilon, parts)
-    if spent >= gmpy2.mpq(delta):
+    allowed = gmpy2.mpq(delta)
+    if response_delta(epsilon0, epsilon, parts) >= allowed:
         return None
-    down, _ = rounding_pair(_PRECISION)
-    left = down.sub(1, spent)
-    floor = 1 - gmpy2.mpq(delta)
 
     def fits(share: Fraction) -> bool:
-        if share >= 1:
-            return False
-        return bool(down.mul(_none_disclosed(share, parts), left) >= floor)
+        return share < 1 and bool(composed_delta((epsilon0, share), epsilon, parts) <= allowed)
 
     return largest_dyadic(fits)
 

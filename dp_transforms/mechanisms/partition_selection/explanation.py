@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dp_transforms.mechanisms.base2 import Rational
+from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.partition_selection.renyi_strategies import RenyiRoundsSelection
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE, SelectionStrategy
 
 _ROWS = 16
@@ -47,6 +48,13 @@ class Explanation:
             words.append("a user's records replaced")
         return ", ".join(words)
 
+    @property
+    def reason(self) -> str:
+        """Why that strategy is taken."""
+        if self.chosen == RenyiRoundsSelection.name:
+            return "users may have several partitions, and later rounds gain from earlier ones"
+        return "it keeps a partition half of the time at the fewest users"
+
     def __str__(self) -> str:
         names = [s.name + (" *" if s.name == self.chosen else "") for s in self.strategies]
         first = [str(n) for n in self.users] + ["half from"]
@@ -61,13 +69,13 @@ class Explanation:
             for line in zip(*columns, strict=True)
         ]
         lines.insert(0, f"Probability of keeping a partition; {self.budget}")
-        lines.append('* is what strategy="auto" takes')
+        lines.append(f'* is what strategy="auto" takes: {self.reason}')
         return "\n".join(lines)
 
 
 def explain(
-    epsilon: Rational,
-    delta: Rational,
+    epsilon: Number,
+    delta: Number,
     users: Sequence[int] | None = None,
     noisy_counts: bool = False,
     **options: Any,
@@ -84,14 +92,14 @@ def explain(
     Raises:
       ValueError: a parameter is out of range, or users are empty or not positive.
 
-    >>> print(explain(1, 1e-5, users=[1, 12, 20]))
+    >>> print(explain(1, 1e-5, users=[1, 12, 20], noisy_counts=True))
     Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
-        users  optimal *  truncated_geometric  laplace  weighted_gaussian  gaussian       sips
-            1      1e-05            7.718e-06    1e-05              1e-05     1e-05  4.375e-06
-           12     0.7603               0.7311   0.5987            0.09402   0.08983    0.03559
-           20     0.9999               0.9999   0.9999             0.7962    0.7834     0.5546
-    half from         12                   12       12                 17        18         20
-    * is what strategy="auto" takes
+        users  truncated_geometric *  laplace  gaussian
+            1              7.718e-06    1e-05     1e-05
+           12                 0.7311   0.5987   0.08983
+           20                 0.9999   0.9999    0.7834
+    half from                     12       12        18
+    * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
     """
     strategies = tuple(
         strategy(epsilon, delta, **options)
@@ -113,5 +121,5 @@ def explain(
 
 
 def evenly(first: int, last: int, points: int) -> tuple[int, ...]:
-    """At most so many different integers from first to last, evenly spaced."""
+    """At most ``points`` different integers from first to last, evenly spaced."""
     return tuple(sorted({first + (last - first) * i // (points - 1) for i in range(points)}))

@@ -121,6 +121,6 @@ def is_private(
 
 
 def relative_threshold(budget: GaussianBudget, partitions: int) -> float:
-    """The threshold for users of so many partitions and L2 norm one, less one's weight."""
+    """The threshold for users of ``partitions`` partitions and L2 norm one, less one's weight."""
     quantile = upper_quantile(budget.new_partition_probability(partitions))
     return float(quantile) / math.sqrt(budget.mu2)

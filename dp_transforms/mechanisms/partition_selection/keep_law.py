@@ -23,7 +23,7 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
 
 BoolArray = npt.NDArray[np.bool_]

@@ -18,8 +18,8 @@ from typing import Any
 import gmpy2
 
 from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.float_tails import FloatTail, GaussianFloatTail
+from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
+from dp_transforms.mechanisms.noise.float_tails import FloatTail, GaussianFloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.randomness import Enclosure
 
@@ -152,7 +152,7 @@ def upper_quantile(probability: Fraction) -> Fraction:
 
 
 def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
-    """The largest positive number of so many bits where ``fits`` is true, as it is near zero.
+    """The largest positive number of ``bits`` bits where ``fits`` is true, as it is near zero.
 
     Found by bisection: ``fits`` should be true up to some point and false beyond it, and is
     certainly true of the result.

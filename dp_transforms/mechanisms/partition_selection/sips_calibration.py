@@ -12,7 +12,7 @@ normal noise and Lambda = sum lambda_r, in either order of the neighbours,
 
     delta <= 1 - e**-Lambda (1 - G(sum mu_r**2, epsilon - Lambda)).
 
-Unlike in a single round, the two kinds of loss can not be traded against each other here: an
+Unlike in a single round, the two kinds of loss cannot be traded against each other here: an
 adversary's user may have partitions that others have in the first round and, once those are
 selected, only such that nobody else has. So delta is split, once, such that the last round's
 threshold is the smallest.

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.base2 import Rational, as_fraction, positive_integer
-from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, float_above
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
@@ -29,8 +30,8 @@ class SelectionStrategy(ABC):
     ``max_partitions_per_user`` partitions; whoever counts must see to that.
 
     Args:
-      epsilon, delta: the budget of the whole selection. Floats stand for the numbers they are
-        exactly.
+      epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
+        print as.
       max_partitions_per_user: kappa, a positive integer.
       pre_threshold: partitions with fewer users than this are never selected, on top of the
         privacy.
@@ -41,8 +42,8 @@ class SelectionStrategy(ABC):
       ValueError: an argument is out of range; the message names it.
     """
 
-    epsilon: Rational
-    delta: Rational
+    epsilon: Number
+    delta: Number
     max_partitions_per_user: int = 1
     pre_threshold: int = 1
     neighbours: str = ADD_OR_REMOVE
@@ -56,8 +57,9 @@ class SelectionStrategy(ABC):
     needs_positive_budget: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        _check_budget("epsilon", self.epsilon, None, self.needs_positive_budget)
-        _check_budget("delta", self.delta, 1, self.needs_positive_budget)
+        for name, below in (("epsilon", None), ("delta", 1)):
+            exact = _budget_part(name, getattr(self, name), below, self.needs_positive_budget)
+            object.__setattr__(self, name, exact)
         for field in ("max_partitions_per_user", "pre_threshold"):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
         if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
@@ -67,7 +69,7 @@ class SelectionStrategy(ABC):
 
     @abstractmethod
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """(lo, hi) around the probability that a partition with so many users is kept.
+        """(lo, hi) around the probability that a partition with this many users is kept.
 
         For strategies with weights: if every user has ``max_partitions_per_user`` partitions, so
         that weights are the smallest there are, and none of the others is ever selected.
@@ -88,10 +90,11 @@ class SelectionStrategy(ABC):
 
     def describe(self) -> dict[str, Any]:
         """The public facts of a release by this strategy, as JSON-ready values."""
+        epsilon, delta = self._budget
         return {
             "strategy": self.name,
-            "epsilon": float(self.epsilon),
-            "delta": float(self.delta),
+            "epsilon": float_above(epsilon),
+            "delta": float_above(delta),
             "max_partitions_per_user": self.max_partitions_per_user,
             "pre_threshold": self.pre_threshold,
             "neighbours": self.neighbours,
@@ -111,7 +114,7 @@ class SelectionStrategy(ABC):
 
     @property
     def _budget(self) -> tuple[Fraction, Fraction]:
-        return as_fraction(self.epsilon), as_fraction(self.delta)
+        return Fraction(self.epsilon), Fraction(self.delta)
 
 
 class CountStrategy(SelectionStrategy):
@@ -199,12 +202,12 @@ class NoisyCountStrategy(CountStrategy):
         return self.decide_with_counts(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
 
-def _check_budget(name: str, value: Any, below: int | None, positive: bool) -> None:
+def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> ExactNumber:
     try:
-        exact = as_fraction(value)
-    except (TypeError, ValueError, OverflowError):
-        exact = Fraction(-1)
-    if isinstance(value, bool | str) or exact < 0 or (below is not None and exact >= below):
+        exact = exact_fraction(name, value)
+    except ValueError:
+        exact = ExactNumber(-1)
+    if isinstance(value, str) or exact < 0 or (below is not None and exact >= below):
         bounds = "a finite number at or above 0" if below is None else "in [0, 1)"
         raise ValueError(f"{name} must be {bounds}, got {value!r}")
     if positive and exact == 0:
@@ -212,3 +215,4 @@ def _check_budget(name: str, value: Any, below: int | None, positive: bool) -> N
             f"{name} must be positive for this strategy, got {value!r}; "
             'the strategy "optimal" has no noise and allows 0'
         )
+    return exact

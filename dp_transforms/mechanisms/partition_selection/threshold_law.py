@@ -7,7 +7,7 @@ A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (202
 private partition selection"), whose truncated geometric noise is always thresholded so: kept if n +
 X > k, dropped at equality (Definition 8). Their Laplace noise is real-valued, and a real threshold
 can be placed such that a single user's partition is kept with probability delta exactly. An integer
-threshold can not, and would waste up to a factor e**epsilon of delta. So for Laplace and Gaussian
+threshold cannot, and would waste up to a factor e**epsilon of delta. So for Laplace and Gaussian
 noise the threshold is itself drawn: it is threshold - 1 with the probability of the tie and
 threshold otherwise, and the comparison with it is strict. That costs no privacy: given n >= 1 users
 what is released is a function of the private n + X and of a draw that no data enter, and the one
@@ -32,7 +32,7 @@ from typing import Any
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, IntegerNoise, WordArray
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, IntegerNoise, WordArray
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw, smallest_where
 from dp_transforms.mechanisms.randomness import Enclosure
 

@@ -23,8 +23,8 @@ from functools import cached_property
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay, rounding_pair
-from dp_transforms.mechanisms.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.float_tails import FloatTail
+from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
+from dp_transforms.mechanisms.noise.float_tails import FloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import smallest_where
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import Enclosure

@@ -17,15 +17,17 @@ together stay unselected with probability e**-lambda at least. Its sum is w(t), 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 import gmpy2
 import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.discrete_noise import IntArray
+from dp_transforms.mechanisms.noise.discrete_noise import IntArray
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import GaussianBudget
 from dp_transforms.mechanisms.partition_selection.normal import NormalLaw, upper_quantile
 
@@ -36,11 +38,11 @@ _PRECISION = 192
 
 
 def weight(partitions: int) -> int:
-    """floor(UNIT / sqrt(partitions)): what a user of so many partitions adds to each."""
+    """floor(UNIT / sqrt(partitions)): what a user of that many partitions adds to each."""
     return math.isqrt(UNIT * UNIT // partitions)
 
 
-def weights(partitions: npt.ArrayLike) -> IntArray:
+def weights(partitions: npt.ArrayLike, weight: Callable[[int], int] = weight) -> IntArray:
     """``weight`` of every element of an integer array, as an int64 array of the same shape.
 
     >>> weights([1, 4, 10])
@@ -64,7 +66,7 @@ class WeightedRound:
     budget: GaussianBudget
     max_partitions_per_user: int
 
-    @property
+    @cached_property
     def law(self) -> NormalLaw:
         """The probability of being kept, by the sum of weights in units of ``UNIT``."""
         variance = UNIT * UNIT / self.budget.mu2
@@ -74,6 +76,12 @@ class WeightedRound:
     def sigma(self) -> float:
         """The noise's standard deviation, where a user's weights have L2 norm 1."""
         return 1 / math.sqrt(self.budget.mu2)
+
+    def weight(self, partitions: int) -> int:
+        return weight(partitions)
+
+    def describe(self) -> dict[str, float]:
+        return {"sigma": self.sigma, "threshold": self.law.threshold / UNIT}
 
 
 def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:

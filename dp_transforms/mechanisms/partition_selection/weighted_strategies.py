@@ -3,32 +3,46 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.base2 import positive_integer
-from dp_transforms.mechanisms.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import calibrate
-from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, smallest_where
+from dp_transforms.mechanisms.partition_selection.keep_law import (
+    BoolArray,
+    KeepLaw,
+    smallest_where,
+)
 from dp_transforms.mechanisms.partition_selection.sips_calibration import calibrate_rounds
 from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
-from dp_transforms.mechanisms.partition_selection.weighted_round import (
-    UNIT,
-    WeightedRound,
-    weight,
-    weights,
-)
+from dp_transforms.mechanisms.partition_selection.weighted_round import WeightedRound, weights
 from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
 
 
+class Round(Protocol):
+    """Weights and keep-probabilities of one round."""
+
+    @property
+    def law(self) -> KeepLaw:
+        """The probability of being kept, by the sum of weights."""
+
+    def weight(self, partitions: int) -> int:
+        """What a user of that many partitions adds to each; it does not grow with their number."""
+
+    def describe(self) -> dict[str, float]:
+        """Public facts, as JSON-ready values."""
+
+
 class WeightedStrategy(SelectionStrategy):
-    """Rounds of weighted Gaussian noise, each on the partitions that earlier rounds did not select.
+    """Rounds of weighted selection, each on the partitions that earlier rounds did not select.
 
     In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random from
     what remains where there are more; their weights follow from how many those are.
@@ -38,12 +52,19 @@ class WeightedStrategy(SelectionStrategy):
 
     @cached_property
     @abstractmethod
-    def rounds(self) -> tuple[WeightedRound, ...]:
-        """Noise and threshold of every round, in order."""
+    def rounds(self) -> tuple[Round, ...]:
+        """Weights and laws of every round, in order."""
 
-    @cached_property
-    def _laws(self) -> tuple[Any, ...]:
-        return tuple(round_.law for round_ in self.rounds)
+    def weights(self, index: int, partitions: npt.ArrayLike) -> IntArray:
+        """What users add to each of their partitions in round ``index``.
+
+        Args:
+          partitions: integer array: how many partitions each user has in the round.
+
+        Returns:
+          An int64 array of the same shape.
+        """
+        return weights(partitions, self.rounds[index].weight)
 
     def decide_round(
         self,
@@ -63,12 +84,17 @@ class WeightedStrategy(SelectionStrategy):
         Returns:
           An array of n bools.
         """
-        # The first users weigh at most one each: what they could give is taken off, so that the
-        # user who completes the pre-threshold decides as a partition's first user does without one.
-        beyond = np.maximum(sums - (self.pre_threshold - 1) * UNIT, 0)
+        beyond = np.maximum(sums - self._taken_off(self.rounds[index]), 0)
         beyond[users < self.pre_threshold] = 0
-        decided: BoolArray = self._laws[index].decide(beyond, words, extend)
-        return decided
+        return self.rounds[index].law.decide(beyond, words, extend)
+
+    def _taken_off(self, round_: Round) -> int:
+        """The most that the users before the pre-threshold could give.
+
+        Without it the user who completes the pre-threshold decides as a partition's first user does
+        without one.
+        """
+        return (self.pre_threshold - 1) * round_.weight(1)
 
     def select(
         self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
@@ -84,7 +110,7 @@ class WeightedStrategy(SelectionStrategy):
         selected: list[npt.NDArray[np.int64]] = []
         for index in range(len(self.rounds)):
             bounded = _bounded(pairs[:, 0], priorities, self.max_partitions_per_user)
-            names, sums, counts = _weighted_sums(pairs[bounded])
+            names, sums, counts = _weighted_sums(pairs[bounded], partial(self.weights, index))
             channel = f"selection, round {index}"
             words = tape.words(channel, len(names))
             extend = partial(tape.prefix, channel)
@@ -97,11 +123,11 @@ class WeightedStrategy(SelectionStrategy):
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         if users < self.pre_threshold:
             return gmpy2.mpq(0), gmpy2.mpq(0)
-        smallest_sum = users * weight(self.max_partitions_per_user)
-        beyond = max(0, smallest_sum - (self.pre_threshold - 1) * UNIT)
         drop_lo, drop_hi = gmpy2.mpq(1), gmpy2.mpq(1)
-        for law in self._laws:
-            lo, hi = law.drop_enclosure(beyond, precision + 8)
+        for round_ in self.rounds:
+            smallest_sum = users * round_.weight(self.max_partitions_per_user)
+            beyond = max(0, smallest_sum - self._taken_off(round_))
+            lo, hi = round_.law.drop_enclosure(beyond, precision + 8)
             drop_lo, drop_hi = drop_lo * gmpy2.mpq(lo), drop_hi * gmpy2.mpq(hi)
         return 1 - drop_hi, 1 - drop_lo
 
@@ -115,12 +141,7 @@ class WeightedStrategy(SelectionStrategy):
         return smallest_where(lambda users: bool(self.keep_enclosure(users, 128)[0] >= half), 1)
 
     def _parameters(self) -> dict[str, Any]:
-        return {
-            "rounds": [
-                {"sigma": round_.sigma, "threshold": law.threshold / UNIT}
-                for round_, law in zip(self.rounds, self._laws, strict=True)
-            ]
-        }
+        return {"rounds": [round_.describe() for round_ in self.rounds]}
 
 
 @dataclass(frozen=True)
@@ -177,15 +198,24 @@ class SipsSelection(WeightedStrategy):
 
     @cached_property
     def rounds(self) -> tuple[WeightedRound, ...]:
-        powers = [self.growth**i for i in range(self.number_of_rounds)]
-        shares = tuple(Fraction(power, sum(powers)) for power in powers)
+        shares = growing_shares(self.number_of_rounds, self.growth)
         kappa = self.max_partitions_per_user
         budgets = calibrate_rounds(*self._budget, kappa, shares, self._users_changed)
         return tuple(WeightedRound(budget, kappa) for budget in budgets)
 
 
+def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:
+    """Shares that sum to one, each ``growth`` times the one before.
+
+    >>> growing_shares(2, 3)
+    (Fraction(1, 4), Fraction(3, 4))
+    """
+    powers = [growth**i for i in range(rounds)]
+    return tuple(Fraction(power, sum(powers)) for power in powers)
+
+
 def _bounded(users: IntArray, priorities: WordArray, most: int) -> IntArray:
-    """Indices of at most so many pairs of each user: those of the smallest priorities."""
+    """Indices of at most ``most`` pairs of each user: those of the smallest priorities."""
     order = np.lexsort((priorities, users))
     _, starts, counts = np.unique(users[order], return_index=True, return_counts=True)
     ranks = np.arange(len(order)) - np.repeat(starts, counts)
@@ -193,7 +223,7 @@ def _bounded(users: IntArray, priorities: WordArray, most: int) -> IntArray:
 
 
 def _weighted_sums(
-    pairs: npt.NDArray[np.int64],
+    pairs: npt.NDArray[np.int64], weights: Callable[[IntArray], IntArray]
 ) -> tuple[npt.NDArray[np.int64], IntArray, IntArray]:
     """(partitions, sums of weights, numbers of users) of distinct pairs."""
     _, user, has = np.unique(pairs[:, 0], return_inverse=True, return_counts=True)

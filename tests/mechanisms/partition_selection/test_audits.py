@@ -14,12 +14,12 @@ from dp_transforms.mechanisms.partition_selection import (
     GaussianSelection,
     LaplaceSelection,
     OptimalSelection,
+    RenyiRoundsSelection,
+    RenyiSelection,
     SipsSelection,
     TruncatedGeometricSelection,
     WeightedGaussianSelection,
-    weights,
 )
-from dp_transforms.mechanisms.partition_selection.weighted_round import UNIT
 
 EPSILON, DELTA = 1.5, 0.03
 BITS = 160
@@ -81,6 +81,7 @@ COUNT_STRATEGIES = [
     TruncatedGeometricSelection,
     LaplaceSelection,
     GaussianSelection,
+    RenyiSelection,
 ]
 
 
@@ -115,7 +116,7 @@ def test_naive_splitting(strategy):
     assert worst_delta(laws, neighbouring_counts(most)) <= DELTA + ROUNDING
 
 
-@pytest.mark.parametrize("strategy", COUNT_STRATEGIES[1:])
+@pytest.mark.parametrize("strategy", COUNT_STRATEGIES[1:4])
 def test_names_with_noisy_counts(strategy):
     chosen, most = strategy(EPSILON, DELTA, 2), 7
     single = [counts_law(chosen, n) for n in range(most + 1)]
@@ -152,9 +153,9 @@ KINDS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
 def transcript_law(strategy, users):
     """{(round that selected A or None, the same for B): probability} by enumeration of rounds."""
     only_a, only_b, both = users
-    half, whole = (int(w) for w in weights([2, 1]))
     states = {(None, None): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):
+        half, whole = strategy.weights(index, [2, 1]).tolist()
         following = {}
         for state, probability in states.items():
             live = tuple(selected is None for selected in state)
@@ -187,10 +188,11 @@ _keeps = {}
 def round_keep(strategy, index, total, users):
     key = (strategy, index, total, users)
     if key not in _keeps:
-        beyond = max(0, total - (strategy.pre_threshold - 1) * UNIT)
+        round_ = strategy.rounds[index]
+        beyond = max(0, total - (strategy.pre_threshold - 1) * round_.weight(1))
         if users < strategy.pre_threshold:
             beyond = 0
-        law = strategy.rounds[index].law
+        law = round_.law
         _keeps[key] = exact(law.keep_enclosure(beyond, BITS)[0]) if beyond else mpmath.mpf(0)
     return _keeps[key]
 
@@ -202,8 +204,21 @@ def round_keep(strategy, index, total, users):
         WeightedGaussianSelection(EPSILON, DELTA, 2, pre_threshold=2),
         SipsSelection(EPSILON, DELTA, 2),
         SipsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
+        RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=1),
+        RenyiRoundsSelection(EPSILON, DELTA, 2),
+        RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
+        RenyiRoundsSelection(EPSILON, DELTA, 2, pre_threshold=2),
     ],
-    ids=["weighted", "weighted, pre-threshold", "sips", "two equal rounds"],
+    ids=[
+        "weighted",
+        "weighted, pre-threshold",
+        "sips",
+        "two equal rounds",
+        "one Renyi round",
+        "Renyi rounds",
+        "two equal Renyi rounds",
+        "Renyi rounds, pre-threshold",
+    ],
 )
 def test_weighted_rounds_with_their_transcript(chosen):
     most = 4
@@ -223,6 +238,8 @@ def test_weighted_rounds_when_a_user_is_replaced():
     for chosen in (
         WeightedGaussianSelection(EPSILON, DELTA, 2, neighbours="replace"),
         SipsSelection(EPSILON, DELTA, 2, neighbours="replace"),
+        RenyiRoundsSelection(EPSILON, DELTA, 2, neighbours="replace"),
+        RenyiRoundsSelection(EPSILON, DELTA, 2, neighbours="replace", number_of_rounds=1),
     ):
         inputs = list(itertools.product(range(4), repeat=3))
         laws = {users: transcript_law(chosen, users) for users in inputs}

@@ -13,9 +13,18 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.selection_plot import plot_explanation
+from pipelines.reports.selection_plot import plot_explanation
 
-NAMES = ["optimal", "truncated_geometric", "laplace", "weighted_gaussian", "gaussian", "sips"]
+NAMES = [
+    "optimal",
+    "truncated_geometric",
+    "laplace",
+    "weighted_gaussian",
+    "gaussian",
+    "sips",
+    "renyi",
+    "renyi_rounds",
+]
 NOISY = ["truncated_geometric", "laplace", "gaussian"]
 
 
@@ -25,23 +34,27 @@ def test_names():
         assert make_strategy(name, 1, 1e-5).name == name
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3, 10, 100])
-@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (5.0, 1e-3)])
-def test_auto_takes_the_smallest_median(epsilon, delta, kappa):
+@pytest.mark.parametrize("kappa", [1, 3, 20])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.5, 1e-4), (5.0, 1e-3)])
+def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, kappa):
     for noisy in (False, True):
         chosen = choose_strategy(epsilon, delta, noisy, max_partitions_per_user=kappa)
-        others = [
-            STRATEGIES[name](epsilon, delta, kappa)
+        fewest = min(
+            STRATEGIES[name](epsilon, delta, kappa).median_users
             for name in (NOISY if noisy else NAMES)
-            if name != "sips"
-        ]
-        assert chosen.median_users == min(other.median_users for other in others)
+            if name not in ("sips", "renyi_rounds")
+        )
         assert chosen.has_noisy_counts or not noisy
+        if chosen.name == "renyi_rounds":
+            assert kappa > 1 and not noisy
+            assert chosen.median_users <= 1.5 * fewest
+        else:
+            assert chosen.median_users == fewest
 
 
 def test_auto_changes_with_kappa():
-    chosen = [choose_strategy(1, 1e-5, max_partitions_per_user=k).name for k in (1, 2, 3, 50)]
-    assert chosen == ["optimal", "optimal", "weighted_gaussian", "weighted_gaussian"]
+    chosen = [choose_strategy(1, 1e-5, max_partitions_per_user=k).name for k in (1, 2, 50)]
+    assert chosen == ["optimal", "renyi_rounds", "renyi_rounds"]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -61,7 +74,7 @@ def test_keeping_grows_with_users(name):
     assert float(lo) <= kept[20] <= float(hi) and hi - lo < 2.0**-90
 
 
-@pytest.mark.parametrize("name", NAMES[:3] + NAMES[4:5])
+@pytest.mark.parametrize("name", NAMES[:3] + NAMES[4:5] + NAMES[6:7])
 def test_a_pre_threshold_shifts_the_law(name):
     plain, shifted = (make_strategy(name, 1, 1e-3, pre_threshold=t) for t in (1, 5))
     for n in range(40):
@@ -139,11 +152,14 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     explanation = explain(1, 1e-5, users=[30, 12], max_partitions_per_user=3)
     lines = str(explanation).splitlines()
     assert "epsilon = 1, delta = 1e-05, 3 partitions per user" in lines[0]
-    assert lines[1].split() == ["users", *NAMES[:3], "weighted_gaussian", "*", *NAMES[4:]]
+    assert lines[1].split() == ["users", *NAMES, "*"]
     assert [int(line.split()[0]) for line in lines[2:4]] == [12, 30]
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
+    assert lines[5].startswith('* is what strategy="auto" takes: users may have several')
+    noisy = explain(1, 1e-5, users=[30], max_partitions_per_user=3, noisy_counts=True)
+    assert str(noisy).endswith("at the fewest users")
 
 
 def test_the_explanation_names_what_is_not_as_usual():
@@ -155,9 +171,9 @@ def test_the_explanation_names_what_is_not_as_usual():
 
 
 def test_by_default_the_explanation_reaches_beyond_every_median():
-    explanation = explain(0.1, 1e-10)
+    explanation = explain(0.5, 1e-6)
     assert explanation.users[0] == 1
-    assert all(row[0] <= 1e-10 and row[-1] > 0.999 for row in explanation.probabilities)
+    assert all(row[0] <= 1e-6 and row[-1] > 0.999 for row in explanation.probabilities)
 
 
 @pytest.mark.parametrize("users", [[], [0, 3]])

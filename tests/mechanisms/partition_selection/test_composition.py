@@ -129,7 +129,7 @@ def test_replacing_a_user_costs_as_much_as_twice_the_partitions():
         assert replaced.share == strategy(1, 1e-5, 6).share
     assert OptimalSelection(1, 1e-5, neighbours="replace", composition="naive").share == (
         Fraction(1, 2),
-        Fraction(1e-5) / 2,
+        Fraction(1, 200_000),
     )
 
 

@@ -1,0 +1,232 @@
+"""Selecting partitions from counts of their users."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.columns import PARTITION, concat, single
+from dp_transforms.columnar.counting import sum_counts
+from dp_transforms.columnar.named_uniforms import NamedUniforms
+from dp_transforms.columnar.weighting import is_in
+from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    NoisyCountStrategy,
+    SelectionStrategy,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Releases, bound_of, known_bound
+from dp_transforms.runtime.records import COUNT, NOISY_COUNT, refuse_windows
+from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
+from dp_transforms.weighted_rounds import OnThreadsBeside, unless_empty
+
+
+class SelectFromCounts(Releases, beam.PTransform):
+    """Selects partitions by their counts of distinct users: (partition, count) in, partitions out.
+
+    The privacy is that of the strategy, if the counts are of distinct users and no user is counted
+    in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
+    refused (see ``runtime.bounds``). They may stop at ``cap``.
+
+    Args:
+      strategy: one that needs counts alone.
+      noisy_counts: release noisy counts with the names.
+      public_partitions, public_threshold, purpose, secret, num_buckets: see ``SelectPartitions``.
+
+    Raises:
+      ValueError: an argument is out of range, see ``SelectPartitions``; it is not known to how many
+        partitions users are bounded, or these are more than the strategy allows; the counts are
+        several collections of counts put together, in which a partition may be twice.
+
+    >>> from dp_transforms.mechanisms.partition_selection import OptimalSelection
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)
+    ...     _ = counts | SelectFromCounts(OptimalSelection(1, 1e-9)) | beam.Map(print)
+    jazz
+    """
+
+    def __init__(
+        self,
+        strategy: SelectionStrategy,
+        noisy_counts: bool = False,
+        *,
+        public_partitions: Iterable[Any] = (),
+        public_threshold: int | None = None,
+        purpose: str = "selection",
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        if not isinstance(strategy, CountStrategy):
+            raise ValueError(
+                f"strategy {strategy.name!r} needs users' records: counts, noisy counts and public "
+                "partitions are not for it"
+            )
+        if noisy_counts and not isinstance(strategy, NoisyCountStrategy):
+            raise ValueError(f"strategy {strategy.name!r} has no noisy counts")
+        self._strategy = strategy
+        self._noisy_counts = noisy_counts
+        self._public = tuple(public_partitions)
+        self._public_law: ThresholdLaw | None = None
+        if self._public:
+            if not isinstance(strategy, TruncatedGeometricSelection):
+                raise ValueError(
+                    f"public_partitions are for the strategy {TruncatedGeometricSelection.name!r}, "
+                    f"got {strategy.name!r}"
+                )
+            if strategy.pre_threshold > 1:
+                raise ValueError(
+                    "pre_threshold and public_partitions exclude each other: one hides small "
+                    "partitions, the other shows even empty ones"
+                )
+            self._public_law = strategy.public_law(public_threshold or 0)
+        elif public_threshold is not None:
+            raise ValueError("public_threshold is for public_partitions, and none are given")
+        self._purpose = purpose
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the parts of a selected record are called."""
+        return (PARTITION, NOISY_COUNT) if self._noisy_counts else (PARTITION,)
+
+    @property
+    def cap(self) -> int | None:
+        """Where counts may stop, since larger ones are kept with certainty; None if nowhere."""
+        return None if self._noisy_counts or self._public else self._strategy.saturation_count
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        refuse_windows(counts)
+        known_bound(counts, self._strategy.max_partitions_per_user, "SelectFromCounts")
+        if bound_of(counts).distinct is False:
+            # A partition's decisions share one number, so that two of them tell of each other.
+            raise ValueError(
+                "SelectFromCounts takes one count of each partition, by which one user moves it by "
+                "one: flatten records before they are counted, not counts"
+            )
+        secret = secret_for(counts.pipeline, self._secret)
+        key = secret.key(f"{self._purpose} by {self._strategy!r}")
+        decide = functools.partial(
+            select_from_counts, strategy=self._strategy, key=key, noisy_counts=self._noisy_counts
+        )
+        tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
+        if self._public_law is not None:
+            tables, public = self._with_public(tables, secret)
+            kernel = functools.partial(
+                select_with_public,
+                decide=decide,
+                public_law=self._public_law,
+                key=key,
+                noisy_counts=self._noisy_counts,
+            )
+            chosen = beam.ParDo(OnThreadsBeside(kernel), public)
+        else:
+            chosen = beam.ParDo(OnThreads(functools.partial(unless_empty, decide)))
+        return (
+            tables
+            | "Decide" >> chosen.with_output_types(pa.Table)
+            | "InOrder" >> InOrder(PARTITION, secret.key("order of partitions"))
+            | "FromTables" >> FromTables(counts, self.names, like_names=(PARTITION, COUNT))
+        )
+
+    def _with_public(
+        self, tables: beam.PCollection, secret: JobSecret
+    ) -> tuple[beam.PCollection, beam.pvalue.AsList]:
+        """Counts that include public partitions without users, and the public names beside them."""
+        public = (
+            tables.pipeline
+            | "Public" >> beam.Create([(name, 0) for name in self._public], reshuffle=False)
+            | "PublicTables" >> ToTables((PARTITION, COUNT))
+        )
+        both = (
+            (tables, public)
+            | beam.Flatten()
+            | "ByPartition"
+            >> ReduceByHash(
+                sum_counts, (PARTITION,), secret.key("route partitions"), self._num_buckets
+            )
+        )
+        return both, beam.pvalue.AsList(public)
+
+    def display_data(self) -> dict[str, Any]:
+        return displayed(self._strategy)
+
+
+def select_from_counts(
+    table: pa.Table, strategy: CountStrategy, key: bytes, noisy_counts: bool = False
+) -> pa.Table:
+    """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
+
+    Args:
+      table: plain columns ``partition`` and ``count``.
+      strategy: decides; one with noisy counts, if they are wanted.
+      key: 32 secret bytes: with a partition's name they give its uniform number.
+      noisy_counts: whether to add them.
+
+    Returns:
+      The column ``partition`` and, with noisy counts, ``noisy_count``.
+    """
+    counts = table[COUNT].to_numpy()
+    needed = counts >= strategy.pre_threshold
+    if strategy.saturation_count is not None and not noisy_counts:
+        # Those are kept whatever their number.
+        needed &= counts < strategy.saturation_count
+    return _selected(strategy, table, key, noisy_counts, needed)
+
+
+def select_with_public(
+    table: pa.Table,
+    beside: Sequence[pa.Table],
+    decide: Callable[[pa.Table], pa.Table],
+    public_law: ThresholdLaw,
+    key: bytes,
+    noisy_counts: bool = False,
+) -> pa.Table:
+    """``select_from_counts`` where some partitions are public.
+
+    Args:
+      beside: tables with the public partitions, one at least.
+      decide: decides about the other partitions.
+      public_law: decides about those.
+    """
+    public = single(concat(list(beside))[PARTITION])
+    is_public = is_in(single(table[PARTITION]), public)
+    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None)
+    return concat([decide(table.filter(pc.invert(is_public))), listed])
+
+
+def _selected(
+    decider: Any,
+    table: pa.Table,
+    key: bytes,
+    noisy_counts: bool,
+    needed: npt.NDArray[np.bool_] | None,
+) -> pa.Table:
+    partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
+    uniforms = NamedUniforms(partitions, key, needed)
+    if not noisy_counts:
+        keep = decider.decide(counts, uniforms.words, uniforms.prefix)
+        return pa.table({PARTITION: partitions.filter(pa.array(keep))})
+    keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
+    return pa.table(
+        {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
+    )
+
+
+def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
+    """A strategy's description as display data, whose values are plain."""
+    return {
+        name: value if isinstance(value, (str, int, float)) else str(value)
+        for name, value in strategy.describe().items()
+    }

@@ -1,0 +1,274 @@
+"""Auditing: how much privacy loss do two neighbouring inputs show?
+
+An (epsilon, delta)-DP mechanism gives every event S about its output probabilities with
+
+    P[S] <= e**epsilon * Q[S] + delta
+
+under any two neighbours, in both directions. So every event gives a lower bound,
+
+    epsilon >= ln((P[S] - delta) / Q[S]),
+
+and the largest over all events is the exact epsilon of the pair at this delta. Where both
+distributions can be enumerated, ``exact_epsilon`` finds it. Where they can only be sampled,
+``epsilon_lower_bound`` certifies a part of it: one half of the draws chooses the event, and the
+other half bounds its two probabilities by the intervals of Clopper and Pearson. The event does not
+depend on the draws that test it, so the error rate holds for that one test, however the event was
+found.
+
+An audit can show that a promise is broken. It cannot show that it is kept: other neighbours and
+other events may be worse.
+
+Sources: C. Clopper, E. Pearson, "The use of confidence or fiducial limits illustrated in the case
+of the binomial" (1934); Z. Ding, Y. Wang, G. Wang, D. Zhang, D. Kifer, "Detecting violations of
+differential privacy" (CCS 2018), for choosing an event on draws of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import gmpy2
+import numpy as np
+from scipy.special import betainccinv, betaincinv
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition.corner_weighted import (
+    CornerWeightedPartitionMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.laws.labelled_sums import LabelledSums, window_for
+from dp_transforms.mechanisms.sampler.levels import Level, Sampler
+from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
+
+Statistic = Callable[[Any], Hashable]
+"""Any function of an output: events are sets of its values."""
+
+_LEAST_SEEN = 10
+_BITS = 128
+_ROUNDING = 2.0**-40
+
+
+@dataclass(frozen=True)
+class EpsilonBound:
+    """A lower bound on epsilon, with the counts that it follows from.
+
+    Attributes:
+      epsilon: with probability 1 - error_rate at least, the exact epsilon is not below this. 0
+        where nothing is shown.
+      delta: at this delta.
+      error_rate: how often a bound like this may be too large.
+      hits: how many of the draws that test the event are in it, under the input that makes it
+        likely.
+      other_hits: and under the other.
+      draws: how many draws test it, of each input.
+    """
+
+    epsilon: float
+    delta: float
+    error_rate: float
+    hits: int
+    other_hits: int
+    draws: int
+
+
+def identity(output: Any) -> Hashable:
+    """The output itself as a statistic."""
+    return output
+
+
+def epsilon_lower_bound(
+    outputs: Sequence[Any],
+    other_outputs: Sequence[Any],
+    delta: float = 0.0,
+    error_rate: float = 1e-6,
+    statistics: Sequence[Statistic] = (identity,),
+) -> EpsilonBound:
+    """A certified lower bound on the epsilon of a pair of neighbours, from independent draws.
+
+    Args:
+      outputs: of the mechanism on one input.
+      other_outputs: and on its neighbour, as many.
+      delta: the delta at which epsilon is asked for.
+      error_rate: how often the bound may be too large.
+      statistics: what events may be about. The more a statistic tells of the ratio of the two
+        probabilities, the closer the bound comes. Values seen fewer than ten times are in no event.
+
+    Raises:
+      ValueError: there are not as many of both outputs, or fewer than two; delta or error_rate is
+        out of range.
+
+    >>> bound = epsilon_lower_bound([1, 2, 2] * 999, [1, 1, 2] * 999)
+    >>> 0 < bound.epsilon < math.log(2)
+    True
+    """
+    if len(outputs) != len(other_outputs) or len(outputs) < 2:
+        raise ValueError(
+            "outputs and other_outputs must be equally many, and at least two, got "
+            f"{len(outputs)} and {len(other_outputs)}"
+        )
+    if not 0 <= delta < 1:
+        raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
+    if not 0 < error_rate < 1:
+        raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
+    # Odd and even draws rather than halves: draws may come in an order that means something.
+    best = None
+    for statistic in statistics:
+        first, second = (
+            Counter(statistic(output) for output in side[::2]) for side in (outputs, other_outputs)
+        )
+        for swapped in (False, True):
+            here, there = (second, first) if swapped else (first, second)
+            guess, event = _best_event(here, there, delta, error_rate)
+            if best is None or guess > best[0]:
+                best = guess, event, swapped, statistic
+    assert best is not None, "there is a statistic"
+    _, event, swapped, statistic = best
+    likely, unlikely = (other_outputs, outputs) if swapped else (outputs, other_outputs)
+    hits, other_hits = (
+        sum(statistic(output) in event for output in side[1::2]) for side in (likely, unlikely)
+    )
+    draws = len(outputs) // 2
+    epsilon = float(_certified(hits, other_hits, draws, draws, delta, error_rate))
+    return EpsilonBound(max(0.0, epsilon), delta, error_rate, hits, other_hits, draws)
+
+
+def exact_epsilon(
+    law: Mapping[Any, Any], other: Mapping[Any, Any], delta: float | Any = 0
+) -> float:
+    """The smallest epsilon at which two distributions, each of all outcomes, are within (epsilon,
+    delta).
+
+    The best events are those of the outcomes whose ratio of probabilities is above some value.
+
+    Args:
+      law: the probability of each outcome under one input: rationals, or floats that are
+        as good as exact.
+      other: and under its neighbour. An outcome that is not in a distribution has probability 0.
+      delta: the delta at which epsilon is asked for.
+
+    >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)
+    True
+    """
+    largest: Any = gmpy2.mpq(1)
+    for here, there in ((law, other), (other, law)):
+        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(outcome, 0))) for outcome, p in here.items()]
+        pairs = [pair for pair in pairs if pair[0]]
+        pairs.sort(key=lambda pair: math.inf if not pair[1] else pair[0] / pair[1], reverse=True)
+        p = q = gmpy2.mpq(0)
+        for more_p, more_q in pairs:
+            p, q = p + more_p, q + more_q
+            if p > delta:
+                if not q:
+                    return math.inf
+                largest = max(largest, (p - gmpy2.mpq(delta)) / q)
+    return float(gmpy2.log(gmpy2.mpfr(largest, _BITS)))
+
+
+def exact_partition_epsilon(
+    mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
+) -> float:
+    """The exact epsilon of a mechanism over all lists for a pair of them, at delta = 0.
+
+    Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z, with Z and Z' the total weights. The
+    exponent is at least -||f - f'||_1, which x = f attains; with both directions,
+
+        epsilon = ||f - f'||_1 ln(1/q) + |ln(Z' / Z)|.
+
+    The geometric mechanism's total weights are one.
+
+    Args:
+      mechanism: the exponential, the corner-weighted (whose total weights are floats) or the
+        geometric one, without bounds. Others have other total weights.
+      frequency_list: f.
+      neighbour: f'.
+
+    Raises:
+      TypeError: the mechanism is another one.
+
+    >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+    >>> lists = FrequencyList([3, 1], [1, 2]), FrequencyList([4, 1], [1, 2])
+    >>> 0.5 < exact_partition_epsilon(IntegerPartitionMechanism(epsilon=1.0), *lists) <= 1
+    True
+    """
+    rate = mechanism.decay.log_enclosure(_BITS)[0]
+    with gmpy2.context(precision=_BITS):
+        here, there = (_log_total(mechanism, f) for f in (frequency_list, neighbour))
+        return float(frequency_list.l1_distance(neighbour) * rate + abs(there - here))
+
+
+def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
+    """ln Z."""
+    if getattr(mechanism, "bounds", None) is None:
+        if isinstance(mechanism, GeometricPartitionMechanism):
+            return 0
+        if isinstance(mechanism, CornerWeightedPartitionMechanism):
+            rate = complex(mechanism.rate)
+            sums = LabelledSums(rate, rate, window_for(mechanism.rate))
+            return sums.log_total(Blocks.of(frequency_list)).real
+    if isinstance(mechanism, IntegerPartitionMechanism):
+        return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
+    raise TypeError(
+        f"what a pair costs is known exactly of mechanisms over all lists, not of "
+        f"{type(mechanism).__name__}: bound it with epsilon_lower_bound"
+    )
+
+
+def proportion_bounds(hits: int, draws: int, error_rate: float) -> tuple[float, float]:
+    """(lo, hi): each is on the wrong side of the true proportion with half of error_rate at most.
+
+    The interval of Clopper and Pearson (1934).
+    """
+    bounds = _proportion_bounds(np.array([hits]), draws, error_rate)
+    return float(bounds[0][0]), float(bounds[1][0])
+
+
+def _proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
+    half = error_rate / 2
+    # Where the formulas do not hold, the bounds are 0 and 1.
+    some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
+    lo = betaincinv(some, draws - some + 1, half) * (1 - _ROUNDING)
+    hi = betainccinv(draws - rest + 1, rest, half) * (1 + _ROUNDING)
+    return np.where(hits > 0, lo, 0.0), np.where(hits < draws, hi, 1.0)
+
+
+def _best_event(
+    here: Counter[Hashable], there: Counter[Hashable], delta: float, error_rate: float
+) -> tuple[float, frozenset[Hashable]]:
+    """(what it would certify on these draws, the event) for the best event found."""
+    seen = [value for value in here | there if here[value] + there[value] >= _LEAST_SEEN]
+    if not seen:
+        return -math.inf, frozenset()
+    seen.sort(key=lambda value: (here[value] + 1) / (there[value] + 1), reverse=True)
+    hits, other_hits = (np.cumsum([side[value] for value in seen]) for side in (here, there))
+    found = _certified(hits, other_hits, here.total(), there.total(), delta, error_rate)
+    cut = int(np.argmax(found))
+    return float(found[cut]), frozenset(seen[: cut + 1])
+
+
+def _certified(
+    hits: Any, other_hits: Any, draws: int, other_draws: int, delta: float, error_rate: float
+) -> Any:
+    lo, _ = _proportion_bounds(np.asarray(hits), draws, error_rate)
+    _, hi = _proportion_bounds(np.asarray(other_hits), other_draws, error_rate)
+    return np.log(np.maximum(lo - delta, 0) / hi, out=np.full(lo.shape, -np.inf), where=lo > delta)
+
+
+def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
+    """Z, to more digits than a float has."""
+    sampler = Sampler(Blocks.of(frequency_list), decay)
+    level = Level(Level.first(decay).window, _BITS)
+    while True:
+        try:
+            lo, hi = sampler.at_level(level).total_weight()  # type: ignore[union-attr]
+        except Undecided:
+            lo, hi = 0, 1
+        if (hi - lo) * 2**60 <= lo:
+            return lo
+        level = level.next(1.0)

@@ -1,0 +1,21 @@
+"""How far releases of a private list are from it, on average."""
+
+from __future__ import annotations
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+
+
+def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
+    """The exact mean of ||x - f||_1 over the mechanism's releases x of f; as private as f.
+
+    ``dist`` of Blocki et al. (2016) is half of it. Nothing is drawn.
+
+    Raises:
+      ValueError: it is not known for such a mechanism.
+
+    >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+    >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
+    7.3
+    """
+    return mechanism.law.expected_l1(frequency_list)

@@ -1,0 +1,152 @@
+"""Numbers at their decimal value: a parameter written 0.1 means one tenth, not the nearest
+double."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from decimal import ROUND_CEILING, Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+import gmpy2
+
+Number = int | float | Decimal | Fraction
+"""A parameter as callers write it; a float stands for the decimal that it prints as."""
+
+Real = Number | str
+"""The same, or its text: "0.25", "1e-6", "1/3"."""
+
+_FLOAT_DIGITS = 15
+"""A float prints these as they are: rounded up to them, both the number and its text are."""
+
+_MAX_EXPONENT = 400
+"""Decimal exponents beyond this are no parameter's, and would take long to write out."""
+
+
+class ExactNumber(Fraction):
+    """A rational number that is written as the float that prints it, or else as a fraction.
+
+    What its repr says is exactly what it is, so that equal parameters, and what is made of them,
+    look the same, and different ones different.
+
+    >>> ExactNumber(0.1) == Fraction(1, 10), ExactNumber(0.1)
+    (True, 0.1)
+    >>> ExactNumber(1), ExactNumber("1/3"), ExactNumber(Fraction(0.1))
+    (1.0, Fraction(1, 3), Fraction(3602879701896397, 36028797018963968))
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, value: Any, denominator: int | None = None) -> ExactNumber:
+        if isinstance(value, numbers.Rational):
+            # numpy's integers would overflow in a fraction.
+            value = Fraction(int(value.numerator), int(value.denominator))
+        elif abs(int(str(value).lower().partition("e")[2] or 0)) > _MAX_EXPONENT:
+            raise ValueError(f"the exponent of {value} is out of range")
+        else:
+            value = str(value)
+        return super().__new__(cls, value, denominator)
+
+    def __repr__(self) -> str:
+        try:
+            text = repr(float(self))
+        except OverflowError:
+            text = "inf"
+        exact = math.isfinite(float(text)) and Fraction(text) == self
+        return text if exact else f"Fraction({self.numerator}, {self.denominator})"
+
+    def __str__(self) -> str:
+        return decimal_text(self)
+
+    def __mpq__(self) -> Any:
+        # gmpy2 takes a Fraction as it is, but not what is derived from one.
+        return gmpy2.mpq(self.numerator, self.denominator)
+
+
+def exact_fraction(name: str, value: Any) -> ExactNumber:
+    """The finite number that ``value`` prints as, exactly.
+
+    Args:
+      name: the parameter's name, for the error.
+      value: a ``Real``, or a number of numpy or gmpy2.
+
+    Raises:
+      ValueError: the value is not a finite number.
+
+    >>> exact_fraction("epsilon", 0.1) * 10 == 1
+    True
+    """
+    try:
+        if isinstance(value, bool):
+            raise ValueError
+        return ExactNumber(value)
+    except (ValueError, ZeroDivisionError):
+        raise ValueError(f"{name} must be a finite number, got {value!r}") from None
+
+
+def positive_rational(name: str, value: Any) -> ExactNumber:
+    """``exact_fraction`` of a number above zero, which is not text.
+
+    Raises:
+      ValueError: the value is not a positive finite number; the message names it by ``name``.
+    """
+    try:
+        exact = exact_fraction(name, value)
+    except ValueError:
+        exact = ExactNumber(0)
+    if exact <= 0 or isinstance(value, str):
+        raise ValueError(f"{name} must be a positive finite number, got {value!r}")
+    return exact
+
+
+def float_above(value: Fraction) -> float:
+    """The float that prints the number, or else one of at most 15 digits that is not below it.
+
+    >>> float_above(Fraction(1, 10)), float_above(Fraction(1, 3))
+    (0.1, 0.333333333333334)
+    """
+    nearest = float(value)
+    if Fraction(repr(nearest)) == value:
+        return nearest
+    above = nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+    return float(Context(prec=_FLOAT_DIGITS, rounding=ROUND_CEILING).plus(Decimal(above)))
+
+
+def decimal_text(value: Fraction) -> str:
+    """The number as a decimal where it has one of at most 30 places, else as a fraction.
+
+    ``exact_fraction`` reads it back unchanged.
+
+    >>> decimal_text(Fraction(1, 8)), decimal_text(Fraction(1, 3)), decimal_text(Fraction(20))
+    ('0.125', '1/3', '20')
+    """
+    for places in range(31):
+        scaled = value * 10**places
+        if scaled.denominator == 1:
+            digits = str(abs(scaled.numerator)).rjust(places + 1, "0")
+            sign = "-" if value < 0 else ""
+            whole, part = digits[: len(digits) - places], digits[len(digits) - places :]
+            return sign + whole + ("." + part if part else "")
+    return f"{value.numerator}/{value.denominator}"
+
+
+def round_down(value: Fraction, digits: int) -> Fraction:
+    """The largest decimal of ``digits`` significant digits that is not above a non-negative value.
+
+    >>> round_down(Fraction(2, 3), 3), round_up(Fraction(2, 3), 3)
+    (Fraction(333, 500), Fraction(667, 1000))
+    """
+    step = _last_place(value, digits)
+    return math.floor(value / step) * step
+
+
+def round_up(value: Fraction, digits: int) -> Fraction:
+    """The smallest decimal of ``digits`` significant digits that is not below the value."""
+    step = _last_place(value, digits)
+    return math.ceil(value / step) * step
+
+
+def _last_place(value: Fraction, digits: int) -> Fraction:
+    # The logarithm may be off by one at a power of ten, which costs or adds a digit.
+    return Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits) if value else Fraction(1)

@@ -1,0 +1,239 @@
+"""The base-2 exponential mechanism: an exact choice from any finite set of outcomes.
+
+Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy": outcome o
+is chosen with probability proportional to 2**(-eta * u(o)), low utilities being likely. For integer
+utilities and a suitable eta (see ``base2.Eta``) every weight is a binary fraction, so nothing is
+ever rounded, and the distribution is the mechanism's, not an approximation of it.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Literal, TypeVar
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below, require_exact
+from dp_transforms.mechanisms.exponential.randomized_rounding import LARGEST_BOUND, round_at_random
+from dp_transforms.mechanisms.randomness import RandomTape
+
+Outcome = TypeVar("Outcome")
+IntArray = npt.NDArray[np.int64]
+
+_MOST_BITS = 2**34
+
+
+@dataclass(frozen=True)
+class ExponentialMechanism:
+    """Chooses outcome o with probability proportional to 2**(-eta * u(o)), exactly.
+
+    Privacy. Let the utility of every outcome change by at most s between neighbours (add or remove
+    all records of one user). Then a choice is (2 * eta * ceil(s))-DP in base 2, that is
+    ``epsilon(s)``-DP: each weight changes by a factor of at most 2**(eta * ceil(s)), and so does
+    their sum. Clamping to [utility_min, utility_max] brings no two utilities further apart
+    (Proposition 3.3). A utility u that is not an integer is rounded at random (Mechanism 4), with
+    the distribution of ceil(u - U) for a uniform U that does not depend on the data: for each fixed
+    U this moves by at most ceil(s) when u moves by s.
+
+    The parameters, the outcomes and their number must not depend on the data. What happens at
+    construction depends on the parameters alone; utilities are seen only by ``sample`` and
+    ``choose``.
+
+    Args:
+      eta: the base-2 privacy parameter, per unit of utility.
+      utility_min: integer; lower utilities count as this one. The likeliest.
+      utility_max: integer; higher utilities count as this one.
+      max_outcomes: the most outcomes that a choice may have.
+      min_retries: the least number of random numbers drawn per choice. More are needed with
+        probability below 2**-min_retries; see ``normalized_sampling`` for the timing channel that
+        this narrows.
+      precision: how the bits for weights and their sums are fixed in advance. "theoretical" is
+        Lemma 3.4's closed form, "empirical" is what the worst case needs, computed. Exceeding them,
+        which cannot happen, would raise ``InexactArithmeticError``; they do not change the cost.
+
+    Raises:
+      ValueError: a parameter is not an integer in range, or the weights would need too many bits.
+
+    >>> mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=100)
+    >>> mechanism.choose("abc", {"a": 0, "b": 1, "c": 7.5}.get, RandomTape(bytes(32)))
+    'a'
+    >>> mechanism.probabilities([0, 1])
+    [mpq(2,3), mpq(1,3)]
+    >>> mechanism.epsilon(sensitivity=1)
+    1.3862943611198908
+    """
+
+    eta: Eta
+    utility_min: int
+    utility_max: int
+    max_outcomes: int
+    min_retries: int = 1
+    precision: Literal["theoretical", "empirical"] = "theoretical"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+        for name in ("utility_min", "utility_max", "max_outcomes", "min_retries"):
+            object.__setattr__(self, name, _integer(name, getattr(self, name)))
+        if self.utility_min > self.utility_max:
+            raise ValueError(
+                f"utility_min={self.utility_min} must not be above utility_max={self.utility_max}"
+            )
+        if max(-self.utility_min, self.utility_max) > LARGEST_BOUND:
+            raise ValueError("utility_min and utility_max must lie between -2**62 and 2**62")
+        for name in ("max_outcomes", "min_retries"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.precision not in ("theoretical", "empirical"):
+            raise ValueError(
+                f'precision must be "theoretical" or "empirical", got {self.precision!r}'
+            )
+        if self.eta.bits * self._range > _MOST_BITS:
+            raise ValueError(
+                f"utilities from {self.utility_min} to {self.utility_max} need weights of "
+                f"{self.eta.bits * self._range} bits; narrow the range or choose an eta with "
+                "fewer bits"
+            )
+
+    @cached_property
+    def precision_bits(self) -> int:
+        """How many bits weights and their sums may have, trailing zeros not counted."""
+        eta, most = self.eta, self.max_outcomes
+        if self.precision == "theoretical":
+            span = max(1, abs(self.utility_min)) + max(1, abs(self.utility_max))
+            return span * eta.z * (eta.y + eta.x.bit_length()) + most
+        # In units of the least bit, weights are integers up to 2**(bits * range). A sum with one
+        # weight from the far end is odd, so that none of its bits is a trailing zero.
+        if most == 1:
+            return int((gmpy2.mpz(eta.x) ** (eta.z * self._range)).bit_length())
+        return eta.bits * self._range + (most - 1).bit_length()
+
+    def epsilon(self, sensitivity: float | Fraction = 1) -> float:
+        """What one choice costs: the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
+
+        Args:
+          sensitivity: by how much any outcome's utility may change between neighbours.
+        """
+        if not 0 <= sensitivity < math.inf:
+            raise ValueError(f"sensitivity must be finite and not negative, got {sensitivity}")
+        steps = math.ceil(sensitivity)
+        return Eta(self.eta.x, self.eta.y, 2 * steps * self.eta.z).epsilon if steps else 0.0
+
+    def sample(
+        self, utilities: Any, tape: RandomTape, channel: str = "exponential mechanism"
+    ) -> int:
+        """The index of the chosen outcome.
+
+        Args:
+          utilities: one finite number per outcome: a sequence or a one-dimensional numpy array of
+            integers, floats or rationals.
+          tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
+          channel: the address of this choice on the tape; every choice needs one of its own.
+
+        Raises:
+          ValueError: there are no utilities or more than max_outcomes, or one is NaN, infinite or
+            not a real number; the tape has served this channel. The message does not repeat
+            utilities, which are private.
+        """
+        levels = self._levels(utilities, tape.serve(channel), channel)
+        total = self._total(levels)
+        drawn = draw_below(total, tape, f"{channel}: draw", self.min_retries)
+        return self._locate(levels, drawn)
+
+    def choose(
+        self,
+        outcomes: Sequence[Outcome],
+        utility: Callable[[Outcome], Any],
+        tape: RandomTape,
+        channel: str = "exponential mechanism",
+    ) -> Outcome:
+        """One of the outcomes; ``sample`` with ``utility(outcome)`` for each."""
+        return outcomes[self.sample([utility(o) for o in outcomes], tape, channel)]
+
+    def probabilities(self, utilities: Any) -> list[Any]:
+        """The exact probability of each outcome, as gmpy2.mpq; private, like the utilities.
+
+        Raises:
+          ValueError: as ``sample``, or a utility is not an integer.
+        """
+        levels = self._levels(utilities, None, "")
+        base = self.eta.base
+        weights = [base**level for level in levels.tolist()]
+        total = sum(weights)
+        return [weight / total for weight in weights]
+
+    @property
+    def _range(self) -> int:
+        return self.utility_max - self.utility_min
+
+    def _levels(self, utilities: Any, tape: RandomTape | None, channel: str) -> IntArray:
+        """Rounded and clamped utilities minus utility_min."""
+        if not hasattr(utilities, "__len__"):
+            raise ValueError("utilities must be a sequence of numbers")
+        if not len(utilities):
+            raise ValueError("there must be at least one outcome")
+        if len(utilities) > self.max_outcomes:
+            raise ValueError(f"there are more than max_outcomes={self.max_outcomes} outcomes")
+        rounded = round_at_random(
+            utilities,
+            self.utility_min,
+            self.utility_max,
+            tape,
+            f"{channel}: rounding",
+            name="utilities",
+        )
+        return rounded - self.utility_min
+
+    def _occupied(self, levels: IntArray) -> Iterator[tuple[int, int, Any, Any, int]]:
+        """Every level that has outcomes, ascending: (level, outcomes, weight, cumulative, shift).
+
+        The level's weight and the cumulative weight up to it are to be shifted left by ``shift`` to
+        be in units of the least bit: short numbers at first, which halves the work.
+        """
+        step, bits = gmpy2.mpz(self.eta.x) ** self.eta.z, self.eta.bits
+        weight, cumulative, previous = gmpy2.mpz(1), gmpy2.mpz(0), 0
+        occupied, counts = np.unique(levels, return_counts=True)
+        for level, outcomes in zip(occupied.tolist(), counts.tolist(), strict=True):
+            gap = level - previous
+            previous = level
+            if step != 1:
+                weight *= step**gap
+            cumulative = (cumulative << bits * gap) + outcomes * weight
+            yield level, outcomes, weight, cumulative, bits * (self._range - level)
+
+    def _total(self, levels: IntArray) -> Any:
+        for _, _, _, cumulative, shift in self._occupied(levels):
+            last = cumulative, shift
+        total = last[0] << last[1]
+        require_exact(total, self.precision_bits)
+        return total
+
+    def _locate(self, levels: IntArray, drawn: Any) -> int:
+        """The outcome whose interval of cumulative weights, level by level, holds ``drawn``."""
+        found = None
+        # The loop goes on after the level is found, so that its time does not show which it is.
+        for level, outcomes, weight, cumulative, shift in self._occupied(levels):
+            if drawn >> shift < cumulative and found is None:
+                before = cumulative - outcomes * weight
+                found = level, int((drawn - (before << shift)) // (weight << shift))
+        assert found is not None
+        level, place = found
+        return int(np.flatnonzero(levels == level)[place])
+
+
+def _integer(name: str, value: Any) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ValueError(f"{name} must be an integer, got {value!r}") from None
+    if isinstance(value, bool):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    return number

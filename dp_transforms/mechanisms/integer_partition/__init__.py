@@ -1,0 +1,1 @@
+"""Mechanisms that release frequency lists, as one calls them."""

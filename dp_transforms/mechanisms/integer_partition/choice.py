@@ -1,0 +1,75 @@
+"""Which mechanism releases a list: chosen by public numbers alone."""
+
+from __future__ import annotations
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.eta import Eta, positive_integer
+from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.corner_weighted import (
+    LEAST_RATIO,
+    CornerWeightedPartitionMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.geometric import (
+    GeometricPartitionMechanism,
+    is_geometric,
+)
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+
+AUTO = "auto"
+GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL = "geometric", "corner_weighted", "exponential"
+MECHANISMS = (AUTO, GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL)
+
+
+def partition_mechanism(
+    epsilon: Number | None = None,
+    sensitivity: int = 1,
+    mechanism: str = AUTO,
+    *,
+    eta: Eta | None = None,
+    bounds: PartitionBounds | None = None,
+) -> PartitionMechanism:
+    """The mechanism of this name, or the most accurate one at these parameters.
+
+    Args:
+      epsilon: the privacy parameter, in natural units. Give this or eta.
+      sensitivity: the most partitions that one user contributes to.
+      mechanism: one of ``MECHANISMS``. "auto" is the most accurate: the geometric one from
+        epsilon / sensitivity = ln 3 on, the corner-weighted one from 0.55 up to there, and below
+        it, or with an eta below log2(3), the exponential one.
+      eta: the parameter of the weights in base 2.
+      bounds: public bounds on the lists; none by default.
+
+    Raises:
+      ValueError: there is no such mechanism, or not at these parameters.
+
+    >>> for epsilon in (1.1, 1, 0.5):
+    ...     print(type(partition_mechanism(epsilon)).__name__)
+    GeometricPartitionMechanism
+    CornerWeightedPartitionMechanism
+    IntegerPartitionMechanism
+    """
+    if mechanism not in MECHANISMS:
+        raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
+    chosen = _chosen(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
+    if chosen == GEOMETRIC:
+        return GeometricPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
+    if chosen == CORNER_WEIGHTED:
+        return CornerWeightedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
+    if bounds is not None:
+        return BoundedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
+    return IntegerPartitionMechanism(epsilon, sensitivity, eta)
+
+
+def _chosen(epsilon: Number | None, sensitivity: int, eta: Eta | None) -> str:
+    if eta is not None:
+        # The weights are given: the geometric mechanism has the same ones at a lower price.
+        return GEOMETRIC if is_geometric(Decay(base=eta)) else EXPONENTIAL
+    if epsilon is None:
+        raise ValueError("give epsilon or eta: what a release costs has no default")
+    ratio = positive_rational("epsilon", epsilon) / positive_integer("sensitivity", sensitivity)
+    if is_geometric(Decay(ratio)):
+        return GEOMETRIC
+    return CORNER_WEIGHTED if ratio >= LEAST_RATIO else EXPONENTIAL

@@ -1,0 +1,146 @@
+"""The geometric mechanism for integer partitions: frequency lists at the price of their weights.
+
+Theorem. Let X, F be Young diagrams, d(X, F) = |X xor F|, which is the L1 distance of the two lists,
+0 < q < 1 and t = q / (1 + q). A corner of X is a cell that can be added to X or removed from it;
+each belongs to a vertex of X's boundary. For m corners at consecutive vertices let
+
+    I_0 = 1,  I_1 = 1 - t,  I_m = I_{m-1} - t I_{m-2},     w(X) = the product of I_m over the
+                                                           maximal chains of corners of X.
+
+Then sum over X of q**d(X, F) w(X) = 1 for every F; and all I_m are positive if q <= 1/3.
+
+Proof. Of two corners at consecutive vertices only one can be flipped (added or removed); a set S of
+corners without such neighbours can be flipped in any combination, and the 2**|S| diagrams are a
+cube. So w(X) = sum of (-t)**dim C over the cubes C that contain X. In a cube each cell is right or
+wrong on its own: with d(F, C) for the distance of its nearest vertex, the sum of q**d(X, F) over
+its vertices is (1 + q)**dim C q**d(F, C). (All converges absolutely: a diagram at distance d from F
+has at most a multiple of sqrt(d) corners more than F.) Hence the total weight is
+
+    sum over C of (-t (1 + q))**dim C q**d(F, C) = sum over C of (-1)**dim C q**(d(F, C) + dim C).
+
+d(F, C) + dim C is the distance of the vertex V of C that is farthest from F, and the cubes with the
+farthest vertex V are the subsets of the corners of V whose flip leads towards F. Among these no two
+are neighbours: one of two neighbours is added and the other removed, the added one lies right of
+the removed one or below it, so it cannot be a cell of F if the removed one is not. So the sum over
+the cubes of V is q**d(F, V) (1 - 1)**n, n the number of such corners, which is 0 unless n = 0, and
+n = 0 for V = F alone: a maximal cell of V outside F can be removed, and a minimal cell of F outside
+V added. For q <= 1/3, t is at most 1/4, and I_m >= I_{m-1} / 2 by induction: I_m = I_{m-1} - t
+I_{m-2} >= (1 - 2 t) I_{m-1}. QED.
+
+The same holds for the diagrams between two others, L <= X <= U, where F lies between them too and
+only corners count that may be flipped there: a flip towards F never leaves the interval.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition.bounded import check_sizes
+from dp_transforms.mechanisms.integer_partition.mechanism import Draw, PartitionMechanism
+from dp_transforms.mechanisms.laws.release_law import GeometricLaw
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.mechanisms.sampler.corner_decisions import CornerSampler, CornerWeights
+from dp_transforms.mechanisms.sampler.walk import Blocks
+from dp_transforms.mechanisms.sampler.walls import walled_blocks
+
+
+@dataclass(frozen=True)
+class GeometricPartitionMechanism(PartitionMechanism):
+    """Releases x with probability q**||x - f||_1 w(x): the most accurate release for epsilon /
+    sensitivity >= ln 3.
+
+    w(x) depends on x alone (see the module), so that there is no normalizer that depends on f, and
+    epsilon pays for the weight only: q = e**(-epsilon / sensitivity), where the exponential
+    mechanism has about e**(-epsilon / (2 * sensitivity)). All lists are possible releases, or all
+    between public bounds.
+
+    Privacy. Neighbours: add or remove all records of one user, who contributes to at most
+    ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting
+    does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity. By the
+    triangle inequality the probability of any x changes by a factor of at most q**-sensitivity =
+    e**epsilon: pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Bounds are
+    public: they do not depend on the data, or have a budget of their own. A list outside them is
+    moved between them rank by rank, which brings no two lists farther apart. Which decisions need
+    more than float64 depends on f and can show in the running time: a timing channel. Each does
+    with a probability of about 1e-14.
+
+    Args:
+      epsilon: the privacy parameter, in natural units. Give this or eta.
+      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
+      eta: the parameter of the weights in base 2.
+      bounds: public bounds on the lists; none by default.
+
+    Raises:
+      ValueError: see ``PartitionMechanism``; epsilon / sensitivity is below ln 3, where w is not
+        positive; or the bounds are larger than lists can be.
+
+    Source: this project's.
+
+    >>> private = FrequencyList([1000, 300, 1], [1, 2, 5000])
+    >>> released = GeometricPartitionMechanism(epsilon=2.0).release(private)
+    >>> released.l1_distance(private) < 50
+    True
+    """
+
+    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_geometric(self.decay):
+            raise ValueError(
+                "epsilon / sensitivity must be at least ln 3 = 1.0986..., got "
+                f"epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}: raise "
+                f"epsilon to {least_epsilon(self.sensitivity)}, or use IntegerPartitionMechanism"
+            )
+        if self.bounds is not None:
+            check_sizes(self.bounds)
+
+    @property
+    def words(self) -> str:
+        return GeometricLaw.words
+
+    @property
+    def law(self) -> GeometricLaw:
+        return GeometricLaw(self.rate, walled=self.bounds is not None)
+
+    def possible_lists(self) -> dict[str, Any]:
+        if self.bounds is None:
+            return super().possible_lists()
+        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
+
+    def _rate(self, epsilon: Fraction) -> Fraction:
+        return epsilon / self.sensitivity
+
+    def _unit_cost(self) -> Any:
+        return self.decay.log_enclosure(128)[1]
+
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        blocks = (
+            Blocks.of(frequency_list)
+            if self.bounds is None
+            else walled_blocks(frequency_list, self.bounds)
+        )
+        return CornerSampler(blocks, CornerWeights(self.decay)).release
+
+
+def is_geometric(decay: Decay) -> bool:
+    """Whether q <= 1/3. Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself."""
+    precision = 64
+    while True:
+        down, up = rounding_pair(precision)
+        lo, hi = decay.log_enclosure(precision)
+        if lo >= up.log(3) or hi <= down.log(3):
+            return bool(lo >= up.log(3))
+        precision *= 2
+
+
+def least_epsilon(sensitivity: int) -> Decimal:
+    """The smallest decimal of four places from which on the mechanism works."""
+    _, up = rounding_pair(64)
+    units = up.ceil(up.mul(up.mul(up.log(3), sensitivity), 10_000))
+    return Decimal(int(units)) / 10_000

@@ -1,0 +1,221 @@
+"""What all mechanisms over integer partitions share: their parameters, and one release or many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.eta import Eta, positive_integer
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, ReleaseLaw
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.released_list import ReleasedList
+
+MIN_RATE = Fraction(1, 1024)
+"""The smallest c = epsilon / (2 * sensitivity). Next to a large corner the walk goes as far as
+ln(2) / c from zero, and time and memory grow with powers of that."""
+
+MAX_RATE = 2**16
+"""The largest c. A multiple of it by the walk's states stays within the exponents of MPFR numbers,
+which end at 2**30. From far smaller c on, a release almost never differs from the list."""
+
+MAX_TOTAL = 2**62
+"""Lists up to this total leave room for what a release adds."""
+
+_COST_PRECISION = 128
+
+
+def check_total(name: str, total: object) -> None:
+    """Makes sure that a number of users, or a distance, is one that lists can have.
+
+    Raises:
+      ValueError: it is not; the message names it.
+    """
+    if type(total) is not int or not 0 <= total <= MAX_TOTAL:
+        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
+
+
+class UnsuitableListError(ValueError):
+    """The private list contradicts what a mechanism was told about it.
+
+    The refusal itself leaks information about the data; the message has no numbers of the list.
+    """
+
+
+Draw = Callable[[RandomTape], FrequencyList]
+
+
+@dataclass(frozen=True)
+class PartitionMechanism(ABC):
+    """A mechanism that releases x with a weight of q**||x - f||_1, over some set of lists.
+
+    Args:
+      epsilon: the privacy parameter, in natural units; a float stands for the decimal that it
+        prints as. Give this or eta.
+      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
+      eta: the parameter of the weights in base 2: q = 2**-eta.
+
+    Attributes:
+      decay: q, which is 2**-eta, or the smallest that costs no more than epsilon. Each says how
+        much that is: the weight of an outcome and the total of all weights, which change by a
+        factor of at most q**-sensitivity each, make it e**(-epsilon / (2 * sensitivity)) at most.
+
+    Raises:
+      ValueError: both or none of epsilon and eta are given, a parameter is not positive, or
+        c = -ln q, which is at least epsilon / (2 * sensitivity), is below 1/1024, where a release
+        of a list with large corners would take too long, or above 65,536.
+    """
+
+    epsilon: Number | None = None
+    sensitivity: int = 1
+    eta: Eta | None = None
+    decay: Decay = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        sensitivity = positive_integer("sensitivity", self.sensitivity)
+        object.__setattr__(self, "sensitivity", sensitivity)
+        if self.eta is not None:
+            if self.epsilon is not None:
+                raise ValueError("give epsilon or eta, not both")
+            if not isinstance(self.eta, Eta):
+                raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+            decay = Decay(base=self.eta)
+        else:
+            if self.epsilon is None:
+                raise ValueError("give epsilon or eta: what a release costs has no default")
+            epsilon = positive_rational("epsilon", self.epsilon)
+            object.__setattr__(self, "epsilon", epsilon)
+            decay = Decay(self._rate(epsilon))
+        lowest, highest = decay.log_enclosure(64)
+        if highest < MIN_RATE or lowest > MAX_RATE:
+            limit, advice = (
+                ("at least 1/1024", "raise epsilon or bound each user to fewer partitions")
+                if highest < MIN_RATE
+                else (f"at most {MAX_RATE}", "lower epsilon")
+            )
+            raise ValueError(
+                f"the rate of the weights must be {limit}, got epsilon={self.epsilon}, "
+                f"eta={self.eta}, sensitivity={self.sensitivity}: {advice}"
+            )
+        object.__setattr__(self, "decay", decay)
+
+    @property
+    def epsilon_cost(self) -> float:
+        """The epsilon of the release's (epsilon, delta)-DP, in natural units.
+
+        It is ``epsilon``, or what ``eta`` comes to. Rounded up to 15 digits where it is not a
+        decimal that a float prints; ``PrivacyBudget`` reads it as printed.
+
+        >>> from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechanism
+        >>> ExactTotalMechanism(eta=Eta(1, 1, 1), sensitivity=3, total=9).epsilon_cost  # 6 ln 2
+        4.15888308335968
+        >>> IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=3).epsilon_cost
+        3.42658170196766
+        """
+        if self.eta is None:
+            assert isinstance(self.epsilon, ExactNumber)
+            return float_above(self.epsilon)
+        _, up = rounding_pair(_COST_PRECISION)
+        cost = up.mul(self._unit_cost(), self.sensitivity)
+        return float_above(Fraction(*map(int, cost.as_integer_ratio())))
+
+    def _rate(self, epsilon: Fraction) -> Fraction:
+        """c such that a release costs epsilon at most."""
+        return epsilon / (2 * self.sensitivity)
+
+    def _unit_cost(self) -> Any:
+        """An upper bound of what a release costs for each unit of sensitivity, in MPFR numbers."""
+        _, up = rounding_pair(_COST_PRECISION)
+        return up.mul(2, self.decay.log_enclosure(_COST_PRECISION)[1])
+
+    @property
+    def loss_range(self) -> float:
+        """2 c * sensitivity, rounded up: an interval of this length holds the privacy loss of every
+        release (see ``budget.events.BoundedRangeDpEvent``)."""
+        _, up = rounding_pair(_COST_PRECISION)
+        length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
+        return float_above(Fraction(*map(int, length.as_integer_ratio())))
+
+    @property
+    def failure_probability(self) -> float:
+        """The delta of the release's (epsilon, delta)-DP: 0 where it is pure epsilon-DP."""
+        return 0.0
+
+    @property
+    def law(self) -> ReleaseLaw:
+        """The distribution of releases, for error bars, estimates and expectations.
+
+        Raises:
+          ValueError: it is known for releases that are not narrowed by public knowledge only.
+        """
+        raise ValueError(f"error bars are for unrestricted releases, not of {type(self).__name__}")
+
+    @property
+    def rate(self) -> float:
+        """c = -ln q, from below."""
+        return float(self.decay.log_enclosure(53)[0])
+
+    @property
+    def words(self) -> str:
+        """What the mechanism is called in privacy statements."""
+        return ExponentialLaw.words
+
+    def possible_lists(self) -> dict[str, Any]:
+        """Which lists can be released, as public words and numbers for a privacy statement."""
+        return {"possible_lists": "all"}
+
+    def release(
+        self, frequency_list: FrequencyList, tape: RandomTape | None = None
+    ) -> ReleasedList:
+        """One private list.
+
+        Args:
+          frequency_list: the private list; empty is allowed.
+          tape: where the randomness comes from; by default a fresh tape from the operating system.
+            A tape must serve one release only: the same tape with another list cancels the noise.
+
+        Raises:
+          ValueError: the total is above 2**62, or the tape has served a release.
+          TypeError: it is not a FrequencyList.
+        """
+        draw = self._checked_draw(frequency_list)
+        return self._drawn(draw, tape or RandomTape.from_os())
+
+    def release_many(
+        self, frequency_list: FrequencyList, count: int, tapes: Iterator[RandomTape] | None = None
+    ) -> list[ReleasedList]:
+        """``count`` independent lists, for evaluation: publishing them costs count * epsilon.
+
+        Args:
+          frequency_list: the private list.
+          count: how many.
+          tapes: a tape for each; by default fresh ones from the operating system.
+        """
+        if count < 0:
+            raise ValueError(f"count must not be negative, got {count}")
+        draw = self._checked_draw(frequency_list)
+        source = tapes or iter(RandomTape.from_os, None)
+        return [self._drawn(draw, next(source)) for _ in range(count)]
+
+    def _drawn(self, draw: Draw, tape: RandomTape) -> ReleasedList:
+        drawn = draw(tape.serve("frequency list"))
+        return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
+
+    def _checked_draw(self, frequency_list: FrequencyList) -> Draw:
+        if not isinstance(frequency_list, FrequencyList):
+            raise TypeError(
+                "a mechanism releases a FrequencyList, got a "
+                f"{type(frequency_list).__name__}: make one with FrequencyList.from_counts"
+            )
+        if frequency_list.total > MAX_TOTAL:
+            raise ValueError("the total of a list to release must be at most 2**62")
+        return self._draw(frequency_list)
+
+    @abstractmethod
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        """The function from tapes to lists whose law is the mechanism's at f."""

@@ -1,0 +1,1 @@
+"""How the corner-weighted mechanism is drawn: an exact walk along the diagonals, with labels."""

@@ -1,0 +1,214 @@
+"""Messages and weights of the walk in MPFR numbers, of any precision.
+
+A vector is a pair (lower, upper) of arrays of ``labels``: up to one common factor, the true numbers
+lie between. Only ratios within a vector matter for questions, so the factor is dropped where a long
+run makes it unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.labelled_walk.decoupling import long_from, remainder, window_of
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN, Array, Powers
+from dp_transforms.mechanisms.labelled_walk.runs import Run
+from dp_transforms.mechanisms.randomness import Uniform
+from dp_transforms.mechanisms.sampler.walk import Undecided, choose
+
+Vector = tuple[Array, Array]
+
+_GUARD_BITS = 32
+
+
+def enclosed_powers(decay: Decay, window: int, precision: int) -> tuple[Powers, Powers]:
+    """Powers of q from below and from above, as MPFR numbers."""
+    contexts = rounding_pair(precision)
+    costs = [decay.power(d, precision) for d in range(window + 3)]
+    rests = [decay.one_minus_power(d, precision) for d in range(window + 3)]
+    loops = [
+        context.mul(costs[window + 1][i], context.add(1, costs[1][i]))
+        for i, context in enumerate(contexts)
+    ]
+    loop_rests = [context.sub(1, loops[1 - i]) for i, context in enumerate(contexts)]
+    found = []
+    for i, context in enumerate(contexts):
+        # Halves have the context's precision too.
+        with gmpy2.context(context):
+            found.append(
+                Powers(
+                    window,
+                    np.array([cost[i] for cost in costs], dtype=object),
+                    np.array([rest[1 - i] for rest in rests], dtype=object),
+                    loops[i],
+                    loop_rests[1 - i],
+                )
+            )
+    return found[0], found[1]
+
+
+def mirrored(vector: Vector) -> Vector:
+    """The same states seen in the mirror."""
+    return vector[0][::-1, ::-1], vector[1][::-1, ::-1]
+
+
+class Precise:
+    """The walk's weights at one precision.
+
+    Args:
+      decay: q.
+      bits: about how precise ratios should be.
+      reach: the window has at least the states |D| <= reach.
+    """
+
+    def __init__(self, decay: Decay, bits: int, reach: int = 0):
+        rate = float(decay.log_enclosure(64)[0])
+        self.bits = bits
+        self.window = max(window_of(rate, bits), reach + 2)
+        self.long = long_from(rate, self.window, bits)
+        self._contexts = rounding_pair(bits + _GUARD_BITS)
+        self._powers = enclosed_powers(decay, self.window, bits + _GUARD_BITS)
+
+    def single(self, code: int) -> Vector:
+        """The state D = code // 3 of the kind code % 3, and no other."""
+        found = self._pair(Powers.zeros)
+        for bound in found:
+            bound[self._powers[0].level(code // KINDS), code % KINDS] += 1
+        return found
+
+    def leaving(self, highest: int) -> Vector:
+        """The weights of the states behind an infinite run of zeros."""
+        lower, upper = self._pair(lambda powers: powers.leaving(highest))
+        return self._without_exits(lower), upper
+
+    def settling(self, lowest: int) -> Vector:
+        """The messages before an infinite run of zeros."""
+        lower, upper = self._pair(lambda powers: powers.settling(lowest))
+        return self._without_exits(lower), upper
+
+    def enclosing(self, lower: Array, upper: Array, error: float) -> Vector:
+        """Messages from flat arrays of floats on a smaller window, with their relative error."""
+        side = (self._powers[0].levels - len(lower) // KINDS) // 2
+        found = []
+        for bound, factor, outside in ((lower, 1 - 2 * error, 0.0), (upper, 1 + 2 * error, None)):
+            levels = (bound * factor).reshape(-1, KINDS)
+            # What lies beyond the smaller window is below its exit.
+            low, high = levels[[0, -1]] if outside is None else (outside, outside)
+            padded = np.empty((len(levels) + 2 * side, KINDS))
+            padded[:side], padded[side : len(padded) - side], padded[-side:] = low, levels, high
+            found.append(np.array([gmpy2.mpfr(x) for x in padded.ravel().tolist()], dtype=object))
+        return found[0].reshape(-1, KINDS), found[1].reshape(-1, KINDS)
+
+    def backward(self, run: Run, after: Vector) -> Vector:
+        """The messages before a run of zeros."""
+        for stretch in reversed(list(run.stretches(self.window))):
+            if stretch.length >= self.long:
+                after = self._before_long(stretch, after)
+                continue
+            walls = stretch.lowest, stretch.highest
+            for _ in range(stretch.length):
+                lower, upper = self._each(Powers.backward, after, *walls)
+                after = self._without_exits(lower), upper
+        return after
+
+    def forward(self, run: Run, before: Vector) -> Vector:
+        """The weights of the states behind a run of zeros."""
+        for stretch in run.stretches(self.window):
+            if stretch.length >= self.long:
+                before = self._behind_long(stretch, before)
+                continue
+            walls = stretch.lowest, stretch.highest
+            for _ in range(stretch.length):
+                lower, upper = self._each(Powers.forward, before, *walls)
+                before = self._without_exits(lower), upper
+        return before
+
+    def shares(self, first: int, left: Vector, right: Vector) -> tuple[list[Any], list[Any]]:
+        """Enclosures of Pr[at most the j-th state], for j = 0, 1, ...
+
+        Args:
+          first: the code of the first of them; they come in the order of their codes.
+          left: the weights up to the state.
+          right: those from it on.
+
+        Raises:
+          Undecided: nothing is known of their total weight.
+        """
+        start = KINDS * (self.window + 1) + first
+        sums: list[list[Any]] = []
+        for i, context in enumerate(self._contexts):
+            with gmpy2.context(context):
+                weights = (left[i][:-1] * right[i][:-1]).ravel()[start:]
+                sums.append(np.cumsum(weights).tolist())
+        down, up = self._contexts
+        with gmpy2.context(up):
+            total = sums[1][-1] + left[1][-1, OPEN] * right[1][-1, OPEN]
+        if not sums[0][-1] > 0:
+            raise Undecided(1.0)
+        lo = [down.div(part, total) for part in sums[0]]
+        hi = [up.div(part, sums[0][-1]) for part in sums[1]]
+        return lo, hi
+
+    def choose(self, first: int, left: Vector, right: Vector, uniform: Uniform) -> int:
+        """The state that a number chooses: the first with U < Pr[at most this state].
+
+        Raises:
+          Undecided: the enclosures leave more than one answer.
+        """
+        return first + choose(*uniform.enclosure(self.bits), *self.shares(first, left, right))
+
+    def _before_long(self, run: Run, after: Vector) -> Vector:
+        ends = self.settling(run.lowest), self.leaving(run.highest)
+        beyond = self._remainder
+        return self._decoupled(ends[0], ends[1], after, lambda sums: beyond @ sums)
+
+    def _behind_long(self, run: Run, before: Vector) -> Vector:
+        ends = self.leaving(run.highest), self.settling(run.lowest)
+        beyond = self._remainder
+        found = self._decoupled(ends[0], ends[1], before, lambda sums: sums @ beyond)
+        # As in ``Powers.forward``: the upper exit holds one number, and the lower one none.
+        found[1][0], found[1][-1, [OPEN - 1, OPEN + 1]] = 0, 0
+        return found
+
+    def _decoupled(
+        self, near: Vector, far: Vector, vector: Vector, apply: Callable[[Array], Array]
+    ) -> Vector:
+        """``near`` times the product of ``far`` and the vector, which is the factor that is
+        dropped, with the remainder that ``apply`` gives."""
+        down, up = self._contexts
+        with gmpy2.context(down):
+            factor = (far[0] * vector[0])[1:-1].sum()
+        with gmpy2.context(up):
+            rest = apply(vector[1].sum(axis=1))[:, None]
+            rest = rest / factor if factor > 0 else np.full_like(rest, gmpy2.inf())
+            inner = near[1].copy()
+            inner[[0, -1]] = 0
+            upper = inner + rest
+        with gmpy2.context(down):
+            lower = near[0] - rest
+        lower[lower < 0] = 0
+        return self._without_exits(lower), upper
+
+    @cached_property
+    def _remainder(self) -> Array:
+        with gmpy2.context(self._contexts[1]):
+            return remainder(self._powers[1], self.long)
+
+    def _without_exits(self, lower: Array) -> Array:
+        lower[[0, -1]] = gmpy2.mpfr(0)
+        return lower
+
+    def _pair(self, make: Callable[[Powers], Array]) -> Vector:
+        return self._each(lambda powers, _: make(powers), (None, None))
+
+    def _each(self, make: Callable[..., Array], vector: tuple[Any, Any], *walls: int) -> Vector:
+        found = []
+        for context, powers, bound in zip(self._contexts, self._powers, vector, strict=True):
+            with gmpy2.context(context):
+                found.append(make(powers, bound, *walls))
+        return found[0], found[1]

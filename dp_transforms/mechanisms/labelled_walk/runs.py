@@ -1,0 +1,122 @@
+"""Runs of equal bits between walls, as zero bits, and how they fall into even stretches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.labelled_walk.labels import NO_WALL
+from dp_transforms.mechanisms.sampler.walk import Blocks
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of zero bits of f, or of one bits seen in the mirror.
+
+    Attributes:
+      length: how many bits.
+      lowest: the least D that is allowed before its first bit, at most 0.
+      highest: the largest, at least 0.
+      low_rise: by how much ``lowest`` changes with each bit.
+      high_rise: and ``highest``.
+    """
+
+    length: int
+    lowest: int = -NO_WALL
+    highest: int = NO_WALL
+    low_rise: int = 0
+    high_rise: int = 0
+
+    def part(self, start: int, length: int) -> Run:
+        """The bits start .. start + length - 1."""
+        return Run(
+            length,
+            self.lowest + start * self.low_rise,
+            self.highest + start * self.high_rise,
+            self.low_rise,
+            self.high_rise,
+        )
+
+    def on_window(self, window: int) -> Run:
+        """The same on the states |D| <= window, where walls beyond it do not count."""
+        lowest, highest, low_rise, high_rise = -NO_WALL, NO_WALL, 0, 0
+        last = self.length - 1
+        if max(self.lowest, self.lowest + last * self.low_rise) >= -window:
+            lowest, low_rise = self.lowest, self.low_rise
+        if min(self.highest, self.highest + last * self.high_rise) <= window:
+            highest, high_rise = self.highest, self.high_rise
+        if self.length == 1:
+            low_rise = high_rise = 0
+        return Run(self.length, lowest, highest, low_rise, high_rise)
+
+    def stretches(self, window: int) -> Iterator[Run]:
+        """Parts in order, on a window; each has constant walls, or one bit."""
+        start = 0
+        while start < self.length:
+            rest = self.part(start, self.length - start)
+            length = min(
+                rest.length,
+                _steady(rest.lowest, rest.low_rise, -1, window),
+                _steady(rest.highest, rest.high_rise, 1, window),
+            )
+            yield rest.part(0, length).on_window(window)
+            start += length
+
+
+def _steady(wall: int, rise: int, side: int, window: int) -> int:
+    """For how many bits a wall is constant or beyond the window; at least one."""
+    beyond = side * wall - window - 1
+    if rise == 0 or (beyond >= 0 and rise * side > 0):
+        return NO_WALL
+    return max(1, beyond + 1)
+
+
+class Runs:
+    """A list's runs as zero bits, those of ones in the mirror; ``runs[i]`` is a ``Run``.
+
+    Args:
+      blocks: each run as one block.
+
+    Attributes:
+      bits: f's bits, 0 or 1 for each run.
+      lengths: how many there are.
+    """
+
+    def __init__(self, blocks: Blocks):
+        low, high = blocks.lowest[:-1], blocks.highest[:-1]
+        rises = np.sign(np.diff(blocks.lowest)), np.sign(np.diff(blocks.highest))
+        ones = blocks.bits == 1
+        self.bits, self.lengths = blocks.bits, blocks.lengths
+        self._walls = np.stack(
+            [
+                np.where(ones, -high, low),
+                np.where(ones, -low, high),
+                np.where(ones, -rises[1], rises[0]),
+                np.where(ones, -rises[0], rises[1]),
+            ]
+        )
+
+    @classmethod
+    def repeated(cls, run: Run, count: int) -> Runs:
+        """One run many times, its walls constant."""
+        walls = np.full(count + 1, run.lowest), np.full(count + 1, run.highest)
+        bits, lengths = np.zeros(count, dtype=np.int64), np.full(count, run.length)
+        return cls(Blocks(bits, lengths, lengths, 0, *walls))
+
+    def __len__(self) -> int:
+        return len(self.bits)
+
+    def __getitem__(self, index: int) -> Run:
+        return Run(self.lengths.item(index), *self._walls[:, index].tolist())
+
+    def walled(self, window: int) -> npt.NDArray[np.bool_]:
+        """Which runs have a wall on the states |D| <= window."""
+        lowest, highest, low_rises, high_rises = self._walls
+        last = self.lengths - 1
+        found: npt.NDArray[np.bool_] = (
+            np.maximum(lowest, lowest + low_rises * last) >= -window
+        ) | (np.minimum(highest, highest + high_rises * last) <= window)
+        return found

@@ -1,0 +1,191 @@
+"""Draws lists with the corner-weighted law, from a tape.
+
+The questions. A release asks these, and no others; each reads its own uniform number, and all ask
+for the smallest j with U < C_j, for exact real C_j: the states in order, by the share of them and
+all before.
+
+    head           in which state does the first infinite run end?
+    moves r        in which state does block r end?        In the order r = 0, 1, ...
+    head pieces i  in which state does a piece of the first infinite run begin, going outwards?
+    tail pieces i  in which state does a piece of the last one end?      Until D is 0.
+    splits t, i    which state is in the middle of a part of a block?    See ``filling``.
+
+Which are asked, and from which number, depends on f, q and earlier answers only: never on a window
+or a precision. Each is settled on its own, by float64 enclosures or else by MPFR ones of rising
+precision on wider windows, from the nearest long run on. So a list is a function of the tape alone,
+and its law is exactly the mechanism's. How often floats do not settle a question depends on f and
+can show in the running time.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.labelled_walk.filling import FIRST_BITS, Filler, Side
+from dp_transforms.mechanisms.labelled_walk.float_transfer import UNIT, FloatTransfer, IntArray
+from dp_transforms.mechanisms.labelled_walk.float_walk import UNSETTLED, FloatWalk
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS
+from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector, mirrored
+from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, Walk, choose
+
+
+@lru_cache(maxsize=4)
+def _filler(decay: Decay) -> tuple[FloatTransfer, Filler]:
+    transfer = FloatTransfer(decay)
+    return transfer, Filler(transfer)
+
+
+class CornerSampler:
+    """Draws lists x with weights q**||x - f||_1 w(x).
+
+    Args:
+      blocks: f's runs, each as one block.
+      decay: q, at least 1/3.
+    """
+
+    def __init__(self, blocks: Blocks, decay: Decay):
+        self._blocks = blocks
+        self._runs = Runs(blocks)
+        self._bits = blocks.bits
+        self._transfer, self._filler = _filler(decay)
+        # The infinite runs, as pieces of zeros; the last one in the mirror.
+        length = self._transfer.long
+        self._first = Run(length, blocks.lowest.item(0), blocks.highest.item(0))
+        self._last = Run(length, -blocks.highest.item(-1), -blocks.lowest.item(-1))
+        self._walk = FloatWalk(self._transfer, self._runs, self._last.lowest)
+
+    def release(self, tape: RandomTape) -> FrequencyList:
+        """The list that this tape gives."""
+        states = self.states(tape)
+        befores, behinds = (
+            np.where(self._bits, 2 - part, part) for part in (states[:-1], states[1:])
+        )
+        blocks, places = self._filler.places(self._runs, befores, behinds, tape, "splits")
+        head = self._outwards(tape, states.item(0), "head pieces")
+        tail = self._outwards(tape, 2 - states.item(-1), "tail pieces")
+        return Walk(head, blocks, places, tail).applied_to(self._blocks)
+
+    def states(self, tape: RandomTape, floats: bool = True) -> IntArray:
+        """The codes of the states before each block and behind the last: 3 D + kind.
+
+        Args:
+          tape: channels "head" and "moves" are read.
+          floats: whether floats may settle questions; the answers are the same without.
+        """
+        word = tape.prefix("head", 0, 53)
+        try:
+            if not floats:
+                raise Undecided(1.0)
+            code = choose(word * UNIT, (word + 1) * UNIT, *self._walk.head(self._first.highest))
+        except Undecided:
+            code = self._head(tape)
+        count = len(self._runs)
+        lower = (tape.words("moves", count) >> np.uint64(11)) * UNIT
+        upper = lower + UNIT
+        codes = [code]
+        answers: dict[int, list[int] | None] = {}
+        for index in range(count):
+            if code not in answers:
+                many = self._walk.states(code, lower, upper) if floats else None
+                answers[code] = None if many is None else many.tolist()
+            known = answers[code]
+            following = UNSETTLED if known is None else known[index]
+            if following == UNSETTLED:
+                bit = self._bits.item(index)
+                seen = 2 - code if bit else code
+                try:
+                    if not floats:
+                        raise Undecided(1.0)
+                    shares = self._walk.shares(index, seen)
+                    following = KINDS * (seen // KINDS)
+                    following += choose(lower.item(index), upper.item(index), *shares)
+                except Undecided:
+                    following = self._state(tape, index, seen)
+                following = 2 - following if bit else following
+            code = following
+            codes.append(code)
+        return np.array(codes)
+
+    def _outwards(self, tape: RandomTape, code: int, channel: str) -> list[int]:
+        """How far from the list's end the moves in an infinite run are, at least 1 each.
+
+        Args:
+          code: the state next to the list, for the last run in the mirror.
+        """
+        is_head = channel == "head pieces"
+        run = self._first if is_head else self._last
+        codes = [code]
+        while codes[-1] // KINDS:
+            known = Side(run, codes[-1])
+            sides = (Side(run, None), known) if is_head else (known, Side(run, None))
+            first = 0 if is_head else KINDS * (codes[-1] // KINDS)
+            uniform = tape.uniform(channel, len(codes) - 1)
+            codes.append(self._filler.between(first, *sides, uniform))
+        near, far = np.array(codes[:-1], dtype=np.int64), np.array(codes[1:], dtype=np.int64)
+        befores, behinds = (far, near) if is_head else (near, far)
+        pieces, places = self._filler.places(
+            Runs.repeated(run, len(near)), befores, behinds, tape, f"{channel} splits"
+        )
+        inner = run.length - places + 1 if is_head else places
+        distances: list[int] = (pieces * run.length + inner).tolist()
+        return sorted(distances)
+
+    # Questions that floats do not settle.
+
+    def _head(self, tape: RandomTape) -> int:
+        bits = FIRST_BITS
+        while True:
+            level = self._filler.precise(bits, self._transfer.window)
+            left, right = level.leaving(self._first.highest), self._message(level, 0)
+            try:
+                return level.choose(0, left, right, tape.uniform("head", 0))
+            except Undecided:
+                bits *= 2
+
+    def _state(self, tape: RandomTape, index: int, code: int) -> int:
+        """The state behind a block, given the one before it, both as zeros."""
+        bits = FIRST_BITS
+        while True:
+            level = self._filler.precise(bits, max(abs(code // KINDS), self._transfer.window))
+            left = level.forward(self._runs[index], level.single(code))
+            right = self._message(level, index + 1)
+            if self._bits.item(index):
+                right = mirrored(right)
+            uniform = tape.uniform("moves", index)
+            try:
+                return level.choose(KINDS * (code // KINDS), left, right, uniform)
+            except Undecided:
+                bits *= 2
+
+    def _message(self, level: Precise, index: int) -> Vector:
+        """Messages in front of block ``index``.
+
+        They need not be known behind the next run that is long at this level: floats bound them.
+        """
+        count = len(self._runs)
+        end = next(
+            (
+                i
+                for i in range(index, count)
+                if any(part.length >= level.long for part in self._runs[i].stretches(level.window))
+            ),
+            None,
+        )
+        if end is None:
+            end, vector = count - 1, mirrored(level.settling(self._last.lowest))
+        else:
+            lower, upper = self._walk.messages[end + 1]
+            vector = level.enclosing(lower, upper, self._walk.errors.item(end + 1))
+        for i in range(end, index - 1, -1):
+            run = self._runs[i]
+            if self._bits.item(i):
+                vector = mirrored(level.backward(run, mirrored(vector)))
+            else:
+                vector = level.backward(run, vector)
+        return vector

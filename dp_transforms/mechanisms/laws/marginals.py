@@ -1,0 +1,253 @@
+"""Marginals and bias of the exponential mechanism for integer partitions at a given list.
+
+What is computed here is as private as the list: at a private one never publish it, at a released
+one it is post-processing (see ``release_estimates``).
+
+In terms of the walk's D (see ``walk``): item i has x_i >= v iff D(v - i) >= i - k_f(v - i), so
+the distribution of one frequency is read off the distributions of D on the diagonals around f_i -
+i. The first b ranks hold, beside trivial cells, min(k_x(c), b) cells of diagonal c, so
+
+    sum of x_i - f_i over i <= b  =  sum over c of min(D(c), b - k_f(c)) - min(0, b - k_f(c))
+
+where a diagonal with k_f(c) <= b - W counts D(c), and one with k_f(c) >= b + W nothing. The number
+of items is the largest part of the conjugate partition, and conjugation keeps L1 distances.
+
+Plain float64: probabilities and biases are within 1e-9 of the exact ones, and those of the total
+and of sums over many ranks within 1e-9 of their standard deviation.
+"""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.laws.characteristic import law_from_characteristic
+from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
+from dp_transforms.mechanisms.laws.walk_sums import FLOAT64_RATE, STEP, WalkSums, pairs, window_for
+from dp_transforms.mechanisms.sampler.walk import Blocks
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+_NEGLIGIBLE = 1e-18
+
+
+class Marginals:
+    """The distribution of single frequencies of x, and the bias E[x_i] - f_i, at a list f.
+
+    Args:
+      frequency_list: f.
+      rate: c = epsilon / (2 * sensitivity), or eta * ln 2; at least 1/256.
+
+    Raises:
+      ValueError: the rate is too small.
+
+    >>> marginals = Marginals(FrequencyList([100, 1], [1, 10**6]), rate=0.5)
+    >>> marginals.law_of_frequency(1).quantile(0.975)
+    106
+    """
+
+    def __init__(self, frequency_list: FrequencyList, rate: float):
+        if rate < FLOAT64_RATE:
+            raise ValueError(
+                f"epsilon / (2 * sensitivity) must be at least {FLOAT64_RATE:.4f} for marginals, "
+                f"got {rate:.4g}"
+            )
+        self._frequency_list = frequency_list
+        self._rate = rate
+        self._window = self._window_for(rate)
+        # So far from the ends of a run D is 0, up to a negligible probability.
+        self._margin = math.ceil((-math.log(_NEGLIGIBLE) - math.log(-math.expm1(-rate))) / rate)
+        self._ends = np.cumsum(frequency_list.multiplicities)
+        self._frequencies = frequency_list.frequencies
+        top = int(self._frequencies[0]) if len(frequency_list) else 0
+        # Up to the margin the infinite runs are blocks as well.
+        self._blocks = [(0, self._margin), *pairs(Blocks.of(frequency_list)), (1, self._margin)]
+        bits, lengths = np.array(self._blocks, dtype=np.int64).T
+        # Block r covers the diagonals starts[r] - 1, starts[r] - 2, ...; ranks[r] = k_f before it.
+        self._starts = top + self._margin - np.append(0, np.cumsum(lengths))
+        self._ranks = np.append(0, np.cumsum(bits * lengths))
+        self._sums_at = self._make_sums(complex(rate), complex(rate))
+        before = self._make_sums(complex(rate, -STEP), complex(rate, STEP)).forward(self._blocks)
+        self._before = before.real
+        self._after = self._sums_at.backward(self._blocks).real
+        products = (before * self._after).sum(axis=1)
+        # E of the sum of D over all diagonals before each block end.
+        self._sums = products.imag / STEP / products.real
+        self._inside: Callable[[int], tuple[IntArray, IntArray, FloatArray]]
+        self._inside = lru_cache(maxsize=256)(self._make_inside)
+
+    def mean_differences(self, ends: Sequence[int] | IntArray) -> FloatArray:
+        """The bias by ranges of ranks: the mean of E[x_i] - f_i over each range.
+
+        Args:
+          ends: the last ranks of consecutive ranges, ascending. The first range starts at rank 1,
+            and ranges may end beyond the last item.
+
+        Raises:
+          ValueError: ends are not positive and strictly ascending.
+
+        >>> marginals = Marginals(FrequencyList([9, 3], [1, 4]), rate=0.5)
+        >>> marginals.mean_differences([1, 3, 5]).round(3).tolist()
+        [0.441, 1.271, -0.373]
+        """
+        limits = np.append(0, np.asarray(ends, dtype=np.int64))
+        if (np.diff(limits) <= 0).any():
+            raise ValueError("ends must be positive and strictly ascending ranks")
+        return np.diff(self._sum_differences(limits)) / np.diff(limits)
+
+    @property
+    def total_difference(self) -> float:
+        """E[sum x] - sum f."""
+        return float(self._sums[-1])
+
+    def law_of_frequency(self, rank: int) -> IntegerLaw:
+        """The distribution of x_rank, for a rank from 1; it may be beyond the last item.
+
+        Raises:
+          ValueError: the rank is not positive.
+        """
+        if rank < 1:
+            raise ValueError(f"rank must be positive, got {rank}")
+        run = int(np.searchsorted(self._ends, rank))
+        own = int(self._frequencies[run]) if run < len(self._ends) else 0
+        # P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), ..., P(x <= 0).
+        above = np.append(self._tail(rank, own - rank + 1, 1), 0.0)
+        below = np.append(self._tail(rank, own - rank, -1)[:own], 0.0)
+        probabilities = np.concatenate(
+            [-np.diff(below)[::-1], [1 - above[0] - below[0]], -np.diff(above)]
+        )
+        return IntegerLaw(own - len(below) + 1, probabilities)
+
+    def law_of_distinct(self) -> IntegerLaw:
+        """The distribution of how many items x has."""
+        return Marginals(conjugate(self._frequency_list), self._rate).law_of_frequency(1)
+
+    def law_of_total(self) -> IntegerLaw:
+        """The distribution of sum x, by its characteristic function."""
+        shift = round(self.total_difference)
+
+        def log_total(t: float) -> complex:
+            return self._log_total(complex(self._rate, -t), complex(self._rate, t))
+
+        base = log_total(0.0)
+        return law_from_characteristic(
+            lambda t: cmath.exp(log_total(t) - base - 1j * t * shift),
+            self._frequency_list.total + shift,
+        )
+
+    # What is different for another mechanism.
+
+    def _window_for(self, rate: float) -> int:
+        return window_for(rate)
+
+    def _make_sums(self, up: complex, down: complex) -> Any:
+        return WalkSums(up, down, self._window)
+
+    def _log_total(self, up: complex, down: complex) -> complex:
+        total: complex = self._make_sums(up, down).log_total(pairs(Blocks.of(self._frequency_list)))
+        return total
+
+    def _sum_differences(self, limits: IntArray) -> FloatArray:
+        """E of the sum of x_i - f_i over i <= b, for each b."""
+        window = self._window
+        states = np.arange(-window, window + 1)
+        # least[m, D] = min(D, m) - min(0, m)
+        least = np.minimum(states[None, :], states[:, None]) - np.minimum(states, 0)[:, None]
+        found = np.zeros(len(limits))
+        for index in np.flatnonzero(limits).tolist():
+            limit = limits[index]
+            first = int(np.searchsorted(self._ranks[1:], limit - window, side="right"))
+            last = int(np.searchsorted(self._ranks[:-1], limit + window, side="left"))
+            found[index] = self._sums[first]
+            for block in range(first, last):
+                _, ranks, law = self._inside(block)
+                rest = np.clip(limit - ranks, -window, window)
+                found[index] += (law * least[rest + window]).sum()
+        return found
+
+    def _tail(self, rank: int, start: int, step: int) -> FloatArray:
+        """P(x_rank >= v), v = start + rank and upwards (step 1), or P(x_rank < v) downwards (-1).
+
+        Stops where it is negligible. ``start`` is a diagonal.
+        """
+        tail: list[FloatArray] = []
+        known = 0
+        block = int(np.searchsorted(-self._starts, -start, side="left")) - 1
+        while 0 <= block < len(self._blocks):
+            diagonals, ranks, law = self._inside(block)
+            # x_rank >= v iff D >= rank - k_f.
+            bounds = rank - ranks + self._window - (step < 0)
+            sums = np.cumsum(law[:, ::-step], axis=1)[:, ::-step]
+            inside = np.clip(bounds, 0, 2 * self._window)
+            found = np.where(bounds == inside, sums[np.arange(len(bounds)), inside], 0.0)[::-step]
+            distances = (step * (diagonals - start))[::-step]
+            found, distances = found[distances >= 0], distances[distances >= 0]
+            wanted = (distances == known + np.arange(len(distances))) & (found >= _NEGLIGIBLE)
+            count = len(wanted) if wanted.all() else int(np.argmin(wanted))
+            tail.append(found[:count])
+            known += count
+            if count < len(wanted):
+                break
+            block -= step
+        return np.concatenate(tail) if tail else np.zeros(0)
+
+    def _make_inside(self, block: int) -> tuple[IntArray, IntArray, FloatArray]:
+        """The distribution of D near both ends of a block; in between D is 0.
+
+        Returns:
+          (diagonals, ranks, distribution): the diagonals, descending; k_f there; and P(D = d) in
+          rows.
+        """
+        bit, length = self._blocks[block]
+        near, far = min(length, self._margin), min(max(length - self._margin, 0), self._margin)
+        places = np.append(np.arange(1, near + 1), np.arange(length - far + 1, length + 1))
+        zero = np.zeros(2 * self._window + 1)
+        zero[self._window] = 1.0
+        before, after = self._before[block], self._after[block + 1]
+        if length > near + far:
+            # The two ends have nothing to do with each other.
+            law = np.concatenate(
+                [self._between(before, zero, bit, near), self._between(zero, after, bit, far)]
+            )
+        else:
+            law = self._between(before, after, bit, length)
+        ranks = self._ranks[block] + (places if bit else np.zeros_like(places))
+        return self._starts[block] - places, ranks, law
+
+    def _between(self, before: FloatArray, after: FloatArray, bit: int, count: int) -> FloatArray:
+        """The distribution of D after each of ``count`` equal bits, given the weights at both
+        ends."""
+        forward, backward = np.empty((2, count, len(before)))
+        weights = self._sums_at.weights.real
+        here, there = (slice(None, -1), slice(1, None))[:: -1 if bit else 1]
+        for place in range(count):
+            moved = before.copy()
+            moved[there] += before[here]
+            forward[place] = before = moved * weights
+        for place in range(count - 1, -1, -1):
+            backward[place] = after
+            costly = after * weights
+            after = costly.copy()
+            after[here] += costly[there]
+        law = forward * backward
+        law /= law.sum(axis=1, keepdims=True)
+        return law
+
+
+def conjugate(frequency_list: FrequencyList) -> FrequencyList:
+    """The conjugate partition: entry j is how many items have a frequency of at least j.
+
+    >>> list(conjugate(FrequencyList([5, 2], [1, 3])))
+    [(4, 2), (1, 3)]
+    """
+    at_least = np.cumsum(frequency_list.multiplicities)
+    gaps = -np.diff(frequency_list.frequencies, append=0)
+    return FrequencyList(at_least[::-1], gaps[::-1])

@@ -1,0 +1,1 @@
+"""Exact integer noise: discrete Laplace and Gaussian."""

@@ -1,0 +1,316 @@
+"""Exact integer noise, many draws at once: discrete Laplace, geometric, discrete Gaussian.
+
+Each draw is the inverse distribution function at one uniform number U: a function of U alone. Draw
+i of ``sample`` depends on (tape, channel, i) only, so that a retried bundle repeats it;
+``from_words`` takes uniform numbers that come from elsewhere, such as a keyed function of a
+partition's name.
+
+The distributions are symmetric. With V = U and a negative sign if U < 1/2, else V = 1 - U and a
+positive sign, the magnitude is the number of x >= 0 with V < P[X > x]. Sixty-four bits of V decide
+this for nearly every draw, against thresholds that are computed with directed rounding and rounded
+down to 64 bits. A draw whose 64 bits touch a threshold (with probability about 2**-64 times the
+number of thresholds) reads more bits, and compares them with enclosures of as many, until the
+answer is certain. So the distribution is exactly the one stated, and no float decides anything.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, partial
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.noise.float_tails import (
+    RELATIVE_ERROR,
+    FloatTail,
+    GaussianFloatTail,
+    GeometricFloatTail,
+)
+from dp_transforms.mechanisms.noise.gaussian_tail import gaussian_tail, gaussian_tails
+from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
+
+IntArray = npt.NDArray[np.int64]
+WordArray = npt.NDArray[np.uint64]
+Extend = Callable[[int, int], int]
+"""(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
+
+_LARGEST_SCALE = 2**48
+_TABLE_SCALE = 512
+"""Up to this scale thresholds come from a table: 64 * ln 2 * 512 entries for discrete Laplace."""
+_CHUNK = 1 << 14
+_GUARD_BITS = 32
+
+
+class IntegerNoise(ABC):
+    """A symmetric distribution on the integers, sampled by exact inversion."""
+
+    def sample(self, tape: RandomTape, channel: str, count: int, start: int = 0) -> IntArray:
+        """``count`` independent draws, as an int64 array of shape (count,).
+
+        Draw i is a function of the uniform number at (channel, start + i) of the tape. Give every
+        use a channel of its own.
+        """
+        words = tape.words(channel, count, start)
+        return self.from_words(words, lambda i, bits: tape.prefix(channel, start + i, bits))
+
+    def from_words(self, words: WordArray, extend: Extend) -> IntArray:
+        """The draws of uniform numbers U_0, U_1, ..., an int64 array as long as ``words``.
+
+        Args:
+          words: uint64 array of shape (n,): element i is floor(U_i * 2**64).
+          extend: ``extend(i, bits)`` is floor(U_i * 2**bits). Called for the few elements that 64
+            bits do not decide, with growing numbers of bits; must agree with ``words``.
+
+        Raises:
+          ValueError: words are not a one-dimensional uint64 array.
+        """
+        if not isinstance(words, np.ndarray) or words.dtype != np.uint64 or words.ndim != 1:
+            raise ValueError("words must be a one-dimensional array of dtype uint64")
+        positive = words >= np.uint64(1 << 63)
+        # The leading 64 bits of V.
+        folded = np.where(positive, ~words, words)
+        magnitudes, certain = self._magnitudes(folded)
+        draws = np.where(positive, magnitudes, -magnitudes)
+        for i in np.flatnonzero(~certain).tolist():
+            draws[i] = self._exact_draw(partial(extend, i))
+        return draws
+
+    @abstractmethod
+    def tail(self, x: int, precision: int) -> Enclosure:
+        """(lo, hi) around P[X > x] for x >= 0, about 2**-precision apart."""
+
+    def probability(self, x: int, precision: int = 64) -> Enclosure:
+        """(lo, hi) around P[X = x], at most about 2**-precision apart."""
+        down, up = rounding_pair(precision + _GUARD_BITS)
+        lo, hi = self.tail(abs(x), precision + 2)
+        if x == 0:
+            return down.sub(1, up.mul(2, hi)), up.sub(1, down.mul(2, lo))
+        outer_lo, outer_hi = self.tail(abs(x) - 1, precision + 2)
+        return down.sub(outer_lo, hi), up.sub(outer_hi, lo)
+
+    def _tails(self, precision: int) -> list[Enclosure]:
+        """``tail(x, precision)`` for x = 0, 1, ... until it is certainly below 2**-64."""
+        tails: list[Enclosure] = []
+        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
+            tails.append(self.tail(len(tails), precision))
+        return tails
+
+    @abstractmethod
+    def _float_tail(self) -> FloatTail | None:
+        """Float enclosures of the tail, or None if the scale is small enough for a table."""
+
+    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+        """Magnitudes for the leading words of V, and whether those 64 bits decide them."""
+        tail = self._cached_float_tail
+        if tail is None:
+            thresholds = self._thresholds
+            ends = np.searchsorted(thresholds, folded, side="right")
+            return len(thresholds) - ends, thresholds[ends - 1] != folded
+        magnitudes = np.empty(len(folded), dtype=np.int64)
+        certain = np.empty(len(folded), dtype=np.bool_)
+        for start in range(0, len(folded), _CHUNK):
+            chunk = slice(start, start + _CHUNK)
+            magnitudes[chunk], certain[chunk] = _enclosed_magnitudes(tail, folded[chunk])
+        return magnitudes, certain
+
+    @cached_property
+    def _cached_float_tail(self) -> FloatTail | None:
+        return self._float_tail()
+
+    @cached_property
+    def _thresholds(self) -> WordArray:
+        """floor(P[X > x] * 2**64), ascending, that is for x = n, ..., 1, 0; the first is zero."""
+        precision = 2 * WORD_BITS
+        while True:
+            tails = self._tails(precision)
+            floors = [_scaled_floor(lo, WORD_BITS) for lo, _ in tails]
+            if floors == [_scaled_floor(hi, WORD_BITS) for _, hi in tails]:
+                return np.array(floors[floors.index(0) :: -1], dtype=np.uint64)
+            precision *= 2
+
+    def _exact_draw(self, prefix: Callable[[int], int]) -> int:
+        bits = 2 * WORD_BITS
+        while True:
+            leading = prefix(bits)
+            positive = leading >> (bits - 1) == 1
+            folded = (1 << bits) - 1 - leading if positive else leading
+            magnitude = self._exact_magnitude(folded, bits)
+            if magnitude is not None:
+                return magnitude if positive else -magnitude
+            bits *= 2
+
+    def _exact_magnitude(self, folded: int, bits: int) -> int | None:
+        """The smallest x >= 0 with P[X > x] <= V, or None if these bits do not decide it."""
+        scale = gmpy2.mpz(1) << bits
+        lower, upper = gmpy2.mpq(folded, scale), gmpy2.mpq(folded + 1, scale)
+
+        def is_below_tail(x: int) -> bool | None:
+            lo, hi = self.tail(x, bits + _GUARD_BITS)
+            if upper <= lo:
+                return True
+            if lower >= hi:
+                return False
+            return None
+
+        # Invariant of the search: V < P[X > low] and not V < P[X > high], both certain.
+        low, high = -1, 0
+        while (verdict := is_below_tail(high)) is True:
+            low, high = high, 2 * high + 1
+        while verdict is False and high - low > 1:
+            middle = (low + high) // 2
+            verdict = is_below_tail(middle)
+            if verdict is None:
+                return None
+            low, high, verdict = (middle, high, False) if verdict else (low, middle, False)
+        return None if verdict is None else high
+
+
+class _GeometricNoise(IntegerNoise):
+    """P[X = x] proportional to q**|x|; then P[X > x] = q**(x + 1) / (1 + q)."""
+
+    _decay: Decay
+
+    def tail(self, x: int, precision: int) -> Enclosure:
+        down, up = rounding_pair(precision + _GUARD_BITS)
+        ratio_lo, ratio_hi = self._decay.power(1, precision + _GUARD_BITS)
+        lo, hi = self._decay.power(x + 1, precision + _GUARD_BITS)
+        return down.div(lo, up.add(1, ratio_hi)), up.div(hi, down.add(1, ratio_lo))
+
+    def _float_tail(self) -> FloatTail | None:
+        if self._decay.log_enclosure(WORD_BITS)[0] * _TABLE_SCALE >= 1:
+            return None
+        return GeometricFloatTail(self._decay)
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(_GeometricNoise):
+    """Discrete Laplace noise: P[X = x] proportional to e**(-|x| / scale) on all integers.
+
+    A count that changes by at most s between neighbours (add or remove all records of one user)
+    plus this noise is (s / scale)-differentially private.
+
+    Args:
+      scale: a positive rational number up to 2**48; a float stands for the decimal that it prints.
+
+    Raises:
+      ValueError: scale is out of range.
+
+    Source: Ghosh, Roughgarden, Sundararajan (2009), the geometric mechanism.
+
+    >>> DiscreteLaplace(2).sample(RandomTape(bytes(32)), "example", 8)
+    array([ 0,  1,  2,  3, -1,  0, -1,  1])
+    """
+
+    scale: Number
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "scale", _bounded_rational("scale", self.scale, _LARGEST_SCALE))
+
+    @cached_property
+    def _decay(self) -> Decay:  # type: ignore[override]
+        return Decay(1 / Fraction(self.scale))
+
+
+@dataclass(frozen=True)
+class TwoSidedGeometric(_GeometricNoise):
+    """Two-sided geometric noise: P[X = x] proportional to 2**(-eta * |x|) on all integers.
+
+    The ratio 2**-eta is ``eta.base`` exactly. A count that changes by at most s between neighbours
+    (add or remove all records of one user) plus this noise is (s * eta)-DP in base 2.
+
+    >>> TwoSidedGeometric(Eta(1, 1, 1)).sample(RandomTape(bytes(32)), "example", 8)
+    array([ 0,  1,  1,  2, -1,  0,  0,  1])
+    """
+
+    eta: Eta
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.eta, Eta):
+            raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+
+    @cached_property
+    def _decay(self) -> Decay:  # type: ignore[override]
+        return Decay(base=self.eta)
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(IntegerNoise):
+    """Discrete Gaussian noise: P[X = x] proportional to e**(-x**2 / (2 * sigma2)) on all integers.
+
+    A count that changes by at most s between neighbours (add or remove all records of one user)
+    plus this noise is (s**2 / (2 * sigma2))-concentrated differentially private.
+
+    Args:
+      sigma2: a positive rational number up to 2**96; a float stands for the decimal that it prints.
+        The variance is at most sigma2, and very close to it from sigma2 = 1 on.
+
+    Raises:
+      ValueError: sigma2 is out of range.
+
+    Source: Canonne, Kamath, Steinke (2020), Definition 1 and Theorem 4.
+
+    >>> DiscreteGaussian(4).sample(RandomTape(bytes(32)), "example", 8)
+    array([ 0,  1,  2,  2, -1, -1, -1,  1])
+    """
+
+    sigma2: Number
+
+    def __post_init__(self) -> None:
+        bounded = _bounded_rational("sigma2", self.sigma2, _LARGEST_SCALE**2)
+        object.__setattr__(self, "sigma2", bounded)
+
+    def tail(self, x: int, precision: int) -> Enclosure:
+        return gaussian_tail(Fraction(self.sigma2), x, precision)
+
+    def _tails(self, precision: int) -> list[Enclosure]:
+        return gaussian_tails(Fraction(self.sigma2), precision)
+
+    def _float_tail(self) -> FloatTail | None:
+        if Fraction(self.sigma2) <= _TABLE_SCALE**2:
+            return None
+        return GaussianFloatTail(Fraction(self.sigma2))
+
+
+def discrete_laplace(scale: Number, tape: RandomTape, channel: str, count: int) -> IntArray:
+    """``DiscreteLaplace(scale).sample(tape, channel, count)``."""
+    return DiscreteLaplace(scale).sample(tape, channel, count)
+
+
+def discrete_gaussian(sigma2: Number, tape: RandomTape, channel: str, count: int) -> IntArray:
+    """``DiscreteGaussian(sigma2).sample(tape, channel, count)``."""
+    return DiscreteGaussian(sigma2).sample(tape, channel, count)
+
+
+def _enclosed_magnitudes(
+    tail: FloatTail, folded: WordArray
+) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    """The smallest x >= 0 with P[X > x] <= V, and whether floats prove it."""
+    # A word is rounded once on the way to a float, by at most 2**-53 of itself.
+    lower = folded.astype(np.float64) * 2.0**-WORD_BITS
+    upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
+    lower *= 1 - 2 * RELATIVE_ERROR
+    found = tail.guess(np.maximum(lower, 2.0**-WORD_BITS))
+    certain = tail(found) < lower
+    certain &= (found == 0) | (tail(np.maximum(found, 1) - 1) > upper)
+    return found, certain
+
+
+def _bounded_rational(name: str, value: Any, largest: int) -> Fraction:
+    exact = positive_rational(name, value)
+    if exact > largest:
+        raise ValueError(f"{name} must be at most 2**{largest.bit_length() - 1}, got {value!r}")
+    return exact
+
+
+def _scaled_floor(value: Any, bits: int) -> int:
+    numerator, denominator = value.as_integer_ratio()
+    return int((numerator << bits) // denominator)

@@ -1,0 +1,100 @@
+"""Frequency lists that are public: what a mechanism returns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList, Integers
+
+if TYPE_CHECKING:
+    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+
+_SHOWN = 6
+_SHOWN_ROWS = 20
+
+
+class ReleasedList(FrequencyList):
+    """A frequency list that a mechanism has released. It serves wherever a FrequencyList does.
+
+    Unlike a private list it shows what is in it: as text it is the lines of its CSV file. For a
+    picture see ``postprocessing.pictures``.
+
+    Args:
+      frequencies, multiplicities: see ``FrequencyList``.
+      mechanism: what released it; None for one that was read from a file.
+
+    >>> released = ReleasedList([5, 2, 1], [1, 1, 3])
+    >>> released
+    ReleasedList([5, 2, 1], [1, 1, 3])
+    >>> print(released)
+    frequency,multiplicity
+    5,1
+    2,1
+    1,3
+    """
+
+    __slots__ = ("_mechanism",)
+
+    def __init__(
+        self,
+        frequencies: Integers = (),
+        multiplicities: Integers = (),
+        mechanism: PartitionMechanism | None = None,
+    ):
+        super().__init__(frequencies, multiplicities)
+        self._mechanism = mechanism
+
+    @property
+    def mechanism(self) -> PartitionMechanism | None:
+        """What released the list, with all that is known of its noise."""
+        return self._mechanism
+
+    @property
+    def cost(self) -> dict[str, Any] | None:
+        """What the release cost: epsilon, delta, and the most partitions of one user.
+
+        >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+        >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
+        >>> mechanism.release(FrequencyList([7, 1], [1, 9])).cost
+        {'epsilon': 0.5, 'delta': 0.0, 'max_partitions_per_user': 2}
+        """
+        if self._mechanism is None:
+            return None
+        return {
+            "epsilon": self._mechanism.epsilon_cost,
+            "delta": self._mechanism.failure_probability,
+            "max_partitions_per_user": self._mechanism.sensitivity,
+        }
+
+    def to_dict(self) -> dict[str, list[int]]:
+        """The columns, for ``pandas.DataFrame`` or ``pyarrow.table``.
+
+        >>> ReleasedList([5, 1], [1, 3]).to_dict()
+        {'frequency': [5, 1], 'multiplicity': [1, 3]}
+        """
+        columns = (self.frequencies.tolist(), self.multiplicities.tolist())
+        return dict(zip(("frequency", "multiplicity"), columns, strict=True))
+
+    def __str__(self) -> str:
+        return "\n".join(["frequency,multiplicity", *(f"{n},{m}" for n, m in self)])
+
+    def __repr__(self) -> str:
+        shown = [
+            ", ".join([*map(str, part[:_SHOWN].tolist()), *(["..."] if len(self) > _SHOWN else [])])
+            for part in (self.frequencies, self.multiplicities)
+        ]
+        return f"ReleasedList([{shown[0]}], [{shown[1]}])"
+
+    def _repr_html_(self) -> str:
+        rows = [f"<tr><td>{n:,}</td><td>{m:,}</td></tr>" for n, m in self][:_SHOWN_ROWS]
+        if len(self) > _SHOWN_ROWS:
+            rows.append("<tr><td>...</td><td>...</td></tr>")
+        cost = "".join(f", {name} {value}" for name, value in (self.cost or {}).items())
+        return (
+            "<table><thead><tr><th>frequency</th><th>multiplicity</th></tr></thead>"
+            f"<tbody>{''.join(rows)}</tbody></table>"
+            f"<p>{self.distinct:,} partitions, total {self.total:,}{cost}</p>"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ReleasedList, (self.frequencies, self.multiplicities, self._mechanism)

@@ -1,0 +1,239 @@
+"""Where inside its blocks a walk moves, once its states at the block ends are known.
+
+These questions involve closed forms or transfer weights between two known states only, never
+messages. So they settle themselves, at whatever precision they need, and never make a release
+start again.
+
+On one side of zero, where moves are does not depend on how far from zero they are: T_n(D, D+k) is
+q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So all moves lead
+towards zero or start from it. In a block of zeros those that lead towards zero come first. Their
+places, and the distances of the others from the block's end, add up to the exponent of q, up to a
+constant. Where a block is roomy both are drawn as in infinite runs, again and again until they lie
+inside and do not collide. Others are halved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
+from dp_transforms.mechanisms.sampler.float_level import AnyTransfer
+from dp_transforms.mechanisms.sampler.geometric_decisions import geometric, places, unbounded
+from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
+from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
+from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+
+def fill_blocks(
+    blocks: Blocks,
+    states: IntArray,
+    transfers: tuple[AnyTransfer, AnyTransfer],
+    tape: RandomTape,
+) -> tuple[IntArray, IntArray]:
+    """The places of all moves, given the states at the block ends.
+
+    Args:
+      blocks: the blocks of f.
+      states: len(blocks) + 1 states.
+      transfers: the transfer weights for runs of zeros and, mirrored, for runs of ones.
+      tape: channels "places", "splits r" and "ends b t" are read.
+
+    Returns:
+      (blocks, places): the block and the place in it of every move, the places from 1.
+    """
+    # Mirrored where the bit is 1, so that every block is one of zeros.
+    entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
+    moves = np.abs(np.diff(states))
+    found_blocks, found_places = [], []
+
+    single = np.flatnonzero(moves == 1)
+    words = tape.words("places", len(blocks))
+    for bit in (0, 1):
+        for climbing in (True, False):
+            chosen = single[(blocks.bits[single] == bit) & ((entered[single] >= 0) == climbing)]
+            lengths = blocks.lengths[chosen]
+            decay = transfers[bit].positive if climbing else transfers[bit].negative
+            x = places(decay, lengths, tape, "places", chosen, words[chosen])
+            # Away from zero a late move is cheap, towards zero an early one is.
+            found_blocks.append(chosen)
+            found_places.append(lengths - x + 1 if climbing else x)
+
+    early = np.clip(-entered, 0, moves)
+    late = moves - early
+    is_roomy = np.zeros(len(blocks), dtype=bool)
+    for bit in (0, 1):
+        decays = transfers[bit].negative, transfers[bit].positive
+        room = _room(decays[0], early) + _room(decays[1], late)
+        chosen = np.flatnonzero((blocks.bits == bit) & (moves > 1) & (blocks.lengths >= room))
+        is_roomy[chosen] = True
+        numbers, at = _near_the_ends(
+            *decays,
+            blocks.lengths[chosen],
+            early[chosen],
+            late[chosen],
+            tape,
+            f"ends {bit}",
+        )
+        found_blocks.append(chosen[numbers])
+        found_places.append(at)
+
+    for block in np.flatnonzero((moves > 1) & ~is_roomy).tolist():
+        splitter = _Splitter(transfers[blocks.bits[block]], tape, f"splits {block}")
+        splitter.split(int(blocks.lengths[block]), int(entered[block]), int(moves[block]), 0)
+        found_blocks.append(np.full(len(splitter.places), block))
+        found_places.append(np.array(splitter.places))
+
+    return np.concatenate(found_blocks), np.concatenate(found_places)
+
+
+def _room(decay: Decay, counts: IntArray) -> FloatArray:
+    """How far the moves near one end reach, but for a probability of at most 1/4 each.
+
+    The largest of s distinct parts of an infinite run is above s + x with a probability of at most
+    s q**x. This decides how places are drawn, not how likely they are. MPFR rounds correctly, so
+    that it is decided alike on every machine.
+    """
+    down, _ = rounding_pair(53)
+    _, rate = decay.log_enclosure(WORD_BITS)
+    distinct, kind = np.unique(counts, return_inverse=True)
+    reach = [n + float(down.div(down.log(4 * n), rate)) if n else 0.0 for n in distinct.tolist()]
+    return np.array(reach)[kind]
+
+
+def _near_the_ends(
+    falling: Decay,
+    climbing: Decay,
+    lengths: IntArray,
+    early: IntArray,
+    late: IntArray,
+    tape: RandomTape,
+    channel: str,
+) -> tuple[IntArray, IntArray]:
+    """Draws the places of early moves from the starts of blocks, of late ones from their ends.
+
+    Returns:
+      (blocks, places) of all moves; blocks are numbered as in ``lengths``.
+    """
+    found_blocks, found_places = [], []
+    waiting = np.arange(len(lengths))
+    tries = 0
+    while len(waiting):
+        branch = tape.branch(f"{channel} {tries}")
+        firsts = partitions(falling, early[waiting], branch, "early")
+        lasts = partitions(climbing, late[waiting], branch, "late")
+        inside = _largest(firsts, early[waiting]) + _largest(lasts, late[waiting])
+        accepted = inside <= lengths[waiting]
+        for parts, counts, are_late in ((firsts, early[waiting], 0), (lasts, late[waiting], 1)):
+            kept = np.repeat(accepted, counts)
+            block = np.repeat(waiting, counts)[kept]
+            found_blocks.append(block)
+            found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
+        waiting = waiting[~accepted]
+        tries += 1
+    if not found_blocks:
+        return waiting, waiting
+    return np.concatenate(found_blocks), np.concatenate(found_places)
+
+
+def _largest(parts: IntArray, counts: IntArray) -> IntArray:
+    """The first part of each partition, or 0 where it is empty."""
+    found = np.zeros_like(counts)
+    found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
+    return found
+
+
+@dataclass
+class _Splitter:
+    """Halves a block until each part has no choice left."""
+
+    transfer: AnyTransfer
+    tape: RandomTape
+    channel: str
+    places: list[int] = field(default_factory=list)
+    asked: int = 0
+
+    def split(self, length: int, entered: int, moves: int, offset: int) -> None:
+        """Places ``moves`` moves in the ``length`` steps after ``offset``, from state
+        ``entered``."""
+        if moves == 0:
+            return
+        if moves == length:
+            self.places.extend(range(offset + 1, offset + length + 1))
+            return
+        if moves == 1:
+            uniform = self.tape.uniform(self.channel, self._next_index())
+            climbing = entered >= 0
+            decay = self.transfer.positive if climbing else self.transfer.negative
+            x = geometric(decay, 1, uniform, length)
+            self.places.append(offset + (length - x + 1 if climbing else x))
+            return
+        half = length // 2
+        early = self._early_moves(half, length - half, entered, moves)
+        self.split(half, entered, early, offset)
+        self.split(length - half, entered + early, moves - early, offset + half)
+
+    def _next_index(self) -> int:
+        self.asked += 1
+        return self.asked - 1
+
+    def _early_moves(self, near: int, far: int, entered: int, moves: int) -> int:
+        index = self._next_index()
+        entered = max(min(entered, 0), -moves)
+        try:
+            return self._by_floats(index, near, far, entered, moves)
+        except (Undecided, FloatingPointError):
+            pass
+        precision = 2 * WORD_BITS
+        while True:
+            try:
+                return self._precisely(index, near, far, entered, moves, precision)
+            except Undecided:
+                precision *= 2
+
+    def _by_floats(self, index: int, near: int, far: int, entered: int, moves: int) -> int:
+        start = entered + self.transfer.window
+        if not (0 <= start and start + moves < self.transfer.size):
+            raise Undecided(1.0)
+        word = self.tape.prefix(self.channel, index, 53)
+        lo, hi = self.transfer.in_first_part(near, far, start, moves)
+        return choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, lo, hi)
+
+    def _precisely(
+        self, index: int, near: int, far: int, entered: int, moves: int, precision: int
+    ) -> int:
+        window = max(abs(entered), abs(entered + moves))
+        transfer = PreciseTransfer(
+            self.transfer.positive, self.transfer.negative, window, precision
+        )
+        lower, upper = self.tape.uniform(self.channel, index).enclosure(precision)
+        return choose(lower, upper, *transfer.in_first_part(near, far, entered + window, moves))
+
+
+def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
+    """Partitions into distinct positive parts, with law proportional to q**sum.
+
+    The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
+    with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
+    from the end of the first infinite run, or their places in the last one.
+
+    Args:
+      decay: q.
+      counts: how many parts each partition has.
+
+    Returns:
+      The parts of all partitions in a row, each partition's in descending order.
+    """
+    ends = counts.cumsum()
+    starts = ends - counts
+    total = int(counts.sum())
+    columns = unbounded(decay, np.arange(total) - np.repeat(starts, counts) + 1, tape, channel)
+    behind = np.append(columns[::-1].cumsum()[::-1], 0)
+    parts: IntArray = behind[:-1] - np.repeat(behind[ends], counts)
+    return parts

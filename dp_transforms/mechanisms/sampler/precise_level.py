@@ -1,0 +1,181 @@
+"""The walk's messages and its chain of states in MPFR numbers: the levels above float64.
+
+The recurrence is that of ``float_level``, in a plainer form: every bound is rounded in its own
+direction, so there are no error terms, and the range of exponents is so wide that nothing is
+scaled.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
+from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
+
+IntArray = npt.NDArray[np.int64]
+ObjectArray = npt.NDArray[np.object_]
+
+
+class PreciseLevel:
+    """Settles the questions of a release by MPFR enclosures on a window of states.
+
+    Args:
+      blocks: f's blocks.
+      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window and precision.
+
+    Raises:
+      Undecided: the window is too narrow for any enclosure.
+    """
+
+    def __init__(self, blocks: Blocks, transfers: tuple[PreciseTransfer, PreciseTransfer]):
+        self._blocks = blocks
+        self._transfers = transfers
+        self._window = transfers[0].window
+        self._size = transfers[0].size
+        self._precision = transfers[0].precision
+        self._down, self._up = rounding_pair(self._precision)
+        self._messages = self._backward()
+
+    def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
+        """The states before each block and after the last, from the channels "head" and "moves".
+
+        Args:
+          tape: where the channels are.
+          count: leave out what is behind this number of blocks.
+
+        Raises:
+          Undecided: an enclosure does not settle a question.
+        """
+        lower, upper = tape.uniform("head", 0).enclosure(self._precision)
+        state = choose(lower, upper, *self._head())
+        states = [state]
+        for index, bit in enumerate(self._blocks.bits[:count].tolist()):
+            lower, upper = tape.uniform("moves", index).enclosure(self._precision)
+            moves = choose(lower, upper, *self.thresholds(index, state))
+            state += -moves if bit else moves
+            states.append(state)
+        return np.array(states, dtype=np.int64)
+
+    def _backward(self) -> list[tuple[ObjectArray, ObjectArray]]:
+        """Enclosures (lo, hi) of beta_r on the window, for r = 0..R."""
+        size, window = self._size, self._window
+        zero = self._down.add(0, 0)
+        last = self._transfers[0].entering_last_run()
+        current = []
+        for bound in (0, 1):
+            vector = np.full(size + 1, zero, dtype=object)
+            vector[window:size] = [pair[bound] for pair in last]
+            current.append(vector)
+        messages = [self._walled(current[0][:size], current[1][:size], len(self._blocks))]
+        for index in range(len(self._blocks) - 1, -1, -1):
+            bit = self._blocks.bits.item(index)
+            length = self._blocks.lengths.item(index)
+            run_length = self._blocks.run_lengths.item(index)
+            transfer = self._transfers[bit]
+            if run_length:
+                # A run starts: turn it into one of zeros, and bound what lies above its window.
+                lo, hi = (side[::-1] if bit else side for side in messages[-1])
+                hi, ratio = self._tightened(lo, hi)
+                exit_weight = transfer.exit_weight(hi[-1], ratio, run_length)
+                if not gmpy2.is_finite(exit_weight):
+                    raise Undecided(1.0)
+                current = [np.append(lo, zero), np.append(hi, exit_weight)]
+            current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
+            lo, hi = (side[:size][::-1] if bit else side[:size] for side in current)
+            messages.append(self._walled(lo, hi, index))
+        return messages[::-1]
+
+    def _walled(
+        self, lo: ObjectArray, hi: ObjectArray, index: int
+    ) -> tuple[ObjectArray, ObjectArray]:
+        """Sets to zero, in place, what the walls in front of a block forbid."""
+        below = max(self._blocks.lowest.item(index) + self._window, 0)
+        above = self._blocks.highest.item(index) + self._window + 1
+        for side in (lo, hi):
+            side[:below] = side[above:] = self._down.add(0, 0)
+        return lo, hi
+
+    def total_weight(self) -> Enclosure:
+        """(lo, hi) around Z, the sum of q**||x - f||_1 over all lists x."""
+        below, _, total = self._head_sums()
+        return below[-1], total
+
+    def _head(self) -> tuple[list[Any], list[Any]]:
+        """Enclosures of Pr[a <= j] for j = 0..W."""
+        below, above, total = self._head_sums()
+        return (
+            [self._down.div(part, total) for part in below],
+            [self._up.div(part, below[-1]) for part in above],
+        )
+
+    def _head_sums(self) -> tuple[list[Any], list[Any], Any]:
+        """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of all."""
+        weights = self._transfers[0].leaving_first_run()
+        lo, hi = (side[self._window :] for side in self._messages[0])
+        below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]
+        above = [self._up.mul(weight[1], beta) for weight, beta in zip(weights, hi, strict=True)]
+        # A and beta_0 are log-concave both, and so is their product.
+        above, ratio = self._tightened(below, above)
+        if not ratio < 1:
+            raise Undecided(1.0)
+        rest = self._up.div(self._up.mul(above[-1], ratio), self._down.sub(1, ratio))
+        below, above = self._sums(below, above)
+        return below, above, self._up.add(above[-1], rest)
+
+    def thresholds(self, index: int, state: int) -> tuple[list[Any], list[Any]]:
+        """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...
+
+        Raises:
+          Undecided: the state is outside the window, or nothing is known about it.
+        """
+        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
+        if abs(state) > self._window:
+            raise Undecided(1.0)
+        start = self._window + (-state if bit else state)
+        here, after = (
+            [side[::-1] if bit else side for side in self._messages[i]] for i in (index, index + 1)
+        )
+        if not here[0][start] > 0:
+            raise Undecided(1.0)
+        rows = [self._transfers[bit].row(length, start, bound) for bound in (0, 1)]
+        reach = min(self._size - start, length + 1)
+        sums = []
+        for context, row, beta, norm in zip(
+            (self._down, self._up), rows, after, (here[1], here[0]), strict=True
+        ):
+            total, cumulative = context.add(0, 0), []
+            for j in range(reach):
+                total = context.add(total, context.mul(row[start + j], beta[start + j]))
+                cumulative.append(context.div(total, norm[start]))
+            sums.append(cumulative)
+        return sums[0], sums[1]
+
+    def _tightened(self, lo: Any, hi: Any) -> tuple[Any, Any]:
+        """Upper bounds hi, and a ratio with beta(W + k) <= hi[-1] * ratio**k, by log-concavity.
+
+        Towards the edge of the window upper bounds are made of what may lie outside. There the
+        last ratio that is known bounds them better.
+        """
+        last = len(hi) - 1
+        while last > 0 and not (lo[last - 1] > 0 and hi[last] <= self._down.mul(lo[last], 1.001)):
+            last -= 1
+        if last == 0:
+            raise Undecided(1.0)
+        ratio = self._up.div(hi[last], lo[last - 1])
+        hi = hi.copy()
+        for state in range(last + 1, len(hi)):
+            hi[state] = min(hi[state], self._up.mul(hi[state - 1], ratio))
+        return hi, ratio
+
+    def _sums(self, lo: list[Any], hi: list[Any]) -> tuple[list[Any], list[Any]]:
+        below, above = [lo[0]], [hi[0]]
+        for weight_lo, weight_hi in zip(lo[1:], hi[1:], strict=True):
+            below.append(self._down.add(below[-1], weight_lo))
+            above.append(self._up.add(above[-1], weight_hi))
+        return below, above

@@ -1,0 +1,199 @@
+"""Transfer weights in MPFR numbers, with the exit above their window: see ``transfer``."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import Decay, Weights, rounding_pair
+from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.sampler.transfer import independence_length, parts_of, slower_of
+
+ObjectArray = npt.NDArray[np.object_]
+
+
+class PreciseTransfer:
+    """T_n on the window -W..W and its exit, as MPFR numbers rounded down and up.
+
+    Indices are those of ``FloatTransfer``; nothing is scaled.
+    """
+
+    def __init__(self, positive: Decay, negative: Decay, window: int, precision: int):
+        self.window = window
+        self.size = 2 * window + 1
+        self.precision = precision
+        self.positive = positive
+        self.negative = negative
+        self._positive = Weights(positive, window + 2, precision)
+        self._negative = Weights(negative, window + 2, precision)
+        self._long = independence_length(slower_of(positive, negative), window, precision)
+        self._most_steps = self.size // 4
+        self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
+
+    @cached_property
+    def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
+        """For each bound: what each state keeps in one step, and what moves up from each state."""
+        down, up = self._negative.powers(1)[-2:0:-1], self._positive.powers(1)
+        steps = []
+        for bound in (0, 1):
+            weights = np.array([pair[bound] for pair in down + up], dtype=object)
+            steps.append((np.append(weights[:-1], self._exit_decay), weights[1:]))
+        return steps
+
+    @cached_property
+    def _exit_decay(self) -> Any:
+        _, up = rounding_pair(self.precision)
+        return up.sqrt(self.positive.power(self.window + 1, self.precision)[1])
+
+    def exit_weight(self, edge: Any, ratio: Any, length: int) -> Any:
+        """As in ``FloatTransfer``, with R's factors multiplied one by one."""
+        _, up = rounding_pair(self.precision)
+        step = self.positive.power(1, self.precision)[1]
+        weight = up.mul(edge, ratio)
+        for _ in range(length):
+            ratio = up.mul(ratio, step)
+            factor = up.mul(self._exit_decay, up.add(1, ratio))
+            if factor <= 1:
+                break
+            weight = up.mul(weight, factor)
+        return weight
+
+    def leaving_first_run(self) -> list[Enclosure]:
+        """A(a) for a = 0..W."""
+        return self._positive.leaving_first_run()[:-1]
+
+    def entering_last_run(self) -> list[Enclosure]:
+        """B(e) for e = 0..W."""
+        return self._positive.entering_last_run()[:-1]
+
+    def apply(self, length: int, messages: ObjectArray, bound: int) -> ObjectArray:
+        """T_length times lower (bound 0) or upper (bound 1) messages, exit included.
+
+        Matrices are made of powers of two only: products of matrices are what takes long.
+        """
+        if not self._is_whole(length):
+            near, far = parts_of(length)
+            return self.apply(near, self.apply(far, messages, bound), bound)
+        with gmpy2.context(rounding_pair(self.precision)[bound]):
+            if length <= self._most_steps:
+                keep, climb = self._step[bound]
+                for _ in range(length):
+                    moved = climb * messages[1:]
+                    messages = keep * messages
+                    messages[:-1] += moved
+                return messages
+            product: ObjectArray = self.matrix(length)[bound] @ messages
+            return product
+
+    def row(self, length: int, start: int, bound: int) -> ObjectArray:
+        """Row ``start`` of T_length, bounded from below (bound 0) or above (bound 1), no exit."""
+        if not self._is_whole(length):
+            # Powers of one matrix commute.
+            near, far = parts_of(length)
+            row = self.row(far, start, bound)
+            with gmpy2.context(rounding_pair(self.precision)[bound]):
+                product: ObjectArray = row @ self.matrix(near)[bound][:-1, :-1]
+                return product
+        if length > self._most_steps:
+            return self.matrix(length)[bound][start, :-1]
+        context = rounding_pair(self.precision)[bound]
+        row = np.full(self.size, context.add(0, 0), dtype=object)
+        row[start] = context.add(1, 0)
+        with gmpy2.context(context):
+            weights = self._step[bound][0][:-1]
+            for _ in range(length):
+                row[1:] = row[1:] + row[:-1]
+                row = weights * row
+        return row
+
+    def _is_whole(self, length: int) -> bool:
+        """Whether a run of this length is passed at once, by steps or by a matrix."""
+        is_power = length & (length - 1) == 0
+        return length <= self._most_steps or is_power or length >= self._long
+
+    def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        """(lo, hi) around T_length, made once and kept."""
+        length = min(length, self._long)
+        found = self._matrices.get(length)
+        if found is None:
+            make = self._make_long if length == self._long else self._make
+            found = self._matrices[length] = make(length)
+        return found
+
+    def in_first_part(
+        self, near: int, far: int, start: int, moves: int
+    ) -> tuple[list[Any], list[Any]]:
+        """As in ``RunWeights``."""
+        sums = []
+        for bound, context in enumerate(rounding_pair(self.precision)):
+            first, second = self.matrix(near)[bound], self.matrix(far)[bound]
+            total, cumulative = context.add(0, 0), []
+            for state in range(start, start + moves + 1):
+                weight = context.mul(first[start, state], second[state, start + moves])
+                total = context.add(total, weight)
+                cumulative.append(total)
+            sums.append(cumulative)
+        down, up = rounding_pair(self.precision)
+        lo = [down.div(part, sums[1][-1]) for part in sums[0][:-1]]
+        hi = [up.div(part, sums[0][-1]) for part in sums[1][:-1]]
+        return [*lo, 1], [*hi, 1]
+
+    def _make(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        w, size = self.window, self.size
+        sides = [
+            (self._positive.powers(length), self._positive.upward(length)),
+            (self._negative.powers(length), self._negative.inward(length)),
+        ]
+        bounds = []
+        for bound, context in enumerate(rounding_pair(self.precision)):
+            table = np.full((size + 1, size + 1), context.add(0, 0), dtype=object)
+            (powers, climbs), (returns, falls) = (
+                ([pair[bound] for pair in a], [pair[bound] for pair in b]) for a, b in sides
+            )
+            for d in range(w + 1):
+                for k in range(min(w - d, length) + 1):
+                    table[w + d, w + d + k] = context.mul(powers[d], climbs[k])
+                    table[w - d - k, w - d] = context.mul(returns[d], falls[k])
+            if length == 1:
+                table[size, size] = self._exit_decay
+                table[size - 1, size] = self.positive.power(w + 1, self.precision)[1]
+            else:
+                near, far = (self.matrix(part)[bound] for part in parts_of(length))
+                with gmpy2.context(context):
+                    table[:w, w + 1 : size] = near[:w, :size] @ far[:size, w + 1 : size]
+                    table[:, size] = near @ far[:, size]
+            bounds.append(table)
+        return bounds[0], bounds[1]
+
+    def _make_long(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        """Bounds of T_length and of all longer runs."""
+        w, size = self.window, self.size
+        down, up = rounding_pair(self.precision)
+        lo, hi = (np.full((size + 1, size + 1), up.add(0, 0), dtype=object) for _ in range(2))
+        climbs, falls = self._positive.leaving_first_run(), self._negative.entering_last_run()
+        stays, returns = self._positive.powers(length), self._negative.powers(length)
+        kept = down.sub(1, up.exp2(-self.precision))
+        for s in range(w + 1):
+            for j in range(w + 1):
+                hi[w - s, w + j] = up.mul(falls[s][1], climbs[j][1])
+                lo[w - s, w + j] = down.mul(down.mul(falls[s][0], climbs[j][0]), kept)
+        for d in range(1, w + 1):
+            for k in range(w - d + 1):
+                hi[w + d, w + d + k] = up.mul(stays[d][1], climbs[k][1])
+                hi[w - d - k, w - d] = up.mul(returns[d][1], falls[k][1])
+        # What leaves above the window (see the module's text).
+        leaving = self.positive.power(w + 1, self.precision)[1]
+        for s in range(w + 1):
+            hi[w - s, size] = up.div(
+                up.mul(hi[w - s, size - 1], leaving), down.sub(1, self._exit_decay)
+            )
+        for d in range(1, w + 1):
+            slowest = max(self.positive.power(d, self.precision)[1], self._exit_decay)
+            steps = up.mul(length, up.pow(slowest, length - 1))
+            hi[w + d, size] = up.mul(up.mul(climbs[w - d][1], leaving), steps)
+        hi[size, size] = up.pow(self._exit_decay, length)
+        return lo, hi

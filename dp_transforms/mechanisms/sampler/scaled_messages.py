@@ -1,0 +1,257 @@
+"""The backward pass of the walk in float64 with an exponent for every state.
+
+For rates so small that messages span more than float64's range. Every message keeps its relative
+precision, or is not *known*: then it is bounded by log-concavity from those that are,
+
+    beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
+
+and in the same way downwards. What a path weighs that leaves the window upwards during a block is
+bounded in each row by itself: T_n(D, .) and beta are both log-concave, and so is their product, so
+beyond the last column W it falls at least as fast as a geometric series of ratio
+
+    (T_n(D, W + 1) / T_n(D, W)) * (beta(W + 1) / beta(W)).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.sampler.float_messages import Messages
+from dp_transforms.mechanisms.sampler.scaled_transfer import CLEARANCE, LOST, ScaledTransfer
+from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped
+from dp_transforms.mechanisms.sampler.walk import Blocks
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+_KNOWN = 1 - 2.0**-10
+"""A message is known where its bounds are at least this close to each other."""
+
+_STEPS = 8
+"""A step changes an exponent by little; after this many it is brought up to date."""
+
+_DEEP = 2**48
+"""No exponent is kept that is further below the largest."""
+
+
+def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTransfer]) -> Messages:
+    """The messages of all blocks.
+
+    Args:
+      blocks: f's blocks.
+      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window.
+
+    Raises:
+      FloatingPointError: the window is too narrow.
+    """
+    size, count = transfers[0].size, len(blocks)
+    values = np.empty((count + 1, 2, size))
+    exponents = np.empty((count + 1, size), dtype=np.int64)
+    errors = np.empty(count + 1)
+    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
+    current = _Vector(transfers[0], lowest[count], highest[count])
+    orientation = 0
+    for index in range(count, -1, -1):
+        if index < count:
+            bit = blocks.bits.item(index)
+            # Mirrored before a block of ones, so that all blocks are of zeros.
+            if bit != orientation:
+                current.mirror()
+                orientation = bit
+            length = blocks.lengths.item(index)
+            current.pass_block(transfers[bit], length, lowest[index], highest[index])
+        direction = -1 if orientation else 1
+        values[index] = current.values[:, ::direction]
+        exponents[index] = current.exponents[::direction]
+        errors[index] = current.error
+    if not errors[0] < 2.0**-20:
+        raise FloatingPointError("too many blocks for float64")
+    # A product of factors 1 + e is at most exp(sum e), below 1 + 1.01 sum e for small sums.
+    return Messages(values[:, 0], values[:, 1], exponents, 1.01 * errors)
+
+
+class _Vector:
+    """Bounds values[0] <= beta <= values[1], times 2**exponents, before or behind some block.
+
+    Only some states are alive: those from which a walk can still end at zero, which lies as far
+    below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
+    and they have the lowest exponent that is kept.
+    """
+
+    def __init__(self, transfer: ScaledTransfer, lowest: int, highest: int):
+        mantissas, exponents = transfer.entering_last_run
+        self._window = transfer.window
+        self.values = np.zeros((2, transfer.size))
+        self.values[:, self._window :] = mantissas
+        self.exponents = np.zeros(transfer.size, dtype=np.int64)
+        self.exponents[self._window :] = exponents
+        self.error = 4 * UNIT_ROUNDOFF
+        self._lowest, self._highest = max(lowest, 0), highest
+        self._mirrored = False
+        self._below: tuple[float, int] = 0.0, 0
+        self._above: tuple[float, int] = 0.0, 0
+        self._normalise()
+
+    def mirror(self) -> None:
+        """Turns ones into zeros."""
+        self._mirrored = not self._mirrored
+        self.values = self.values[:, ::-1]
+        self.exponents = self.exponents[::-1]
+        self._below, self._above = self._above, self._below
+
+    def pass_block(self, transfer: ScaledTransfer, length: int, lowest: int, highest: int) -> None:
+        """Passes a block that has these walls in front of it."""
+        if length <= transfer.most_steps:
+            self._step(transfer, length)
+        else:
+            self._multiply(transfer, length)
+        if self._mirrored:
+            self._highest += length
+        else:
+            self._lowest -= length
+        self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
+        self._normalise()
+
+    def _step(self, transfer: ScaledTransfer, length: int) -> None:
+        values, exponents = self._extended(length)
+        weights = transfer.step_weights
+        for count in range(transfer.size + length, transfer.size, -1):
+            here, above = exponents[:-1], exponents[1:]
+            exponents = np.maximum(here, above)
+            kept = np.ldexp(values[:, :-1], clipped(here - exponents))
+            moved = np.ldexp(values[:, 1:], clipped(above - exponents))
+            values = weights[: count - 1] * kept + weights[1:count] * moved
+            if count % _STEPS == 0:
+                values, exponents = _normalised(values, exponents)
+        self.values, self.exponents = values, exponents
+        self.error += 6 * length * UNIT_ROUNDOFF
+
+    def _multiply(self, transfer: ScaledTransfer, length: int) -> None:
+        matrix = transfer.matrix(length)
+        values = np.empty_like(self.values)
+        exponents = np.empty_like(self.exponents)
+        ratio, scale = self._above
+        fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
+        lost = matrix.lost + LOST
+        clear = lost * transfer.size * CLEARANCE
+        # Rows whose products still grow at the window's edge are left unbounded.
+        beyond = np.where(fall < 1, fall / (1 - fall), math.inf)
+        for group in matrix.groups:
+            rows, columns = slice(group.start, group.stop), slice(group.start, group.end)
+            shifts = group.columns + self.exponents[columns]
+            top = shifts.max()
+            messages = np.ldexp(self.values[:, columns], clipped(shifts - top))
+            if matrix.centre is not None:
+                messages[0, : max(matrix.centre - group.start, 0)] = 0
+            product = messages @ group.entries.T
+            product[1] += len(shifts) * lost
+            if group.end == transfer.size:
+                product[1] += (group.entries[:, -1] * messages[1, -1] + lost) * beyond[rows]
+            if matrix.centre is not None:
+                product[0, max(matrix.centre + 1 - group.start, 0) :] = 0
+            product[0, product[0] < clear] = 0
+            values[:, rows] = product
+            exponents[rows] = group.rows + top
+        self.values, self.exponents = values, exponents
+        self.error += matrix.error + (transfer.size + 4) * UNIT_ROUNDOFF
+
+    def _normalise(self) -> None:
+        """Gives every state its own exponent, and bounds those that are not known."""
+        alive = self._alive()
+        self.values[:, ~alive] = 0
+        lo, hi = self.values
+        known = alive & (lo >= _KNOWN * hi)
+        self.values, self.exponents = _normalised(self.values, self.exponents)
+        if not known.any():
+            raise FloatingPointError("the window is too narrow")
+        deepest = self.exponents[known].max() - _DEEP
+        known &= self.exponents > deepest
+        end = len(alive) - 1
+        lowest, highest = np.flatnonzero(alive)[[0, -1]].tolist()
+        # No ratio is needed where nothing lives beyond the last known state.
+        if lowest == 0 or not known[lowest]:
+            first, self._below = self._edge(known, -1)
+            self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
+        if highest == end or not known[highest]:
+            last, self._above = self._edge(known, 1)
+            self._extrapolate(np.arange(last + 1, len(alive)), last, self._above)
+        low = self.exponents <= deepest
+        self.values[0, low] = 0
+        self.exponents[low] = deepest
+        if lowest > 0:
+            self._below = 0.0, 0
+        if highest < end:
+            self._above = 0.0, 0
+        self.values[:, ~alive] = 0
+        self.exponents[~alive] = deepest
+
+    def _alive(self) -> BoolArray:
+        states = np.arange(-self._window, self._window + 1)
+        if self._mirrored:
+            states = -states
+        alive: BoolArray = (states >= self._lowest) & (states <= self._highest)
+        return alive
+
+    def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
+        """A state far out in that direction, and a bound of its ratio to the one before it.
+
+        The bound takes a lower bound of the one before. So this is a known state behind a known
+        one, or the first one behind those that are known: whichever ratio is less.
+        """
+        states = np.flatnonzero(known)[::direction]
+        pairs = states[1:][np.diff(states) == direction]
+        edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
+        edges = [state for state in edges if 0 <= state < len(known)]
+        if not edges:
+            raise FloatingPointError("the window is too narrow")
+        ratios = [self._ratio(state, state - direction) for state in edges]
+        # An unbounded state has an infinite mantissa, whatever its exponent is.
+        least = min(ratios, key=lambda ratio: math.log2(ratio[0]) + ratio[1])
+        return edges[ratios.index(least)], least
+
+    def _ratio(self, state: int, inner: int) -> tuple[float, int]:
+        """A bound of beta(state) / beta(inner), as a mantissa and an exponent."""
+        ratio = self.values.item(1, state) / self.values.item(0, inner)
+        mantissa, exponent = math.frexp(ratio * (1 + 2.0**-18))
+        return mantissa, exponent + int(self.exponents[state] - self.exponents[inner])
+
+    def _extrapolate(self, states: IntArray, known: int, ratio: tuple[float, int]) -> None:
+        """Bounds states that follow a known one, in that order, where that is better."""
+        bounds, shifts = _geometric(len(states), ratio)
+        bounds *= self.values[1, known]
+        shifts += self.exponents[known]
+        lo, hi = self.values[:, states]
+        own = self.exponents[states]
+        with np.errstate(divide="ignore"):
+            better = np.log2(bounds) + shifts < np.log2(hi) + own
+        shifts = np.where(better, shifts, own)
+        self.values[0, states] = np.ldexp(lo, clipped(own - shifts))
+        self.values[1, states] = np.where(better, bounds, hi)
+        self.exponents[states] = shifts
+
+    def _extended(self, count: int) -> tuple[FloatArray, IntArray]:
+        """The window with ``count`` more states above it, bounded from above only."""
+        size = len(self.exponents)
+        bounds, shifts = _geometric(count, self._above)
+        values = np.zeros((2, size + count))
+        values[:, :size] = self.values
+        values[1, size:] = self.values[1, -1] * bounds
+        return values, np.append(self.exponents, self.exponents[-1] + shifts)
+
+
+def _normalised(values: FloatArray, exponents: IntArray) -> tuple[FloatArray, IntArray]:
+    """The same bounds with upper mantissas in [1/2, 1), where they are finite."""
+    _, own = np.frexp(np.where(np.isfinite(values[1]), values[1], 0))
+    return np.ldexp(values, -own), exponents + own
+
+
+def _geometric(count: int, ratio: tuple[float, int]) -> tuple[FloatArray, IntArray]:
+    """Upper bounds of ratio**1..ratio**count."""
+    mantissa, exponent = ratio
+    steps = np.arange(1, count + 1)
+    # A mantissa is at least 1/2; far out the bound stops following it.
+    return np.maximum(mantissa**steps, 2.0**-1000) * (1 + 2.0**-40), steps * exponent

@@ -1,0 +1,259 @@
+"""Transfer weights in float64 at rates so small that they span more than its range.
+
+At small rates T_n(-s, j) is close to B(s) A(j), and A(k) alone grows to e**(pi**2 / 12 c). So rows
+are kept in groups, and in a group entry (i, j) is a float64 times 2**(rows[i] + columns[j]). The
+columns' exponents are those of the group's first row. That takes out nearly all of the range, since
+log T(i, j) changes slowly from row to row. A group keeps only the columns that its rows reach.
+
+All long runs share one matrix, as in ``transfer``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.sampler.transfer import (
+    FAR,
+    INDEPENDENCE_BITS,
+    UNIT_ROUNDOFF,
+    RunWeights,
+    certain_in_row,
+    clipped,
+    parts_of,
+    split,
+)
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+
+LOST = 2.0**-900
+"""What underflows beside others of its group is less than this, in their scale."""
+
+CLEARANCE = 2.0**100
+"""What is larger than the bound on a loss by this factor is not affected by it."""
+
+_GROUP = 32
+_LARGEST_SHIFT = 900
+_STEPPING = 24
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows start.. of T_n, and the columns start.. that they reach.
+
+    Entry (i, j) of the group is entries[i, j] * 2**(rows[i] + columns[j]), with entries[i, j] <= 1.
+    """
+
+    start: int
+    entries: FloatArray
+    rows: IntArray
+    columns: IntArray
+
+    @property
+    def stop(self) -> int:
+        """The first row behind the group."""
+        return self.start + len(self.rows)
+
+    @property
+    def end(self) -> int:
+        """The first column behind those that the group reaches."""
+        return self.start + len(self.columns)
+
+
+@dataclass(frozen=True)
+class ScaledMatrix:
+    """T_n on a window.
+
+    An entry has a relative error of at most ``error``, or it was lost: then it is zero here, and in
+    truth at most ``lost`` in its group's scale. ``rise[i]`` is at least T(i, j + 1) / T(i, j) for
+    the window's last column j and all later ones.
+
+    One for all long runs bounds some entries from above only: those of rows behind ``centre``, the
+    index of state 0, and of columns in front of it. For others ``centre`` is None.
+    """
+
+    groups: list[Group]
+    rise: FloatArray
+    error: float
+    lost: float
+    centre: int | None
+
+    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
+        group = self.groups[self._group_of[index]]
+        at = index - group.start
+        found = group.entries[at, at : at + count]
+        missing = count - len(found)
+        exponents = group.rows[at] + group.columns[at : at + count]
+        if missing:
+            found = np.append(found, np.zeros(missing))
+            exponents = np.append(exponents, np.full(missing, exponents[-1]))
+        lower = found
+        if self.centre is not None:
+            lower = found * certain_in_row(self.centre, index, count)
+        return lower, found + self.lost, exponents
+
+    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Entries (first..index, index): lower and upper bounds, and exponents."""
+        rows = [self.row(row, index - row + 1) for row in range(first, index + 1)]
+        lo, hi, exponents = (
+            np.array([part[-1] for part in parts]) for parts in zip(*rows, strict=True)
+        )
+        return lo, hi, exponents
+
+    @cached_property
+    def _group_of(self) -> list[int]:
+        return [number for number, group in enumerate(self.groups) for _ in group.rows]
+
+
+class ScaledTransfer(RunWeights[ScaledMatrix]):
+    """T_n on the window -W..W in scaled float64. State D has index D + W."""
+
+    def __init__(self, positive: Decay, negative: Decay, window: int):
+        # Shorter runs are cheaper step by step than by a matrix.
+        self.most_steps = (2 * window + 1) // _STEPPING
+        super().__init__(positive, negative, window, beyond=1 + self.most_steps)
+        w = window
+        self._spans = [
+            (start, min(start + _GROUP, stop))
+            for first, stop in ((0, w), (w, self.size))
+            for start in range(first, stop, _GROUP)
+        ]
+
+    @cached_property
+    def step_weights(self) -> FloatArray:
+        """q**|D| for D = -W..W + most_steps: what a step costs in each state."""
+        down = split(self.negative_weights.powers(1)[self.window : 0 : -1])
+        up = split(self.positive_weights.powers(1))
+        return np.concatenate([np.ldexp(*down), np.ldexp(*up)])
+
+    def _make(self, length: int) -> ScaledMatrix:
+        w = self.window
+        climbs = split(self.positive_weights.upward(length))
+        sides = (
+            (split(self.positive_weights.powers(length)), climbs),
+            (
+                split(self.negative_weights.powers(length)),
+                split(self.negative_weights.inward(length)),
+            ),
+        )
+        # Entries on one side are products of two constants of two units each.
+        error = one_side = 6 * UNIT_ROUNDOFF
+        halves = None
+        if length == self.long:
+            error += 2.0**-INDEPENDENCE_BITS
+        elif length > 1:
+            near, far = parts_of(length)
+            halves = self.matrix(near), self.matrix(far)
+            sums = self.size + len(self._spans) + 4
+            error += max(half.error for half in halves) + one_side + sums * UNIT_ROUNDOFF
+        groups, lost = [], LOST
+        for start, stop in self._spans:
+            end = min(stop - 1 + length, self.size - 1) + 1
+            rows, columns = np.arange(start, stop), np.arange(start, end)
+            mantissas, exponents = self._one_side(sides, rows, columns)
+            weak = None
+            if start < w < end - 1:
+                crossing = columns > w
+                if halves is None:
+                    part = self.crossing_long(w - rows, columns[crossing] - w)
+                else:
+                    product, scales, floor = _product(halves, start, stop, w + 1, end)
+                    reached = columns[crossing] - rows[:, None] <= length
+                    weak = (product < floor) & reached, floor, scales
+                    part = product * (product >= floor), scales
+                mantissas[:, crossing], exponents[:, crossing] = part
+            group = _scaled(start, min(length, end - 1 - start), mantissas, exponents)
+            groups.append(group)
+            if weak is not None and weak[0].any():
+                scales = group.rows[:, None] + group.columns[columns > w]
+                shift = int((weak[2] - scales)[weak[0]].max())
+                if shift > _LARGEST_SHIFT:
+                    raise FloatingPointError("transfer weights span too much for float64")
+                lost = max(lost, weak[1] * 2.0**shift)
+        centre = w if length == self.long else None
+        return ScaledMatrix(groups, self._rise(climbs, length), error, lost, centre)
+
+    def _one_side(
+        self,
+        sides: tuple[tuple[tuple[FloatArray, IntArray], tuple[FloatArray, IntArray]], ...],
+        rows: IntArray,
+        columns: IntArray,
+    ) -> tuple[FloatArray, IntArray]:
+        """The entries that do not cross zero, as mantissas (zero elsewhere) and exponents."""
+        climb = columns[None, :] - rows[:, None]
+        reached = climb >= 0
+        above = rows[0] >= self.window
+        (power, power_exponents), (weight, weight_exponents) = sides[0 if above else 1]
+        if above:
+            stay = np.broadcast_to((rows - self.window)[:, None], climb.shape)
+        else:
+            reached &= columns <= self.window
+            stay = np.broadcast_to(np.maximum(self.window - columns, 0)[None, :], climb.shape)
+        climb = np.where(reached, climb, 0)
+        return (
+            power[stay] * weight[climb] * reached,
+            power_exponents[stay] + weight_exponents[climb],
+        )
+
+    def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
+        """T is totally positive, so the ratio of row 0 serves for the rows below it."""
+        mantissas, exponents = climbs
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.ldexp(mantissas[1:] / mantissas[:-1], np.diff(exponents))
+        ratios = np.where(np.arange(len(ratios)) < length, ratios, 0.0)[self.window :: -1]
+        return np.concatenate([np.full(self.window, ratios[0]), ratios]) * (1 + 2.0**-30)
+
+
+def _scaled(start: int, reach: int, mantissas: FloatArray, exponents: IntArray) -> Group:
+    """A group from entries mantissa * 2**exponent; its first row reaches ``reach`` columns on."""
+    _, own = np.frexp(mantissas)
+    exponents = np.where(mantissas > 0, exponents + own, -FAR)
+    first = exponents[0, np.minimum(np.arange(mantissas.shape[1]), reach)]
+    # What is lost is below 2**-FAR: no scale may come near that.
+    columns = np.maximum(first - first.max(), -FAR // 4)
+    exponents -= columns
+    rows = np.maximum(exponents.max(axis=1), -FAR // 4)
+    entries = np.ldexp(mantissas, clipped(exponents - own - rows[:, None]))
+    return Group(start, entries, rows, columns)
+
+
+def _product(
+    halves: tuple[ScaledMatrix, ScaledMatrix], start: int, stop: int, first: int, end: int
+) -> tuple[FloatArray, IntArray, float]:
+    """Rows start..stop-1 and columns first..end-1 of the product of two matrices.
+
+    Returns:
+      Entries and their exponents, and the entry from which on nothing that was lost matters.
+    """
+    near = next(group for group in halves[0].groups if group.start == start)
+    parts, scales = [], []
+    for far in halves[1].groups:
+        low, high = max(far.start, near.start), min(far.stop, near.end)
+        if low >= high or far.end <= first:
+            continue
+        middle = slice(low - far.start, high - far.start)
+        left = near.entries[:, low - near.start : high - near.start]
+        inner = near.columns[low - near.start : high - near.start] + far.rows[middle]
+        top = inner.max()
+        left = np.ldexp(left, clipped(inner - top))
+        # What the group's other rows reach beyond ``end`` is out of these rows' reach.
+        begin, behind = max(first, far.start), min(end, far.end)
+        right = slice(begin - far.start, behind - far.start)
+        part = np.zeros((stop - start, end - first))
+        part[:, begin - first : behind - first] = left @ far.entries[middle, right]
+        scale = np.full(end - first, -FAR)
+        scale[begin - first : behind - first] = top + far.columns[right]
+        parts.append(part)
+        scales.append(scale)
+    columns = np.max(scales, axis=0)
+    total = np.zeros((stop - start, end - first))
+    for part, scale in zip(parts, scales, strict=True):
+        total += np.ldexp(part, clipped(scale - columns))
+    floor = len(near.columns) * (halves[0].lost + halves[1].lost + LOST) * CLEARANCE
+    return total, near.rows[:, None] + columns, floor

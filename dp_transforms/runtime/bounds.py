@@ -1,0 +1,174 @@
+"""How much of a PCollection is one user's: known when a pipeline is built, from the steps before.
+
+A release is as private as it says only if each user counts in no more partitions than its kappa. So
+the number travels with the data: ``bound_of`` reads it off the steps that a PCollection came
+through. What is not listed here is not known to keep a bound, and what is released after it needs
+``DeclareBounded``; what is made of counts is not taken for records of users again.
+
+Neighbours: add or remove all records of one user (or one edge, or one node: ``Bound.unit``). Let P
+be that the two inputs differ in at most k distinct (user, partition) pairs, all of that user; for
+counts, that the counts of all partitions together differ by at most k in L1.
+
+* ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
+* ``CountDistinctUsers`` hands it on from records to counts: each pair adds one to one count. A cap
+  on counts does not increase differences.
+* ``Flatten`` adds up: the differences of its inputs are put together.
+* ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
+  itself, so records that two inputs share are kept in both or in neither. Not so for counts: a
+  count that passes a threshold moves by as much as it is. Nor for tables, which hold records of
+  several users. A filter of those drops the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.pvalue import PValue
+
+from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.runtime.records import Kind
+
+
+@dataclass(frozen=True)
+class Bound:
+    """What is known of the elements of a PCollection.
+
+    Attributes:
+      partitions: k of the module's docstring, or None if it is not known.
+      counted: whether they are counts (True) or records (False); None if it is not known.
+      distinct: whether each (user, partition) pair, or each partition that is counted, is there
+        once (True) or may be there more than once (False); None if it is not known.
+      unit: whose records are added or removed.
+    """
+
+    partitions: int | None = None
+    counted: bool | None = None
+    distinct: bool | None = None
+    unit: PrivacyUnit = PrivacyUnit.USER
+
+
+class TellsBound:
+    """Mixed into a transform that knows the bound of its output."""
+
+    def bound(self, before: Bound) -> Bound:
+        """The bound of the output; that of the input unless a transform says otherwise.
+
+        Args:
+          before: the input's, or the sum of the inputs'.
+        """
+        return before
+
+
+class Releases(TellsBound):
+    """Mixed into a transform whose output is released, and so no longer any user's."""
+
+    def bound(self, before: Bound) -> Bound:
+        return Bound()
+
+
+def bound_of(pcoll: PValue) -> Bound:
+    """What is known of a PCollection, from the steps that it came through."""
+    return _bound_of(pcoll, {})
+
+
+def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
+    if pcoll in known:
+        return known[pcoll]
+    told, step = Bound(), pcoll.producer
+    while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
+        # Composites come after their parts, and know more.
+        before = _sum([_bound_of(one, known) for one in step.main_inputs.values()])
+        if isinstance(step.transform, TellsBound):
+            told = step.transform.bound(before)
+        elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):
+            told = before
+        elif _is_filter(step.transform) and not before.counted and Kind.of(pcoll) != Kind.TABLES:
+            told = before
+        elif step is pcoll.producer:
+            # Whatever is made of counts is no collection of users' records.
+            told = Bound(counted=True if before.counted else None)
+        step = step.parent
+    known[pcoll] = told
+    return told
+
+
+def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
+    """The bound of records, for a transform that takes records and not counts.
+
+    Raises:
+      ValueError: they are counts.
+    """
+    bound = bound_of(records)
+    if bound.counted:
+        raise ValueError(
+            f"{transform} takes records of users, but these are counts: apply it before they are "
+            "counted"
+        )
+    return bound
+
+
+def known_bound(
+    pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
+) -> int:
+    """How many partitions a release must reckon with: what is claimed, or what is known.
+
+    Args:
+      pcoll: what is released from.
+      claimed: the number that the caller gave, if any.
+      transform: the release, for messages.
+      of_counts: whether it takes counts.
+
+    Raises:
+      ValueError: these are records where counts are due, or the other way round; the bound is not
+        known; or it is larger than claimed.
+    """
+    bound = bound_of(pcoll) if of_counts else refuse_counts(pcoll, transform)
+    if of_counts and bound.counted is False:
+        raise ValueError(f"{transform} takes counts, but these are records: count them first")
+    if bound.partitions is None:
+        step = "CountDistinctUsers" if of_counts else transform
+        raise ValueError(
+            f"it is not known how many partitions of each user {transform} gets: apply "
+            f"BoundContributions before {step}, or DeclareBounded if that was seen to elsewhere"
+        )
+    if claimed is None:
+        return bound.partitions
+    if bound.partitions > claimed:
+        raise ValueError(
+            f"{transform} was told max_partitions_per_user={claimed}, but it gets up to "
+            f"{bound.partitions} of each {bound.unit.value}: bound contributions to {claimed} "
+            "before counting, or give no number here"
+        )
+    return claimed
+
+
+def _sum(bounds: Sequence[Bound]) -> Bound:
+    """What is known of collections that are put together."""
+    if len(bounds) == 1:
+        return bounds[0]
+    kinds = {bound.counted for bound in bounds} - {None}
+    units = {bound.unit for bound in bounds}
+    known = [bound.partitions for bound in bounds if bound.partitions is not None]
+    alike = len(kinds) <= 1 and len(units) == 1 and len(known) == len(bounds)
+    return Bound(
+        partitions=sum(known) if alike else None,
+        # Where only some are known to be counts, the whole is no collection of records.
+        counted=True in kinds if kinds else None,
+        distinct=False,
+        unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,
+    )
+
+
+def _is_filter(transform: beam.PTransform | None) -> bool:
+    """Whether it is a ``beam.Filter`` without side inputs; if in doubt it is not.
+
+    Beam makes a ParDo of it, around a function of its own.
+    """
+    if not isinstance(transform, beam.ParDo) or transform.side_inputs:
+        return False
+    decide = getattr(transform.fn, "_fn", None)
+    module, name = getattr(decide, "__module__", ""), getattr(decide, "__qualname__", "")
+    return (module, name) == (beam.Filter.__module__, "Filter.<locals>.<lambda>")

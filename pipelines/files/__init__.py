@@ -1,0 +1,1 @@
+"""Files of jobs: what is read, and what is written."""

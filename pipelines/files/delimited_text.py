@@ -1,0 +1,376 @@
+"""Delimited text (CSV, TSV, ...) as Arrow tables, in ranges that several workers can read."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+from apache_beam.io.filesystem import CompressionTypes
+
+from dp_transforms.runtime.threads import map_ahead
+from pipelines.errors import InputError
+from pipelines.files.paths import FileRange, open_bytes
+
+BLOCK_BYTES = 4 << 20
+RANGE_BYTES = 64 << 20
+LONGEST_LINE = 64 << 20
+
+_TO_THE_END = 1 << 62
+_SAMPLE_BYTES = 1 << 16
+# Text of identifiers, compressed.
+_COMPRESSION_RATIO = 4
+_ARROW_CODECS = {
+    CompressionTypes.GZIP: "gzip",
+    CompressionTypes.BZIP2: "bz2",
+    CompressionTypes.ZSTD: "zstd",
+}
+_QUOTE = b'"'
+_BYTE_ORDER_MARK = "\ufeff"
+# How files begin that are not text whatever their names say.
+_SIGNATURES = {
+    b"PK\x03\x04": "is a zip archive: unpack it, or compress text with gzip, bzip2 or zstd",
+    b"\x1f\x8b\x08": "is compressed with gzip: end its name with .gz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd: end its name with .zst",
+    b"PAR1": "is a Parquet file: give --input_format=parquet",
+    b"\xff\xfe": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+}
+# The fields of a line behind the last one, which a quote that is still open would swallow.
+_END = "end of the records"
+
+
+@dataclass(frozen=True)
+class DelimitedText:
+    """How records are written in text files: one record per line, fields between delimiters.
+
+    Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
+    a quoted field with nothing in it ("") is the empty string. Files whose names end in .gz, .bz2
+    or .zst are decompressed, each by one worker; workers share other files, in ranges.
+
+    Attributes:
+      delimiter: one ASCII character between fields.
+      header: the first line of every file names the columns. Otherwise columns are given by
+        position, counted from 1.
+      quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
+      multiline: quoted fields may contain line breaks. A file then belongs to one worker, since
+        nobody can tell where a record begins without having read the file up to there.
+      encoding: a Python codec in which ASCII characters are single bytes.
+
+    Raises:
+      ValueError: an attribute is not as described.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+    quotes: bool = True
+    multiline: bool = False
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise ValueError(
+                f"delimiter must be one ASCII character other than a quote or a line end, "
+                f"got {self.delimiter!r}"
+            )
+        if self.multiline and not self.quotes:
+            raise ValueError("multiline needs quotes: without them a line end always ends a record")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ValueError(
+                f"encoding must be the name of a Python codec such as utf-8, latin-1 or cp1252, "
+                f"got {self.encoding!r}"
+            ) from None
+        try:
+            single_bytes = f'a{self.delimiter}"\n'.encode(self.encoding) == (
+                b"a" + self.delimiter.encode("ascii") + b'"\n'
+            )
+        except (UnicodeError, LookupError):
+            single_bytes = False
+        if not single_bytes:
+            raise ValueError(
+                f"encoding {self.encoding} does not keep ASCII characters as single bytes: convert "
+                f"the files, for example with iconv -f {self.encoding} -t UTF-8"
+            )
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        """The names and types of some of a file's columns, from its first line.
+
+        Raises:
+          InputError: the file has no such columns, or cannot be read as delimited text.
+        """
+        self._layout(path, columns)
+        return pa.schema([(column, pa.string()) for column in columns])
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        """About how many records a file has, by the length of its first lines.
+
+        Raises:
+          InputError: the file cannot be opened.
+        """
+        with _text_bytes(path) as file:
+            try:
+                sample = file.read(_SAMPLE_BYTES)
+            except OSError as error:
+                raise InputError(f"{path}: {self._fault(error, None)}") from None
+        if _compression(path) != CompressionTypes.UNCOMPRESSED:
+            size *= _COMPRESSION_RATIO
+        return size * sample.count(b"\n") // max(1, len(sample))
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        """Ranges that cover the file, to be read in any order."""
+        if self.multiline or _compression(path) != CompressionTypes.UNCOMPRESSED:
+            yield FileRange(path, 0, _TO_THE_END)
+            return
+        for start in range(0, size, RANGE_BYTES):
+            yield FileRange(path, start, min(start + RANGE_BYTES, size))
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the records whose lines begin in the range.
+
+        Raises:
+          InputError: the records cannot be read; the message says nothing of what they hold.
+        """
+        layout = self._layout(part.path, columns)
+        with _text_bytes(part.path) as file:
+            try:
+                if self.multiline:
+                    file.read(layout.data_start)
+                    tables = self._stream(part.path, file, layout)
+                else:
+                    blocks = _blocks(part, file, layout.data_start, self._mark)
+                    parse = functools.partial(self._table, part.path, layout=layout)
+                    tables = map_ahead(parse, blocks)
+                for table in tables:
+                    yield table.rename_columns(list(columns))
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
+
+    def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
+        with _text_bytes(path) as file:
+            try:
+                line = _line(path, file)
+                for signature, fault in _SIGNATURES.items():
+                    if line.startswith(signature):
+                        raise InputError(f"{path} {fault}")
+                while not self.header and line and not line.strip(b"\r\n"):
+                    line = _line(path, file)
+                if not line.strip(b"\r\n"):
+                    if self.header:
+                        raise InputError(
+                            f"{path} has nothing on its first line: it must name the columns, or "
+                            f"give --no_header"
+                        )
+                    return _Layout(len(columns), tuple(range(len(columns))), 0)
+                if line.count(b"\r") != line.count(b"\r\n"):
+                    raise InputError(
+                        f"{path} has carriage returns inside a line: end lines with \\n or \\r\\n"
+                    )
+                names = pa.csv.read_csv(
+                    pa.BufferReader(line + b"\n"),
+                    read_options=pa.csv.ReadOptions(
+                        encoding=self.encoding, use_threads=False, block_size=len(line) + 2
+                    ),
+                    parse_options=self._parse_options(),
+                ).column_names
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{path}: {self._fault(error, None)}") from None
+        positions = tuple(self._position(path, column, names) for column in columns)
+        return _Layout(len(names), positions, len(line) if self.header else 0)
+
+    def _position(self, path: str, column: str, names: list[str]) -> int:
+        width = (
+            f"{len(names)} column{'s' * (len(names) != 1)} with the delimiter {self.delimiter!r}"
+        )
+        if not self.header:
+            # The constructor of the reader has made sure that it is a number.
+            if int(column) > len(names):
+                raise InputError(
+                    f"{path} has no column {column}: it has {width}; check --delimiter"
+                )
+            return int(column) - 1
+        if names.count(column) > 1:
+            raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+        if column not in names:
+            # The first line is not quoted here: without a header it would be somebody's record.
+            raise InputError(
+                f"{path} has no column {column!r} on its first line ({width}): check the name, "
+                f"--delimiter and --no_header"
+            )
+        return names.index(column)
+
+    @property
+    def _mark(self) -> bytes:
+        """What Arrow leaves out at the beginning of a block, which it takes for a file."""
+        return _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
+
+    def _parse_options(self) -> Any:
+        return pa.csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char='"' if self.quotes else False,
+            newlines_in_values=self.multiline,
+        )
+
+    def _options(self, layout: _Layout, block_bytes: int) -> dict[str, Any]:
+        names = [f"f{i}" for i in range(layout.width)]
+        wanted = [names[i] for i in layout.positions]
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=names,
+                encoding=self.encoding,
+                # Beam's workers are the parallelism; threads of theirs would compete with them.
+                use_threads=False,
+                block_size=block_bytes,
+            ),
+            "parse_options": self._parse_options(),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    def _table(self, path: str, block: bytes, layout: _Layout) -> pa.Table:
+        guarded = self.quotes and _QUOTE in block
+        if guarded:
+            block = block if block.endswith(b"\n") else block + b"\n"
+            # A last line of empty fields: a quote that is still open would swallow it.
+            block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
+        table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
+        if guarded:
+            # A range begins at a line, which is the beginning of a record only if every line before
+            # it is a whole record. Every range checks its own lines, so a job that succeeds has
+            # checked them all.
+            if table.num_rows != _records_if_lines(block):
+                raise InputError(
+                    f"{path}: a quoted field has a line break in it, or a quote is not closed: "
+                    f"give --multiline for line breaks, or --no_quotes if quotes are ordinary "
+                    f"characters"
+                )
+            table = table.slice(0, table.num_rows - 1)
+        return table
+
+    def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
+        guard = "\n" + self.delimiter.join([_END] * layout.width) + "\n"
+        mark = self._mark if layout.data_start else b""
+        stream = _Chained(mark, file, guard.encode("ascii"))
+        last = pa.table({})
+        for batch in pa.csv.open_csv(stream, **self._options(layout, BLOCK_BYTES)):
+            if batch.num_rows:
+                if last.num_rows:
+                    yield last
+                last = pa.Table.from_batches([batch])
+        if any(column[-1].as_py() != _END for column in last.columns):
+            raise InputError(
+                f"{path}: a quote is not closed: give --no_quotes if quotes are ordinary characters"
+            )
+        yield last.slice(0, last.num_rows - 1)
+
+    def _fault(self, error: Exception, layout: _Layout | None) -> str:
+        # The texts of these errors quote the line at fault, so they are only looked at here.
+        text = str(error)
+        if isinstance(error, UnicodeError) or "invalid UTF8" in text:
+            return f"not all text is valid {self.encoding}: give --encoding, for example latin-1"
+        if layout and "columns, got" in text:
+            return (
+                f"a line does not have {layout.width} fields as the first one does: check "
+                f"--delimiter, or --no_quotes if quotes are ordinary characters"
+            )
+        if "straddling" in text:
+            return (
+                f"a record is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed: "
+                f"check --multiline and --no_quotes"
+            )
+        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+            return "cannot be read to its end: it is cut short, damaged or not what its name says"
+        return "cannot be read as delimited text: check --input_format, --delimiter and --encoding"
+
+
+class _Layout(NamedTuple):
+    width: int
+    positions: tuple[int, ...]
+    data_start: int
+
+
+class _Chained(io.RawIOBase):
+    """Some bytes, those of a file, and then some more."""
+
+    def __init__(self, start: bytes, file: Any, end: bytes):
+        super().__init__()
+        self._start = start
+        self._file = file
+        self._end = io.BytesIO(end)
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        start, self._start = self._start, b""
+        size -= len(start)
+        return start + (self._file.read(size) or self._end.read(size))
+
+
+def _compression(path: str) -> str:
+    return CompressionTypes.detect_compression_type(path)
+
+
+def _text_bytes(path: str) -> Any:
+    compression = _compression(path)
+    if compression == CompressionTypes.UNCOMPRESSED:
+        return open_bytes(path)
+    if compression not in _ARROW_CODECS:
+        raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
+    # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
+    stream = pa.CompressedInputStream(open_bytes(path), _ARROW_CODECS[compression])
+    return io.BufferedReader(stream, 1 << 20)
+
+
+def _line(path: str, file: Any) -> bytes:
+    line: bytes = file.readline(LONGEST_LINE)
+    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
+        raise InputError(
+            f"{path}: a line is longer than {LONGEST_LINE >> 20} MiB: is this text with line ends?"
+        )
+    return line
+
+
+def _blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
+    """Whole lines that begin in the range and after the header, a few megabytes at a time.
+
+    A byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
+    somebody's record, and only one of two is left out.
+    """
+    if part.start <= data_start:
+        file.read(data_start)
+        position = data_start
+    else:
+        # One byte earlier: if that is a line end, then a line begins at part.start.
+        file.seek(part.start - 1)
+        position = part.start - 1 + len(_line(part.path, file))
+    while position < part.stop:
+        block = file.read(min(BLOCK_BYTES, part.stop - position))
+        if not block:
+            return
+        if not block.endswith(b"\n"):
+            block += _line(part.path, file)
+        inside = position > 0 and mark and block.startswith(mark)
+        position += len(block)
+        yield mark + block if inside else block
+
+
+def _records_if_lines(block: bytes) -> int:
+    """How many records a block has if each line that is not blank is one; -1 if it is unclear."""
+    returns = block.count(b"\r")
+    if returns != block.count(b"\r\n"):
+        return -1
+    if b"\n\n" not in block and b"\n\r\n" not in block and not block.startswith((b"\n", b"\r")):
+        return block.count(b"\n")
+    return sum(line not in (b"", b"\r") for line in block.split(b"\n"))

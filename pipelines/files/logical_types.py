@@ -1,0 +1,150 @@
+"""One form for equal values, whatever types of a file hold them.
+
+Users and partitions are compared as strings, binary or int64 (see ``dp_transforms.columnar``).
+What a file has in other types becomes text that depends on the value alone: not on the scale of a
+decimal number, nor on the unit or zone of a timestamp. Values of different logical types are never
+equal, so files must agree in these, which is seen in their schemas.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_NAME = b"logical type"
+# All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
+_DECIMAL = pa.decimal256(76, 38)
+
+# How values are read from text, the first type that can, and how one is written.
+_READ_AS = {
+    "integer": ([pa.int64()], "7"),
+    "unsigned 64-bit integer": ([pa.uint64()], "7"),
+    "boolean": ([pa.bool_()], "true"),
+    "date": ([pa.date32()], "2026-01-31"),
+    "timestamp": ([pa.timestamp("us"), pa.timestamp("ns")], "2026-01-31 23:59:59"),
+    "timestamp of a time zone": (
+        [pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")],
+        "2026-01-31 23:59:59Z",
+    ),
+    "decimal": ([_DECIMAL], "1.5"),
+}
+
+
+def record_field(name: str, kind: pa.DataType) -> pa.Field | None:
+    """The column of records that a column of this type becomes, or None if it cannot be one.
+
+    Its type is string, binary or int64; see ``logical_name`` for what else it knows.
+
+    >>> logical_name(record_field("day", pa.date64()))
+    'date'
+    """
+    found = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    if found is None:
+        return None
+    logical, record_type = found
+    return pa.field(name, record_type, metadata={_NAME: logical.encode()})
+
+
+def logical_name(field: pa.Field) -> str:
+    """The logical type of a column that ``record_field`` made, or else its type."""
+    return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
+
+
+def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a file in the type of its ``record_field``, or as codes of values of that type.
+
+    Raises:
+      pa.ArrowInvalid: a value does not fit, such as a date with a time of day.
+    """
+    return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
+
+
+def from_text(text: str, field: pa.Field) -> Any:
+    """The value in a column of records that a text stands for, in whichever way it is written.
+
+    Args:
+      text: such as 1.50.
+      field: made by ``record_field``, or of a string column.
+
+    Raises:
+      ValueError: it is not of the column's logical type.
+
+    >>> from_text("2026-01-31T10:00+02:00", record_field("time", pa.timestamp("ms", "Asia/Tokyo")))
+    '2026-01-31 08:00:00Z'
+    """
+    logical = logical_name(field)
+    if logical not in _READ_AS:
+        return text.encode() if pa.types.is_binary(field.type) else text
+    kinds, example = _READ_AS[logical]
+    for kind in kinds:
+        try:
+            return _values(pa.array([text]).cast(kind))[0].as_py()
+        except pa.ArrowInvalid:
+            continue
+    raise ValueError(
+        f"{text!r} is not of the type {logical} that column {field.name!r} of the records has: "
+        f"write it like {example}"
+    )
+
+
+def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    types = pa.types
+    if types.is_uint64(kind):
+        return "unsigned 64-bit integer", pa.string()
+    if types.is_integer(kind):
+        return "integer", pa.int64()
+    if types.is_string(kind) or types.is_large_string(kind) or kind == pa.string_view():
+        return "string", pa.string()
+    if _is_binary(kind):
+        return "binary", pa.binary()
+    if types.is_boolean(kind):
+        return "boolean", pa.string()
+    if types.is_date(kind):
+        return "date", pa.string()
+    if types.is_timestamp(kind):
+        return "timestamp" + " of a time zone" * (kind.tz is not None), pa.string()
+    if types.is_decimal(kind) and kind.scale <= 38 and kind.precision - kind.scale <= 38:
+        return "decimal", pa.string()
+    return None
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    types = pa.types
+    return (
+        types.is_binary(kind)
+        or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
+        or kind == pa.binary_view()
+    )
+
+
+def _canonical(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        values = _values(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
+    logical, record_type = _logical(array.type)  # type: ignore[misc]
+    if logical == record_type or record_type == pa.int64():
+        return _values(array)
+    # Text takes longer to write than distinct values to find.
+    return _canonical(array.dictionary_encode())
+
+
+def _values(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_decimal(kind):
+        text = array.cast(_DECIMAL).cast(pa.string())
+        # Without the zeros that end what follows the point, and the point if nothing is left.
+        text = pc.replace_substring_regex(text, r"(\.\d*?)0+(E.*)?$", r"\1\2")
+        text = pc.replace_substring_regex(text, r"\.(E|$)", r"\1")
+        return pc.replace_substring_regex(text, "^0E-38$", "0")
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        # The same instants, in UTC.
+        text = array.view(pa.timestamp(kind.unit)).cast(pa.string())
+        text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
+        return pc.binary_join_element_wise(pc.utf8_rtrim(text, "."), zone, "")
+    if pa.types.is_date(kind):
+        array = array.cast(pa.date32())
+    return array.cast(_logical(kind)[1])  # type: ignore[index]

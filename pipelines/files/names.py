@@ -1,0 +1,24 @@
+"""Names of the files of a release, and the headers of their tables."""
+
+PRIVACY_FILE = "privacy.json"
+
+REPORT_FILE = "report.html"
+RANKS_FILE = "rank_frequency.png"
+CURVE_FILE = "guessing_curve.png"
+GROUPS_FILE = "groups.png"
+REPORT_FILES = (REPORT_FILE, RANKS_FILE, CURVE_FILE, GROUPS_FILE)
+"""The pictures of a release, beside it."""
+
+FREQUENCIES_FILE = "released_frequencies.csv"
+FREQUENCIES_HEADER = b"frequency,multiplicity\n"
+
+LISTS_FILE = "released_lists.csv"
+LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
+
+PARTITIONS_FILE = "released_partitions.csv"
+
+RELEASED_FILES = (FREQUENCIES_FILE, LISTS_FILE, PARTITIONS_FILE)
+"""The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
+
+LIST_DIRECTORY = "frequency_list"
+PARTITIONS_DIRECTORY = "partitions"

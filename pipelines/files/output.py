@@ -1,0 +1,200 @@
+"""A release on disk: it appears whole or not at all, and never replaces another one by accident."""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.errors import InputError
+from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILES
+from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
+
+_CHUNK_BYTES = 1 << 20
+# What Beam's filesystems raise is an OSError or a ValueError.
+_FAULTS = (OSError, ValueError)
+
+
+@dataclass(frozen=True)
+class ReleaseDirectory:
+    """A directory of a Beam filesystem that receives one released file and its privacy.json.
+
+    Attributes:
+      path: the directory; it is made when the release is written, if it does not exist.
+      file_name: the released file's name in it.
+      overwrite: replace an earlier release of that name, and what was drawn of it.
+
+    Raises:
+      ValueError: the path is empty or contains characters of a glob.
+    """
+
+    path: str
+    file_name: str
+    overwrite: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", directory_path(self.path))
+
+    def check(self) -> None:
+        """Makes sure, before anything is read or spent, that a release can be written.
+
+        Raises:
+          InputError: a release is already there, of whatever job, or the directory cannot be
+            written.
+        """
+        try:
+            self._refuse_other_jobs()
+            for name in (self.file_name, PRIVACY_FILE, *REPORT_FILES):
+                if not self.overwrite and self._files.exists(self.file(name)):
+                    raise InputError(
+                        f"{self.file(name)} exists: give another --output, or --overwrite to "
+                        f"replace it"
+                    )
+            probe = self._files.join(self._existing_directory(), f".{uuid.uuid4().hex}.probe")
+            self._files.create(probe).close()
+            self._files.delete([probe])
+        except InputError:
+            raise
+        except _FAULTS as error:
+            raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
+
+    def publish(self, content: Iterable[bytes], statement: dict[str, Any]) -> None:
+        """Writes both files under other names, then renames them.
+
+        The statement is renamed first and, where an earlier release is replaced, that one is
+        removed before, with what was drawn of it: a release is never seen with another one's
+        statement or report. A runner may repeat this step: what is there already stays untouched.
+
+        Raises:
+          InputError: the files cannot be written, or another release has appeared meanwhile.
+        """
+        contents = {PRIVACY_FILE: [json_bytes(statement)], self.file_name: content}
+        suffix = f".{uuid.uuid4().hex}.part"
+        parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
+        try:
+            for name, pieces in contents.items():
+                with self._files.create(parts[name]) as file:
+                    for piece in pieces:
+                        file.write(piece)
+            self._refuse_other_jobs()
+            present = [name for name in contents if self._files.exists(self.file(name))]
+            done = [name for name in present if _same(self.file(name), parts[name])]
+            if not self.overwrite and done != present:
+                (name, *_) = (name for name in present if name not in done)
+                raise InputError(
+                    f"{self.file(name)} has appeared while the job ran: nothing was written; give "
+                    f"another --output"
+                )
+            if len(done) == len(contents):
+                return
+            # Whatever differs belongs to a release that is replaced, and so does what was drawn.
+            self._delete([self.file_name, *REPORT_FILES])
+            for name, part in parts.items():
+                if name not in done or name == self.file_name:
+                    self._files.rename([part], [self.file(name)])
+        except InputError:
+            raise
+        except _FAULTS as error:
+            raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
+        finally:
+            _remove(parts.values())
+
+    def file(self, name: str) -> str:
+        """The path of a file in the directory."""
+        return self._files.join(self.path, name)
+
+    @property
+    def _files(self) -> Any:
+        return filesystem(self.path)
+
+    def _refuse_other_jobs(self) -> None:
+        for name in RELEASED_FILES:
+            if name != self.file_name and self._files.exists(self.file(name)):
+                raise InputError(
+                    f"{self.file(name)} is another job's release, which would lose its statement: "
+                    f"give another --output"
+                )
+
+    def _delete(self, names: Iterable[str]) -> None:
+        paths = [self.file(name) for name in names]
+        self._files.delete([path for path in paths if self._files.exists(path)])
+
+    def _existing_directory(self) -> str:
+        directory = self.path
+        if filesystem(directory) is LocalFiles:
+            # It is only made when there is something to write: a failed job leaves none.
+            directory = os.path.abspath(directory)
+            while not _exists(directory):
+                directory = os.path.dirname(directory)
+        return directory
+
+
+def directory_path(path: str) -> str:
+    """The path of a directory to write to, with a leading ~ expanded.
+
+    Raises:
+      ValueError: it is empty or contains characters of a glob.
+    """
+    if not path or set(path) & set("*?[]"):
+        raise ValueError(
+            f"output must be a directory without any of the characters * ? [ ], got {path!r}"
+        )
+    return local_path(path)
+
+
+def add_output_flags(group: Any) -> None:
+    """The flags of a ReleaseDirectory, for a group of a parser's flags."""
+    group.add_argument(
+        "--output", metavar="DIR", help="directory for the release, on any filesystem"
+    )
+    group.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier release in the directory"
+    )
+
+
+def frequency_lines(released: FrequencyList) -> bytes:
+    """The lines of a frequency list's file after its header.
+
+    >>> frequency_lines(FrequencyList([7, 1], [1, 20]))
+    b'7,1\\n1,20\\n'
+    """
+    return "".join(f"{value},{multiplicity}\n" for value, multiplicity in released).encode()
+
+
+def json_bytes(statement: dict[str, Any]) -> bytes:
+    """The text of a privacy.json."""
+    return (json.dumps(statement, indent=2) + "\n").encode()
+
+
+def _exists(path: str) -> bool:
+    """Like os.path.lexists, but a path that cannot be is an error."""
+    try:
+        os.lstat(path)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _same(one: str, other: str) -> bool:
+    files = filesystem(one)
+    with files.open(one) as left, files.open(other) as right:
+        while True:
+            here, there = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
+            if here != there:
+                return False
+            if not here:
+                return True
+
+
+def _remove(paths: Iterable[str]) -> None:
+    for path in paths:
+        try:
+            if filesystem(path).exists(path):
+                filesystem(path).delete([path])
+        except _FAULTS:
+            # The error on the way here, if any, says more than this one would.
+            pass

@@ -1,0 +1,195 @@
+"""Parquet files as Arrow tables, one range of row groups per worker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dp_transforms.runtime.threads import map_ahead
+from pipelines.errors import InputError
+from pipelines.files.logical_types import canonical, record_field
+from pipelines.files.paths import FileRange, open_bytes
+
+RANGE_BYTES = 64 << 20
+BATCH_ROWS = 1 << 20
+BATCH_BYTES = 128 << 20
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ParquetFiles:
+    """Records in the top-level columns of Parquet files.
+
+    Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
+    and binary stays binary; see ``logical_types``. Columns that have a dictionary in the file come
+    as codes of its values.
+    """
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        """The names and types of some of a file's columns, from its footer.
+
+        Raises:
+          InputError: the file has no such columns, they are of unfit types, or it is not Parquet.
+        """
+        with open_bytes(path) as file:
+            return _record_schema(path, _parquet(path, file).schema_arrow, columns)
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        """How many records a file has, from its footer.
+
+        Raises:
+          InputError: it is not a Parquet file.
+        """
+        with open_bytes(path) as file:
+            rows: int = _parquet(path, file).metadata.num_rows
+            return rows
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        """Ranges that cover the file, to be read in any order."""
+        for start in range(0, size, RANGE_BYTES):
+            yield FileRange(path, start, min(start + RANGE_BYTES, size))
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the row groups that begin in the range, a few of them read ahead.
+
+        Raises:
+          InputError: the records cannot be read; the message says nothing of what they hold.
+        """
+        with open_bytes(part.path) as file:
+            parquet = _parquet(part.path, file)
+            schema = _record_schema(part.path, parquet.schema_arrow, columns)
+            groups = [
+                i
+                for i in range(parquet.metadata.num_row_groups)
+                if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
+            ]
+            parts = _parts(part.path, parquet.metadata, schema, groups)
+            try:
+                yield from itertools.chain.from_iterable(map_ahead(list, parts))
+            except (pa.ArrowException, OSError, UnicodeError):
+                raise InputError(
+                    f"{part.path} cannot be read to its end: it is damaged, or holds values that "
+                    f"its types do not allow, such as text that is not UTF-8"
+                ) from None
+
+
+def _parts(
+    path: str, metadata: Any, schema: pa.Schema, groups: list[int]
+) -> Iterator[Iterable[pa.Table]]:
+    """The tables of row groups in parts of about one batch, to be listed on threads.
+
+    Row groups of a batch or less are read where they are listed. A larger one is read here, a batch
+    at a time: no thread holds more than a batch, however large a file's row groups are.
+    """
+    for held, batches in _batches(groups, metadata, schema):
+        tables = _read_groups(path, metadata, schema, held, batches)
+        if batches > 1:
+            yield from ([table] for table in tables)
+        else:
+            yield tables
+
+
+def _batches(
+    groups: list[int], metadata: Any, schema: pa.Schema
+) -> Iterator[tuple[list[int], float]]:
+    """Row groups of about a batch together, or a larger one; and how many batches they are."""
+    held: list[int] = []
+    batches = 0.0
+    for group in groups:
+        size = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata, group, schema))
+        more = max(metadata.row_group(group).num_rows / BATCH_ROWS, size / BATCH_BYTES)
+        if held and batches + more > 1:
+            yield held, batches
+            held, batches = [], 0.0
+        held.append(group)
+        batches += more
+    if held:
+        yield held, batches
+
+
+def _read_groups(
+    path: str, metadata: Any, schema: pa.Schema, groups: list[int], batches: float
+) -> Iterator[pa.Table]:
+    large = batches > 1
+    rows = sum(metadata.row_group(group).num_rows for group in groups)
+    # A file of its own: threads would move each other's position.
+    with open_bytes(path) as file:
+        parquet = pq.ParquetFile(
+            file,
+            metadata=metadata,
+            read_dictionary=_dictionaries(metadata, groups[0], schema),
+            # Without a buffer, all pages of a column are held.
+            buffer_size=_BUFFER_BYTES if large else 0,
+        )
+        for batch in parquet.iter_batches(
+            max(1, int(rows / batches)) if large else BATCH_ROWS,
+            groups,
+            schema.names,
+            use_threads=large,
+        ):
+            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+            batch.validate(full=True)
+            table = pa.Table.from_batches([batch])
+            columns = [canonical(table[name]) for name in schema.names]
+            fields = [
+                field.with_type(column.type) for field, column in zip(schema, columns, strict=True)
+            ]
+            yield pa.table(columns, schema=pa.schema(fields))
+
+
+def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
+    """The columns that have a dictionary in a row group, and one of few values for its rows."""
+    return [
+        chunk.path_in_schema
+        for chunk in _chunks(metadata, group, schema)
+        if chunk.has_dictionary_page
+        and 2 * (chunk.data_page_offset - chunk.dictionary_page_offset)
+        <= chunk.total_compressed_size
+    ]
+
+
+def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
+    chunks = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
+    return [chunk for chunk in chunks if chunk.path_in_schema in schema.names]
+
+
+def _parquet(path: str, file: Any) -> Any:
+    try:
+        return pq.ParquetFile(file)
+    except (pa.ArrowException, OSError):
+        raise InputError(
+            f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
+        ) from None
+
+
+def _offset(group: Any) -> int:
+    # The first page of the first column: a file's row groups begin at different offsets.
+    first = group.column(0)
+    pages = (first.dictionary_page_offset, first.data_page_offset)
+    return min(page for page in pages if page is not None)
+
+
+def _record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([_record_field(path, schema, column) for column in columns])
+
+
+def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
+    found = schema.get_all_field_indices(column)
+    if not found:
+        some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
+        raise InputError(f"{path} has no column {column!r}: its columns are {some}")
+    if len(found) > 1:
+        raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+    kind = schema.field(found[0]).type
+    field = record_field(column, kind)
+    if field is None:
+        raise InputError(
+            f"{path}: column {column!r} has the type {kind}, in which it is not clear which values "
+            f"are equal: store it as a string or an integer"
+        )
+    return field

@@ -1,0 +1,91 @@
+"""The text of partitions: the file of a selection, and a file of names that are public anyway."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io.filesystems import FileSystems
+
+from dp_transforms.columnar.columns import PARTITION
+from dp_transforms.runtime.records import NOISY_COUNT
+from pipelines.errors import InputError
+from pipelines.files.logical_types import from_text
+from pipelines.files.paths import local_path, reason
+
+
+def partition_lines(table: pa.Table) -> Iterator[bytes]:
+    """The lines of selected partitions, of which a composite one has several fields.
+
+    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], "noisy_count": [9, 12]})))
+    [b'a,9\\n', b'"b, c",12\\n']
+    """
+    line = io.StringIO()
+    writer = csv.writer(line, lineterminator="\n")
+    columns = [_texts(field) for field in _fields(table[PARTITION].combine_chunks())]
+    if NOISY_COUNT in table.column_names:
+        columns.append(table[NOISY_COUNT].to_pylist())
+    for values in zip(*columns, strict=True):
+        writer.writerow(values)
+        yield line.getvalue().encode()
+        line.seek(0)
+        line.truncate()
+
+
+def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
+    """The first line of a release: a composite partition's columns keep their names."""
+    names = [field.name for field in fields]
+    line = io.StringIO()
+    csv.writer(line, lineterminator="\n").writerow(
+        (names if len(names) > 1 else [PARTITION]) + [NOISY_COUNT] * noisy_counts
+    )
+    return line.getvalue().encode()
+
+
+def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
+    """The partitions of a file, as values of the types that the records' partitions have."""
+    path = local_path(path)
+    try:
+        with FileSystems.open(path) as file:
+            text = file.read().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {reason(error)}") from None
+    partitions = []
+    rows = csv.reader(io.StringIO(text))
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(fields):
+            raise InputError(
+                f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
+                f"partition column, got {len(row)}"
+            )
+        try:
+            values = [from_text(value, field) for value, field in zip(row, fields, strict=True)]
+        except ValueError as error:
+            raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+        names = [field.name for field in fields]
+        composite = len(values) > 1
+        partitions.append(
+            beam.Row(**dict(zip(names, values, strict=True))) if composite else values[0]
+        )
+    if not partitions:
+        raise InputError(f"{path} has no public partitions: write one on each line")
+    return partitions
+
+
+def _fields(partitions: pa.Array) -> list[pa.Array]:
+    return partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
+
+
+def _texts(values: pa.Array) -> list[Any]:
+    try:
+        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        raise InputError(
+            "partitions are bytes that are not UTF-8, which text cannot hold: cast the column"
+        ) from None

@@ -1,0 +1,65 @@
+"""The last step of a pipeline: a release's lines into its directory."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+from apache_beam.transforms.window import GlobalWindows
+from apache_beam.utils.windowed_value import WindowedValue
+
+from pipelines.files.output import ReleaseDirectory
+
+_BLOCK_BYTES = 1 << 20
+
+
+class PublishRelease(beam.PTransform):
+    """Writes a release's lines, which are elements of bytes, and its statement into a directory.
+
+    The lines are sorted: their order must not tell how the data were laid out. One worker writes.
+    """
+
+    def __init__(self, directory: ReleaseDirectory, header: bytes, statement: dict[str, Any]):
+        super().__init__()
+        self._directory = directory
+        self._header = header
+        self._statement = statement
+
+    def expand(self, lines: beam.PCollection[bytes]) -> beam.PCollection[None]:
+        # An Any is opaque to runners: they see blocks, not lists of lines.
+        blocks = lines | "Blocks" >> beam.ParDo(_Blocks()).with_output_types(Any)
+        return (
+            lines.pipeline
+            | "Once" >> beam.Create([None])
+            | "Publish" >> beam.Map(self._publish, beam.pvalue.AsIter(blocks))
+        )
+
+    def _publish(self, _: None, blocks: Iterable[list[bytes]]) -> None:
+        lines = sorted(itertools.chain.from_iterable(blocks))
+        self._directory.publish([self._header, *lines], self._statement)
+
+
+class _Blocks(beam.DoFn):
+    """Gathers a bundle's lines into lists of about a megabyte.
+
+    Beam's runners in Java hand a side input on in pieces of 1,000,000 bytes, and fail where an
+    element ends with a piece: often with lines, hardly ever with blocks.
+    """
+
+    def start_bundle(self) -> None:
+        self._lines: list[bytes] = []
+        self._bytes = 0
+
+    def process(self, line: bytes) -> Iterator[list[bytes]]:
+        self._lines.append(line)
+        self._bytes += len(line)
+        if self._bytes >= _BLOCK_BYTES:
+            yield self._lines
+            self.start_bundle()
+
+    def finish_bundle(self) -> Iterator[WindowedValue]:
+        if self._lines:
+            yield GlobalWindows.windowed_value(self._lines)
+        self.start_bundle()

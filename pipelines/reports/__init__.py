@@ -1,0 +1,1 @@
+"""Statements and pages about a release, from what was released alone."""

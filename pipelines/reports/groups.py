@@ -1,0 +1,144 @@
+"""A page about the lists of groups: how hard their partitions are to guess, with error bars.
+
+Everything is computed from the released files alone, so a report costs no privacy.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.postprocessing.guessing_intervals import (
+    Interval,
+    ReleaseError,
+    alpha_guesswork_bits_interval,
+    success_rate_bits_interval,
+)
+from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
+from pipelines.files.grouped_file import Lists, parse_grouped_lists
+from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE, REPORT_FILE
+from pipelines.files.paths import filesystem, local_path
+from pipelines.reports.page import (
+    CONFIDENCE,
+    figure,
+    interval_text,
+    new_figure,
+    page,
+    png,
+    read_file,
+    reading,
+    table,
+    write_files,
+)
+from pipelines.reports.privacy_statement import law_of_statement
+from pipelines.reports.words import grouped_privacy_words
+
+_TITLE = "Differentially private frequency lists of groups"
+_GUESSES, _ALPHA = 10, "0.5"
+_INCHES_OF_A_GROUP = 0.26
+
+
+def write_groups_report(directory: str) -> str:
+    """Writes the page and its picture beside released lists of groups; returns the page's path.
+
+    Args:
+      directory: of any filesystem of Beam's, with released_lists.csv and privacy.json.
+
+    Raises:
+      InputError: these cannot be read or are not of this kind, or the report cannot be written.
+      ImportError: matplotlib is not installed.
+    """
+    directory = local_path(directory)
+    with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
+        lists = parse_grouped_lists(read_file(directory, LISTS_FILE))
+        statement = json.loads(read_file(directory, PRIVACY_FILE))
+        errors = {name: _error(released, name, statement) for name, released in lists.items()}
+    files = {}
+    content = "<p>All released lists are empty: there is nothing to draw.</p>"
+    if lists:
+        files[GROUPS_FILE] = _picture(lists, errors)
+        content = _content(lists, errors, files[GROUPS_FILE])
+    text = page(_TITLE, content, grouped_privacy_words(statement), statement)
+    write_files(directory, files | {REPORT_FILE: text.encode()})
+    return filesystem(directory).join(directory, REPORT_FILE)
+
+
+def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: bytes) -> str:
+    rows = [("List, contributions", f"{_GUESSES} guesses", "Half broken")]
+    for name, released in lists.items():
+        error = errors[name]
+        rows.append(
+            (
+                f"{_label(name)}, {released.total:,}",
+                _bits(
+                    success_rate_bits(released, _GUESSES),
+                    success_rate_bits_interval(released, _GUESSES, error),
+                ),
+                _bits(
+                    alpha_guesswork_bits(released, _ALPHA),
+                    alpha_guesswork_bits_interval(released, _ALPHA, error),
+                ),
+            )
+        )
+    caption = (
+        "Effective key lengths: how hard it is to guess half of the contributions of a list. Each "
+        f"bar holds the value of the true list with {CONFIDENCE:.0%} confidence; a bar without an "
+        "end goes on."
+    )
+    return f"""<p>The list of all users, and one for each of {len(lists) - 1} groups, as released:
+the true numbers differ by the noise that makes them private. They do not say which partitions.</p>
+<h2>How hard to guess</h2>
+{figure(picture, caption)}
+<p>In bits (Bonneau, IEEE S&amp;P 2012): the success rate of {_GUESSES} guesses, and the guesswork
+to break half. Below each is the interval that holds the value of the true list, with
+{CONFIDENCE:.0%} confidence, over the noise alone.</p>
+{table(rows, numbers=2)}"""
+
+
+def _picture(lists: Lists, errors: dict[tuple[str, str], ReleaseError]) -> bytes:
+    drawn, axes = new_figure(1 + _INCHES_OF_A_GROUP * len(lists))
+    values = [alpha_guesswork_bits(released, _ALPHA) for released in lists.values()]
+    intervals = [
+        alpha_guesswork_bits_interval(released, _ALPHA, errors[name])
+        for name, released in lists.items()
+    ]
+    finite = [interval.upper for interval in intervals if interval.upper < math.inf]
+    end = max([*values, *finite]) + 1
+    places = range(len(lists))
+    axes.hlines(
+        places,
+        [interval.lower for interval in intervals],
+        [min(interval.upper, end) for interval in intervals],
+        lw=5,
+        alpha=0.3,
+    )
+    axes.plot(values, places, "o", ms=4)
+    axes.set_yticks(places, [_shortened(_label(name)) for name in lists], parse_math=False)
+    axes.set(title="Guesswork to break half", xlabel="bits", xlim=(0, end), ylim=(len(lists), -1))
+    axes.grid(alpha=0.3)
+    return png(drawn)
+
+
+def _error(
+    released: FrequencyList, name: tuple[str, str], statement: dict[str, Any]
+) -> ReleaseError:
+    attribute, _ = name
+    (one,) = (one for one in statement["lists"] if one.get("attribute", "") == attribute)
+    law = law_of_statement({"sensitivity": statement["sensitivity"], **one})
+    return ReleaseError.of_release(released, law, CONFIDENCE)
+
+
+def _label(name: tuple[str, str]) -> str:
+    attribute, group = name
+    return f"{attribute}: {group}" if attribute else "all users"
+
+
+def _shortened(label: str, most: int = 24) -> str:
+    printable = "".join(c if c.isprintable() else "?" for c in label)
+    return printable if len(printable) <= most else printable[: most - 1] + "…"
+
+
+def _bits(value: float, interval: Interval) -> str:
+    return f"{value:.2f}\n{interval_text(interval)}"

@@ -1,0 +1,228 @@
+"""Shared by all pages of reports: the frame, the privacy statement and the budget."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import html
+import importlib.util
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from dp_transforms.postprocessing.guessing_intervals import Interval
+from pipelines.errors import InputError
+from pipelines.files.names import REPORT_FILE
+from pipelines.files.paths import filesystem, reason
+
+CONFIDENCE = 0.99
+
+_STYLE = """\
+body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
+h1 { font-size: 1.7em; line-height: 1.2 } h2 { font-size: 1.25em; margin-top: 1.6em }
+p, li { max-width: 70ch }
+figure { margin: 0; max-width: 640px } figcaption { font-size: .9em; max-width: 60ch }
+img { width: 100%; height: auto }
+.plots { display: grid; gap: 24px;
+  grid-template-columns: repeat(auto-fit, minmax(min(320px, 100%), 1fr)) }
+.wide { overflow-x: auto }
+table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
+td.number { text-align: right; white-space: pre; font-variant-numeric: tabular-nums }
+blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
+  max-width: 72ch }
+"""
+
+
+def add_report_flag(group: Any) -> None:
+    """The flag of jobs that release frequency lists, for a group of a parser's flags."""
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
+    )
+
+
+def check_available() -> None:
+    """Makes sure, before a budget is spent, that a report can be drawn.
+
+    Raises:
+      ValueError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
+
+
+def page(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
+    """A whole page as HTML.
+
+    Args:
+      title: text.
+      content: HTML, what is below the title.
+      words: the privacy statement in paragraphs of text.
+      statement: the privacy.json.
+    """
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{_STYLE}</style>
+</head>
+<body>
+<h1>{title}</h1>
+{content}
+<h2>Privacy statement</h2>
+<blockquote>{_paragraphs(words)}</blockquote>
+<h2>Privacy budget</h2>
+{_budget(statement)}
+</body>
+</html>
+"""
+
+
+def figure(picture: bytes, caption: str) -> str:
+    """A PNG with its caption, as HTML."""
+    return (
+        f'<figure><img src="data:image/png;base64,{base64.b64encode(picture).decode()}" '
+        f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+    )
+
+
+def new_figure(height: float = 3.7) -> tuple[Any, Any]:
+    """A figure of matplotlib, so small in inches that its text is legible on a phone, and its axes.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as fault:
+        raise ImportError("reports need matplotlib: pip install matplotlib") from fault
+    drawn = Figure(figsize=(4.6, height), layout="constrained")
+    return drawn, drawn.add_subplot()
+
+
+def png(drawn: Any) -> bytes:
+    """The bytes of a figure's PNG."""
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, dpi=240)
+    return buffer.getvalue()
+
+
+def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
+    """Rows of text as HTML, the first one as heads; the last ``numbers`` columns are numbers."""
+    heads, *others = rows
+    cells = "\n".join(
+        "<tr>"
+        + "".join(
+            f'<td class="number">{html.escape(cell)}</td>'
+            if i >= len(row) - numbers
+            else f"<td>{html.escape(cell)}</td>"
+            for i, cell in enumerate(row)
+        )
+        + "</tr>"
+        for row in others
+    )
+    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
+    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{cells}\n</table></div>\n'
+
+
+@contextlib.contextmanager
+def reading(directory: str, content: str) -> Iterator[None]:
+    """The reading of a directory's release, with what goes wrong there in words.
+
+    Args:
+      content: what the directory should hold, as a part of the message.
+
+    Raises:
+      InputError: the files cannot be read, or their text is not that of such a release.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {reason(error)}") from None
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{directory} does not hold {content}") from None
+
+
+def read_file(directory: str, name: str) -> bytes:
+    """A file of a directory of any filesystem of Beam's."""
+    files = filesystem(directory)
+    with files.open(files.join(directory, name)) as file:
+        return bytes(file.read())
+
+
+def write_files(directory: str, files: Mapping[str, bytes]) -> None:
+    """Files into such a directory.
+
+    Raises:
+      InputError: they cannot be written.
+    """
+    place = filesystem(directory)
+    try:
+        for name, content in files.items():
+            with place.create(place.join(directory, name)) as file:
+                file.write(content)
+    except OSError as error:
+        raise InputError(f"{directory} cannot be written: {reason(error)}") from None
+
+
+def interval_text(interval: Interval) -> str:
+    """An interval of bits, of two digits, in which the number is as well."""
+    lower = f"{math.floor(100 * interval.lower) / 100:.2f}"
+    if interval.upper == math.inf:
+        return f"{lower} or more"
+    return f"{lower} to {math.ceil(100 * interval.upper) / 100:.2f}"
+
+
+def _budget(statement: Mapping[str, Any]) -> str:
+    lines = {
+        "Mechanism": statement.get("mechanism", ""),
+        "epsilon": f"{statement['epsilon']:g}",
+        "delta": f"{statement['delta']:g}",
+        "Neighbours": statement["neighbours"],
+    }
+    about = {
+        "max_partitions_per_user": "Partitions per user, at most",
+        "degree": "Degree",
+        "degree_bound": "Bound on degrees",
+    }
+    lines |= {label: statement[key] for key, label in about.items() if key in statement}
+    lines["Sensitivity (L1)"] = statement["sensitivity"]
+    base_2 = statement.get("base_2")
+    if base_2:
+        lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
+    for name, version in statement.get("versions", {}).items():
+        lines[f"Version of {name}"] = version
+    rows = "\n".join(
+        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
+        for name, value in lines.items()
+    )
+    return f'<div class="wide"><table>\n{rows}\n</table></div>\n{_ledger(statement)}'
+
+
+def _ledger(statement: Mapping[str, Any]) -> str:
+    """The releases that shared a budget with this one, where the statement lists them."""
+    budget = statement.get("budget")
+    if not budget:
+        return ""
+    names = ("purpose", "epsilon", "delta", "state")
+    rows = "\n".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(line[name]))}</td>" for name in names) + "</tr>"
+        for line in budget["ledger"]
+    )
+    return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
+{budget["delta"]}, with these releases when it was made:</p>
+<div class="wide"><table>
+<tr>{"".join(f"<th>{name}</th>" for name in names)}</tr>
+{rows}
+</table></div>"""
+
+
+def _paragraphs(texts: Sequence[str]) -> str:
+    return "\n".join(f"<p>{html.escape(text)}</p>" for text in texts)

@@ -1,0 +1,183 @@
+"""The guarantee of a release, as the privacy.json beside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import platform
+from importlib import metadata
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.mechanisms.decimals import float_above
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
+from dp_transforms.mechanisms.laws.known_laws import LAWS
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw, ReleaseLaw
+from dp_transforms.mechanisms.partition_selection import SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
+from dp_transforms.version import VERSION
+
+if TYPE_CHECKING:
+    from dp_transforms.grouped_lists import ReleaseGroupedLists
+
+NEIGHBOURS = PrivacyUnit.USER.neighbours
+EDGE, NODE = "edge", "node"
+
+_LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
+
+
+def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
+    """The statement of one released frequency list. Nothing in it depends on the data.
+
+    Args:
+      mechanism: what released it.
+      bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
+        declares that they are.
+    """
+    bound = {
+        "max_partitions_per_user": mechanism.sensitivity,
+        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+    }
+    return _statement(mechanism, NEIGHBOURS, bound)
+
+
+def degree_list_statement(
+    mechanism: PartitionMechanism, degree: str, degree_bound: int | None
+) -> dict[str, Any]:
+    """The statement of one released list of degrees. Nothing in it depends on the graph.
+
+    Args:
+      mechanism: what released it.
+      degree: which degree of a node.
+      degree_bound: of the projection, where nodes are protected; None where edges are.
+    """
+    about: dict[str, Any] = {
+        "privacy_unit": EDGE if degree_bound is None else NODE,
+        "degree": degree,
+        "self_loops": "dropped",
+        "repeated_edges": "counted once",
+    }
+    if degree_bound is None:
+        return _statement(mechanism, PrivacyUnit.EDGE.neighbours, about)
+    return _statement(
+        mechanism, PrivacyUnit.NODE.neighbours, about | {"degree_bound": degree_bound}
+    )
+
+
+def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
+    """The statement of the lists of all users and of groups. Nothing in it depends on the data."""
+    bound = {
+        "max_partitions_per_user": release.for_all.sensitivity,
+        "max_partitions_per_user_is": "enforced",
+        "groups_per_user_and_attribute": 1,
+    }
+    statement = _statement(release.for_all, NEIGHBOURS, bound)
+    whole = sum(release.costs.values(), PrivacyBudget(0))
+    statement |= {"epsilon": float_above(whole.epsilon), "delta": float_above(whole.delta)}
+    statement["composition"] = "parallel within an attribute, sequential otherwise"
+    statement["lists"] = [{"of": "all users", **_price(release.for_all)}] + [
+        {
+            "of": "groups",
+            "attribute": attribute.name,
+            **_price(release.for_group),
+            "groups": "selected" if attribute.groups is None else list(attribute.groups),
+        }
+        for attribute in release.attributes
+    ]
+    if release.selection is not None and release.strategy is not None:
+        statement["selection_of_groups"] = {
+            "strategy": release.strategy.name,
+            "epsilon": float_above(release.selection.epsilon),
+            "delta": float_above(release.selection.delta),
+        }
+    # What varies with the machine comes last.
+    return statement | {"versions": statement.pop("versions")}
+
+
+def selection_statement(
+    strategy: SelectionStrategy,
+    *,
+    noisy_counts: bool,
+    bounded_by_job: bool,
+    public_partitions: int = 0,
+    public_threshold: int = 0,
+) -> dict[str, Any]:
+    """The statement of one selection. Nothing in it depends on the data.
+
+    Args:
+      strategy: what selected the partitions.
+      noisy_counts: whether they come with noisy counts.
+      bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
+        declares that they are.
+      public_partitions: how many names were public before.
+      public_threshold: what their noisy counts had to exceed.
+    """
+    described = strategy.describe()
+    replaces = described.pop("neighbours") == REPLACE
+    statement: dict[str, Any] = {
+        "mechanism": "partition selection",
+        "strategy": described.pop("strategy"),
+        "epsilon": described.pop("epsilon"),
+        "delta": described.pop("delta"),
+        "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
+        "max_partitions_per_user": described.pop("max_partitions_per_user"),
+        "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
+        "noisy_counts": noisy_counts,
+        **described,
+    }
+    if public_partitions:
+        statement |= {
+            "public_partitions": public_partitions,
+            "public_threshold": public_threshold,
+        }
+    return statement | {"versions": library_versions()}
+
+
+def _statement(
+    mechanism: PartitionMechanism, neighbours: str, about: dict[str, Any]
+) -> dict[str, Any]:
+    statement: dict[str, Any] = {
+        "mechanism": mechanism.words,
+        "epsilon": mechanism.epsilon_cost,
+        "delta": mechanism.failure_probability or 0,
+        "neighbours": neighbours,
+        **about,
+        "sensitivity": mechanism.sensitivity,
+        "sensitivity_norm": "L1 distance of sorted lists",
+        "rate": mechanism.rate,
+    }
+    possible = mechanism.possible_lists()
+    if possible["possible_lists"] != "all":
+        statement |= possible
+    eta = mechanism.eta
+    if eta is not None:
+        statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}
+    return statement | {"versions": library_versions()}
+
+
+def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
+    cost = {"epsilon": mechanism.epsilon_cost}
+    return cost | {"mechanism": mechanism.words, "rate": mechanism.rate}
+
+
+def law_of_statement(statement: dict[str, Any]) -> ReleaseLaw:
+    """The distribution of the release that a privacy.json, or an entry of its lists, describes.
+
+    A statement without a rate is of an earlier version, whose rate was epsilon / (2 sensitivity).
+
+    Raises:
+      KeyError, ValueError: it describes none.
+    """
+    rate = statement.get("rate", statement["epsilon"] / (2 * statement.get("sensitivity", 1)))
+    law = LAWS[statement.get("mechanism", ExponentialLaw.words)](float(rate))
+    if "possible_lists" not in statement:
+        return law
+    if isinstance(law, CornerWeightedLaw | GeometricLaw):
+        return dataclasses.replace(law, walled=True)
+    raise ValueError("error bars are for releases that no public knowledge narrows")
+
+
+def library_versions() -> dict[str, str]:
+    """The versions of Python and of the libraries that a release depends on."""
+    versions = {"dp-frequency-lists": VERSION, "python": platform.python_version()}
+    return versions | {name: metadata.version(name) for name in _LIBRARIES}

@@ -1,0 +1,132 @@
+"""The wording of a report: about users' partitions, or about a graph's degrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
+from pipelines.reports.privacy_statement import NODE
+
+
+class Wording(NamedTuple):
+    """The words of a page that go with a kind of list.
+
+    Attributes:
+      title: of the page.
+      total: what the frequencies add up to, before what has them.
+      items: what has a frequency, in the plural.
+      frequency: what a frequency is, at the axis.
+      ranks_title: of the picture of frequencies by rank.
+      ranks_caption: below it.
+      guessing: whether guessing metrics mean something for such a list.
+    """
+
+    title: str
+    total: str
+    items: str
+    frequency: str
+    ranks_title: str
+    ranks_caption: str
+    guessing: bool
+
+
+_PARTITIONS = Wording(
+    "A differentially private frequency list",
+    "contributions of users to",
+    "partitions",
+    "users of the partition",
+    "Frequency by rank",
+    "How many users each partition has, from the most frequent on.",
+    True,
+)
+_SOURCES = {ExponentialLaw.words: " (Blocki, Datta and Bonneau, NDSS 2016)"}
+_MECHANISM_WORDS = (
+    "The mechanism is the {}, sampled exactly with random numbers of the operating system. Further "
+    "analysis of what was released costs no privacy; further releases about the same "
+)
+_DEGREES = {
+    "undirected": ("ends of edges at", "neighbours of the node", "neighbours each node has"),
+    "in": ("edges into", "edges into the node", "edges lead to each node"),
+    "out": ("edges out of", "edges out of the node", "edges lead away from each node"),
+}
+
+
+def wording(statement: dict[str, Any]) -> Wording:
+    """The words for what a privacy.json describes."""
+    degree = statement.get("degree")
+    if degree is None:
+        return _PARTITIONS
+    total, frequency, has = _DEGREES[degree]
+    title = "A differentially private degree list"
+    caption = f"How many {has}, from the largest number on."
+    return Wording(title, total, "nodes", frequency, "Degree by rank", caption, False)
+
+
+def privacy_words(statement: dict[str, Any]) -> list[str]:
+    """A privacy.json in paragraphs that a publisher can paste.
+
+    >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
+    ...     "sensitivity": 1, "max_partitions_per_user": 1,
+    ...     "max_partitions_per_user_is": "enforced"})[1]
+    'Each user counts in at most 1 partition; the job that made this release saw to it.'
+    """
+    epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
+    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
+    return [
+        f"This {'degree' if 'degree' in statement else 'frequency'} list was released under pure "
+        f"epsilon-differential privacy with epsilon = {epsilon:g}. The privacy unit is one {unit}; "
+        f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
+        f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
+        _bound_words(statement),
+        _mechanism_words([statement])
+        + f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
+    ]
+
+
+def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of lists of groups, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    kind = f"({epsilon:g}, {delta:g})-differential privacy"
+    if not delta:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon:g}"
+    parts = [
+        f"{one['epsilon']:.3g} for "
+        + (f"the groups by {one['attribute']}" if "attribute" in one else "the list of all users")
+        for one in statement["lists"]
+    ]
+    selection = statement.get("selection_of_groups")
+    if selection:
+        parts.append(f"{selection['epsilon']:g} for the names of groups that were not public")
+    return [
+        f"These lists were released together under {kind}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. Of each attribute a user counts in one group "
+        "at most, so that its groups together cost no more than one of them.",
+        _bound_words(statement),
+        _mechanism_words(statement["lists"]) + "users do, and their costs add up.",
+    ]
+
+
+def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
+    names = dict.fromkeys(one.get("mechanism", ExponentialLaw.words) for one in lists)
+    return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))
+
+
+def _bound_words(statement: dict[str, Any]) -> str:
+    if statement.get("privacy_unit") == NODE:
+        return (
+            f"The graph was first projected to degrees of at most {statement['degree_bound']}, a "
+            f"bound that was chosen without looking at it (edge addition: Day, Li and Lyu, SIGMOD "
+            f"2016). Self-loops were dropped, and repeated edges counted once."
+        )
+    if "degree" in statement:
+        return "Self-loops were dropped, and repeated edges counted once."
+    kappa = statement["max_partitions_per_user"]
+    seen = "the job that made this release saw to it"
+    declared = "this is the publisher's declaration about the data"
+    enforced = statement["max_partitions_per_user_is"] == "enforced"
+    return (
+        f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}; "
+        f"{seen if enforced else declared}."
+    )

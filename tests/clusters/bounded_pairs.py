@@ -1,0 +1,46 @@
+"""A job that writes the bounded records themselves, to look at what each user kept on an engine.
+
+For data that are made up: nothing here is private.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dp_transforms.contributions import BoundContributions
+from dp_transforms.job_secret import JobSecret
+from pipelines.command_line import Job, make_runner, run
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.reading import records_from_flags
+from pipelines.release_frequency_list import make_parser
+
+PAIRS_FILE = "bounded_pairs.csv"
+
+
+def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
+    reader = records_from_flags(flags)
+    directory = ReleaseDirectory(flags.output, PAIRS_FILE)
+    pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
+    bound = BoundContributions(
+        flags.max_partitions_per_user, JobSecret.from_os(), reader.num_buckets
+    )
+    lines = pipeline | reader | "Bound" >> bound | beam.FlatMap(_lines).with_output_types(bytes)
+    publish = PublishRelease(directory, b"user,partition\n", {"mechanism": "none: a test"})
+    _ = lines | "Publish" >> publish
+    return lambda: pipeline.run().wait_until_finish()
+
+
+def _lines(table: pa.Table) -> Iterator[bytes]:
+    columns = [table[name].to_pylist() for name in ("user", "partition")]
+    for user, partition in zip(*columns, strict=True):
+        yield f"{user},{partition}\n".encode()
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(prepare, make_parser(), argv)

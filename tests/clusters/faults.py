@@ -1,0 +1,368 @@
+"""Breaks a Flink cluster under running jobs, and looks at what they leave behind.
+
+    python -m tests.clusters.faults [--rows=5000000] [--only=WORDS] [--output=FILE.md]
+
+Each job runs with a worker pool (EXTERNAL) on two task managers, under a test secret. Its output
+must be the one of the in-process runner under the same secret, or not be there. Afterwards all
+logs, all that the cluster's REST interface says, and all that was printed are searched for user
+ids, partitions and the secret. Exits with 1 if an output is anything else, something is found, or a
+job hung or could not be tried.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+
+from benchmarks.throughput_data import visits, write
+from dp_transforms.job_secret import JobSecret
+from runner_configs.flink import cluster
+from runner_configs.parts import ROOT
+from tests.clusters.leaks import leaks, logs, needles, rest_answers
+from tests.clusters.runs import (
+    ABSENT,
+    COMPLETE,
+    FREQUENCY_LIST,
+    KAPPA,
+    NAMES,
+    PAIRS,
+    SEED,
+    EndedEarly,
+    JobKind,
+    Run,
+    in_process,
+    look,
+    most_partitions_of_a_user,
+)
+
+# Users and partitions of `visits`.
+_PATTERNS = (rb"\bu[0-9]{9}\b", rb"\bitem-[0-9]+\b")
+
+
+def nothing(run: Run) -> None:
+    """No fault."""
+
+
+def kill_task_manager(run: Run) -> None:
+    cluster.kill_task_manager()
+
+
+def replace_task_manager(run: Run) -> None:
+    cluster.kill_task_manager()
+    time.sleep(2)
+    cluster.start_task_manager()
+
+
+def kill_worker(run: Run) -> None:
+    run.kill_a_worker()
+
+
+def restart_pool(run: Run) -> None:
+    run.kill_pool()
+    time.sleep(2)
+    run.start_pool()
+
+
+def kill_pool(run: Run) -> None:
+    run.kill_pool()
+
+
+def kill_job_manager(run: Run) -> None:
+    cluster.kill_job_manager()
+
+
+def cancel(run: Run) -> None:
+    cluster.cancel(run.job() or "")
+
+
+def kill_submitter(run: Run) -> None:
+    run.process.kill()
+
+
+READING, COUNTING, NAMING = (
+    "{ReadRecords, Bound}",
+    "{Bound, FrequencyList}",
+    "{ReadRecords, Partitions}",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """A fault in a stage, which is named by words of its tasks.
+
+    It comes when a worker of the stage is at work, or when workers are being started.
+    """
+
+    name: str
+    kind: JobKind
+    stage: str
+    fault: Callable[[Run], None]
+    at_work: bool = True
+
+
+def starting(name: str, kind: JobKind, stage: str, fault: Callable[[Run], None]) -> Scenario:
+    return Scenario(name, kind, stage, fault, at_work=False)
+
+
+SCENARIOS = (
+    Scenario("none", FREQUENCY_LIST, "", nothing),
+    Scenario("none", NAMES, "", nothing),
+    Scenario("task manager killed while reading, replaced", PAIRS, READING, replace_task_manager),
+    Scenario(
+        "task manager killed while reading, replaced", FREQUENCY_LIST, READING, replace_task_manager
+    ),
+    Scenario("task manager killed while reading, replaced", NAMES, NAMING, replace_task_manager),
+    Scenario(
+        "task manager killed while counting, replaced",
+        FREQUENCY_LIST,
+        COUNTING,
+        replace_task_manager,
+    ),
+    Scenario(
+        "task manager killed while counting, not replaced",
+        FREQUENCY_LIST,
+        COUNTING,
+        kill_task_manager,
+    ),
+    starting("one worker killed at its start", FREQUENCY_LIST, READING, kill_worker),
+    Scenario("one worker killed at work", FREQUENCY_LIST, READING, kill_worker),
+    starting(
+        "worker pool killed at its workers' start, started again",
+        FREQUENCY_LIST,
+        COUNTING,
+        restart_pool,
+    ),
+    Scenario("worker pool killed at work, started again", FREQUENCY_LIST, READING, restart_pool),
+    starting(
+        "worker pool killed at its workers' start, not started again",
+        FREQUENCY_LIST,
+        COUNTING,
+        kill_pool,
+    ),
+    Scenario("worker pool killed at work, not started again", FREQUENCY_LIST, READING, kill_pool),
+    Scenario("submitting process killed", FREQUENCY_LIST, READING, kill_submitter),
+    Scenario("job cancelled", FREQUENCY_LIST, COUNTING, cancel),
+    Scenario("the same again from scratch", FREQUENCY_LIST, "", nothing),
+    Scenario("job manager killed", FREQUENCY_LIST, COUNTING, kill_job_manager),
+    Scenario("a record without a user in the input", FREQUENCY_LIST, "", nothing),
+)
+_BAD_RECORD = SCENARIOS[-1]
+
+# A job that ends before its fault is run again on so many times the records.
+_FACTORS = (1, 4, 16)
+
+
+class Inputs:
+    """Files of records, and what the in-process runner makes of them.
+
+    Args:
+      rows: how many records.
+      directory: where they are kept.
+    """
+
+    def __init__(self, rows: int, directory: pathlib.Path):
+        self._rows = rows
+        self._directory = directory
+        self._references: dict[tuple[JobKind, int], tuple[bytes, float]] = {}
+
+    def rows(self, kind: JobKind, factor: int) -> int:
+        # Its output has a line for each pair, and task managers are small.
+        return self._rows * factor // (5 if kind is PAIRS else 1)
+
+    def records(self, scenario: Scenario, factor: int) -> str:
+        rows = self.rows(scenario.kind, factor)
+        if scenario is _BAD_RECORD:
+            return write(self._directory / f"bad{rows}.parquet", with_a_bad_record(rows))
+        return write(self._directory / f"visits{rows}.parquet", visits(rows))
+
+    def reference(self, kind: JobKind, factor: int) -> tuple[bytes, float]:
+        """A job's output, and its seconds."""
+        if (kind, factor) not in self._references:
+            rows = self.rows(kind, factor)
+            records = write(self._directory / f"visits{rows}.parquet", visits(rows))
+            self._references[kind, factor] = in_process(kind, records)
+        return self._references[kind, factor]
+
+
+@dataclasses.dataclass(frozen=True)
+class Outcome:
+    """What became of a job: its exit code (None: it hung), its output, seconds, what leaked.
+
+    If the fault could not be tried, ``trouble`` says why.
+    """
+
+    code: int | None
+    output: str
+    seconds: float
+    leaks: dict[str, int]
+    trouble: str = ""
+
+    @property
+    def sound(self) -> bool:
+        allowed = (COMPLETE,) if self.code == 0 else (COMPLETE, ABSENT)
+        tried = self.code is not None and not self.trouble
+        return tried and self.output in allowed and not self.leaks
+
+    @property
+    def ended(self) -> str:
+        words = {0: "finished", None: "HUNG", -signal.SIGKILL: "killed"}
+        return self.trouble or words.get(self.code, f"failed, exit code {self.code}")
+
+
+def rehearse(scenario: Scenario, inputs: Inputs) -> Outcome:
+    """Runs a job on the cluster, with a fault in the middle.
+
+    Whatever happens is an outcome: one run's trouble must not keep the others from being tried.
+    """
+    started = time.monotonic()
+    try:
+        for factor in _FACTORS:
+            try:
+                return run_once(scenario, inputs, factor)
+            except EndedEarly as early:
+                trouble = f"NOT TRIED: exit code {early.code} before the fault"
+                if early.code:
+                    break
+    except Exception as error:
+        trouble = f"NOT TRIED: {type(error).__name__}"
+    return Outcome(None, "not looked at", time.monotonic() - started, {}, trouble)
+
+
+def run_once(scenario: Scenario, inputs: Inputs, factor: int) -> Outcome:
+    reference, _ = inputs.reference(scenario.kind, factor)
+    records = inputs.records(scenario, factor)
+    cluster.up()
+    with tempfile.TemporaryDirectory() as scratch:
+        run = Run(scenario.kind, records, pathlib.Path(scratch))
+        try:
+            code = attempt(scenario, run)
+            seconds = time.monotonic() - run.started
+            cluster.up()
+            shown = [("printed", run.printed()), *logs(cluster.LOGS), *rest_answers()]
+        finally:
+            run.end()
+        output = look(run.output, scenario.kind.file_name, reference)
+    secret = JobSecret.insecure_for_testing(SEED).secret
+    return Outcome(code, output, seconds, leaks(needles(secret, _PATTERNS), shown))
+
+
+def attempt(scenario: Scenario, run: Run) -> int | None:
+    """Breaks something in the middle of a run; the job's exit code, or None if it hung.
+
+    Raises:
+      EndedEarly: the job ended before that.
+      TimeoutError: it did not come to where it is to be broken.
+    """
+    if scenario.fault is not nothing:
+        run.wait_for_stage(scenario.stage)
+        run.wait_for_workers(scenario.at_work)
+        scenario.fault(run)
+    code = run.wait()
+    if scenario.fault is kill_submitter:
+        run.wait_for_flink()
+    return code
+
+
+def with_a_bad_record(rows: int) -> Iterator[pa.Table]:
+    yield from visits(rows)
+    # Its partition is looked for like the others.
+    yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
+
+
+def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
+    """The lines of the table, and whether each is as it must be."""
+    scenarios = [scenario for scenario in SCENARIOS if only in scenario.name]
+    yield "# Faults on a Flink cluster", True
+    yield "", True
+    yield (
+        (
+            f"`python -m tests.clusters.faults`: at most {KAPPA} partitions of a user, two task "
+            f"managers, EXTERNAL workers; {os.cpu_count()} cores, shared. *Complete* is byte for "
+            "byte what the in-process runner writes under the same secret."
+        ),
+        True,
+    )
+    yield "", True
+    for kind in sorted({scenario.kind for scenario in scenarios}, key=lambda kind: kind.module):
+        written, seconds = inputs.reference(kind, 1)
+        yield f"* {kind.title}, {inputs.rows(kind, 1):,} records: {seconds:.0f} s in process", True
+        if kind is PAIRS:
+            most = most_partitions_of_a_user(written)
+            yield f"* most partitions of a user in {kind.title}: {most}", most == KAPPA
+    yield "", True
+    yield "| job | fault | the job | its output | time | leaks |", True
+    yield "| --- | --- | --- | --- | ---: | --- |", True
+    outcomes = []
+    for scenario in scenarios:
+        outcome = rehearse(scenario, inputs)
+        outcomes.append(outcome)
+        yield row(scenario, outcome), outcome.sound
+        if outcome.code is None:
+            # What did not end may hold on to slots.
+            cluster.down()
+    tried = [outcome for outcome in outcomes if not outcome.trouble]
+    yield "", True
+    yield (
+        (
+            f"{len(tried)} runs: {sum(one.code == 0 for one in tried)} finished, "
+            f"{sum(one.code is None for one in tried)} hung, and the others said that they failed "
+            "or were killed. Outputs that are neither complete nor absent: "
+            f"{sum(one.output not in (COMPLETE, ABSENT) for one in tried)}. "
+            f"Faults that could not be tried: {len(outcomes) - len(tried)}."
+        ),
+        True,
+    )
+    yield "", True
+    yield (
+        (
+            "Searched for every user id and partition, and for the secret as bytes, hexadecimal, "
+            "base64, Python and decimal text: the logs of the job manager, the task managers and "
+            "the job server, what the jobs and the pools print, and Flink's REST answers on the "
+            "cluster, its configuration, each job's graph, plan, configuration, exceptions, "
+            "accumulators, metrics and tasks."
+        ),
+        True,
+    )
+
+
+def row(scenario: Scenario, outcome: Outcome) -> str:
+    found = ", ".join(f"{name}: {n}" for name, n in outcome.leaks.items()) or "none"
+    return (
+        f"| {scenario.kind.title} | {scenario.name} | {outcome.ended} | {outcome.output} | "
+        f"{outcome.seconds:.0f} s | {found} |"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=5_000_000, help="how many records")
+    parser.add_argument("--only", default="", help="faults whose name has these words")
+    parser.add_argument("--output", type=pathlib.Path, help="also write the table to this file")
+    flags = parser.parse_args()
+    inputs = Inputs(flags.rows, ROOT / "out" / "faults")
+    shutil.rmtree(cluster.LOGS, ignore_errors=True)
+    sound, lines = True, []
+    try:
+        for line, good in report(inputs, flags.only):
+            print(line, "" if good else "<-- NOT AS IT MUST BE", flush=True)
+            lines.append(line)
+            sound &= good
+    finally:
+        cluster.down()
+    if flags.output:
+        flags.output.write_text("\n".join(lines) + "\n")
+    return 0 if sound else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

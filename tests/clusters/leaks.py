@@ -1,0 +1,65 @@
+"""Looks for what must not be there, in all that an engine shows of a job."""
+
+from __future__ import annotations
+
+import base64
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+
+from runner_configs.flink import cluster
+
+_PAGES = ("", "/config", "/plan", "/exceptions", "/accumulators", "/metrics", "/checkpoints")
+_VERTEX_PAGES = ("", "/accumulators", "/metrics", "/subtasktimes", "/taskmanagers")
+
+
+def needles(secret: bytes, patterns: Iterable[bytes]) -> re.Pattern[bytes]:
+    """What finds a secret in any of its usual spellings, and texts of these patterns.
+
+    >>> found = needles(b"\\x01" * 32, [rb"user-[0-9]+"])
+    >>> found.findall(b"user-17 has " + b"01" * 32)
+    [b'user-17', b'0101010101010101010101010101010101010101010101010101010101010101']
+    """
+    encoded = base64.b64encode(secret)
+    spellings = [
+        secret,
+        secret.hex().encode(),
+        secret.hex().upper().encode(),
+        encoded.rstrip(b"="),
+        base64.urlsafe_b64encode(secret).rstrip(b"="),
+        repr(secret)[2:-1].encode(),
+        str(int.from_bytes(secret, "big")).encode(),
+        str(list(secret))[1:-1].encode(),
+    ]
+    return re.compile(b"|".join([*map(re.escape, spellings), *patterns]))
+
+
+def leaks(found: re.Pattern[bytes], texts: Iterable[tuple[str, bytes]]) -> dict[str, int]:
+    """How often something was found, by the names of the texts where it was."""
+    counts = {name: len(found.findall(text)) for name, text in texts}
+    return {name: count for name, count in counts.items() if count}
+
+
+def logs(*directories: pathlib.Path) -> Iterator[tuple[str, bytes]]:
+    """All files below directories, with names to find them by."""
+    for directory in directories:
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                yield path.name, path.read_bytes()
+
+
+def rest_answers() -> Iterator[tuple[str, bytes]]:
+    """What Flink's REST interface says of the cluster and all its jobs, in words and graphs."""
+    for path in ("/overview", "/jobs/overview", "/jobmanager/config", "/jobmanager/environment"):
+        yield path, cluster.ask_text(path)
+    for manager in cluster.ask("/taskmanagers")["taskmanagers"]:
+        path = f"/taskmanagers/{manager['id']}"
+        yield path, cluster.ask_text(path)
+    for job in cluster.ask("/jobs")["jobs"]:
+        path = f"/jobs/{job['id']}"
+        for page in _PAGES:
+            yield path + page, cluster.ask_text(path + page)
+        for vertex in cluster.ask(path)["vertices"]:
+            for page in _VERTEX_PAGES:
+                place = f"{path}/vertices/{vertex['id']}{page}"
+                yield place, cluster.ask_text(place)

@@ -1,0 +1,237 @@
+"""Jobs on a Flink cluster that are watched while they run, and what they leave behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE, PRIVACY_FILE
+from runner_configs.flink import cluster
+from runner_configs.parts import ROOT, wait_until
+from tests.clusters.bounded_pairs import PAIRS_FILE
+
+SEED = 20
+KAPPA = 10
+COMPLETE, ABSENT = "complete", "absent"
+
+_CONFIG = ROOT / "runner_configs" / "flink" / "external.yaml"
+# A job takes one or two minutes, and three more where a runner waits for a worker's connection.
+_SECONDS_FOR_A_JOB = 600.0
+# A worker needs some more to import what it needs.
+_SECONDS_OF_A_START = 2
+_SECONDS_TO_UNPICKLE = 2.0
+_ENDED = ("FINISHED", "FAILED", "CANCELED")
+
+
+@dataclasses.dataclass(frozen=True)
+class JobKind:
+    """A job, its flags beside those that all have, and the file that it writes."""
+
+    module: str
+    flags: tuple[str, ...]
+    file_name: str
+
+    @property
+    def title(self) -> str:
+        return self.module.rpartition(".")[2]
+
+
+FREQUENCY_LIST = JobKind("pipelines.release_frequency_list", ("--epsilon=1",), FREQUENCIES_FILE)
+NAMES = JobKind("pipelines.select_partitions", ("--epsilon=1", "--delta=1e-5"), PARTITIONS_FILE)
+PAIRS = JobKind("tests.clusters.bounded_pairs", (), PAIRS_FILE)
+
+
+class EndedEarly(Exception):
+    """A job ended before what was to be done to it.
+
+    Attributes:
+      code: its exit code.
+    """
+
+    def __init__(self, code: int):
+        super().__init__(f"the job ended early, with exit code {code}")
+        self.code = code
+
+
+class Run:
+    """One job on the cluster, with a pool of workers of its own."""
+
+    def __init__(self, kind: JobKind, records: str, directory: pathlib.Path):
+        self.kind = kind
+        self.output = directory / "release"
+        self.started = time.monotonic()
+        self._log = directory / "printed.log"
+        self._earlier = {job["id"] for job in cluster.ask("/jobs")["jobs"]}
+        self.start_pool()
+        arguments = command(kind, records, self.output, f"--config={_CONFIG}")
+        self.process = self._spawn("tests.clusters.seeded_job", str(SEED), *arguments)
+
+    def start_pool(self) -> None:
+        self._pool = self._spawn("pipelines.worker_pool")
+
+    def kill_pool(self) -> None:
+        """Kills the pool and its workers, as the end of their container would."""
+        os.killpg(self._pool.pid, signal.SIGKILL)
+        self._pool.wait()
+
+    def kill_a_worker(self) -> None:
+        """Kills the worker that was started last."""
+        os.kill(max(self._workers())[0], signal.SIGKILL)
+
+    def job(self) -> str | None:
+        """The job's id once Flink knows it."""
+        new = [job["id"] for job in cluster.ask("/jobs")["jobs"] if job["id"] not in self._earlier]
+        return new[0] if new else None
+
+    def wait_for_stage(self, words: str) -> None:
+        """Waits until tasks run whose name has these words.
+
+        Raises:
+          EndedEarly: the job has ended.
+          TimeoutError: they did not run.
+        """
+
+        def runs() -> bool:
+            self._go_on()
+            job = self.job()
+            vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
+            return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
+
+        wait_until(runs, _SECONDS_FOR_A_JOB)
+
+    def wait_for_workers(self, at_work: bool) -> None:
+        """Waits until a worker is just being started, or until one newly has data and its steps.
+
+        Raises:
+          EndedEarly: the job has ended.
+          TimeoutError: there was none.
+        """
+        connected = self._connected()
+
+        def there() -> bool:
+            self._go_on()
+            if at_work:
+                return self._connected() > connected
+            return any(age < _SECONDS_OF_A_START for _, age in self._workers())
+
+        wait_until(there, _SECONDS_FOR_A_JOB)
+        if at_work:
+            # It connects for data before it unpickles its steps.
+            time.sleep(_SECONDS_TO_UNPICKLE)
+            self._go_on()
+
+    def wait(self) -> int | None:
+        """The job's exit code; None if it had to be cancelled because it did not end."""
+        try:
+            return self.process.wait(_SECONDS_FOR_A_JOB)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            return None
+
+    def wait_for_flink(self) -> None:
+        """Waits until the job has ended on the cluster."""
+        wait_until(
+            lambda: cluster.ask(f"/jobs/{self.job()}")["state"] in _ENDED, _SECONDS_FOR_A_JOB
+        )
+
+    def end(self) -> None:
+        """Leaves nothing behind that runs."""
+        job = self.job()
+        if job and cluster.ask(f"/jobs/{job}").get("state", _ENDED[0]) not in _ENDED:
+            cluster.cancel(job)
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        if self._pool.poll() is None:
+            self.kill_pool()
+
+    def printed(self) -> bytes:
+        return self._log.read_bytes()
+
+    def _go_on(self) -> None:
+        code = self.process.poll()
+        if code is not None:
+            raise EndedEarly(code)
+
+    def _workers(self) -> list[tuple[int, int]]:
+        """The process ids of the pool's workers, and their ages in seconds."""
+        command = ["ps", f"--ppid={self._pool.pid}", "-o", "pid=,etimes="]
+        numbers = map(int, subprocess.run(command, capture_output=True).stdout.split())
+        return list(zip(numbers, numbers, strict=True))
+
+    def _connected(self) -> int:
+        """How often a task manager has had a worker that takes data."""
+        return sum(
+            path.read_bytes().count(b"Beam Fn Data client connected")
+            for path in cluster.LOGS.glob("*taskexecutor*.log*")
+        )
+
+    def _spawn(self, module: str, *arguments: str) -> subprocess.Popen:
+        with open(self._log, "ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", module, *arguments],
+                cwd=ROOT,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+
+def command(kind: JobKind, records: str, output: pathlib.Path, *more: str) -> list[str]:
+    """A job's module and flags."""
+    return [
+        kind.module,
+        *kind.flags,
+        f"--input={records}",
+        "--user_column=user",
+        "--partition_column=partition",
+        f"--max_partitions_per_user={KAPPA}",
+        f"--output={output}",
+        *more,
+    ]
+
+
+def look(output: pathlib.Path, file_name: str, reference: bytes) -> str:
+    """What is in an output directory."""
+    present = {path.name for path in output.iterdir()} if output.exists() else set()
+    visible = {name for name in present if not name.startswith(".")}
+    if not visible:
+        return ABSENT
+    if visible != {file_name, PRIVACY_FILE}:
+        return f"PARTIAL: {sorted(visible)}"
+    return COMPLETE if (output / file_name).read_bytes() == reference else "DIFFERENT"
+
+
+def in_process(kind: JobKind, records: str) -> tuple[bytes, float]:
+    """What the in-process runner writes under the same secret, and its seconds."""
+    with tempfile.TemporaryDirectory() as scratch:
+        output = pathlib.Path(scratch, "release")
+        started = time.monotonic()
+        arguments = command(kind, records, output)
+        subprocess.run(
+            [sys.executable, "-m", "tests.clusters.seeded_job", str(SEED), *arguments],
+            cwd=ROOT,
+            check=True,
+            stdout=subprocess.DEVNULL,
+        )
+        seconds = time.monotonic() - started
+        return (output / kind.file_name).read_bytes(), seconds
+
+
+def most_partitions_of_a_user(pairs: bytes) -> int:
+    """From a file of bounded pairs; these must be different."""
+    lines = pairs.decode().splitlines()[1:]
+    if len(set(lines)) < len(lines):
+        raise AssertionError("a pair is there twice")
+    users: dict[str, int] = {}
+    for line in lines:
+        user = line.partition(",")[0]
+        users[user] = users.get(user, 0) + 1
+    return max(users.values())

@@ -1,0 +1,160 @@
+"""The geometric mechanism's law by its definition, and all that its walk can do, exactly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from functools import cache
+
+import gmpy2
+
+from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.sampler.corner_decisions import CornerWeights
+from dp_transforms.mechanisms.sampler.corner_walk import NEVER, TURNED, Runs, draw
+from dp_transforms.mechanisms.sampler.walk import Blocks
+from tests import enumeration
+
+Bounds = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+class RationalBase:
+    """A rational q, as the base of a ``Decay``."""
+
+    def __init__(self, q: Fraction):
+        self.q = q
+
+    def log_enclosure(self, precision):
+        down, up = rounding_pair(precision)
+        inverse = gmpy2.mpq(1 / self.q)
+        return down.log(inverse), up.log(inverse)
+
+
+def rational_decay(q: Fraction) -> Decay:
+    """q itself, which no epsilon gives."""
+    return Decay(base=RationalBase(q))
+
+
+def probability(
+    q: Fraction, values: Sequence[int], private: Sequence[int], walls: Bounds | None = None
+) -> Fraction:
+    """q**||x - f||_1 times the sum over marked sets of corners, corner by corner on the boundary.
+
+    Args:
+      q: the ratio.
+      values: x, a descending tuple; zeros may follow.
+      private: f, between the walls.
+      walls: two tuples of equal length, beyond which x is zero.
+    """
+    rows = max(len(values), len(private)) + 2 if walls is None else len(walls[0])
+    x, f = ([*one, *[0] * (rows - len(one))][:rows] for one in (values, private))
+    mark = q / (1 + q)
+    flips = []
+    for i, value in enumerate(x):
+        below = x[i + 1] if i + 1 < rows else 0
+        # A row's removable cell lies on diagonal value - 1 - i, its addable one on value - i.
+        least, most = (0, value + 1) if walls is None else (walls[0][i], walls[1][i])
+        if value > below and value > least:
+            flips.append(value - 1 - i)
+        if value < most and (i == 0 or x[i - 1] > value):
+            flips.append(value - i)
+    previous, unmarked, marked = None, Fraction(1), Fraction(0)
+    for place in sorted(flips):
+        both = unmarked + marked
+        unmarked, marked = both, -mark * (unmarked if place - 1 == previous else both)
+        previous = place
+    return q ** enumeration.l1_distance(x, f) * (unmarked + marked)
+
+
+class _Unlikely(Exception):
+    """What follows is less likely than what is asked for."""
+
+
+class _Explorer:
+    """Answers by a script, and keeps the probability of what it has said."""
+
+    def __init__(self, runs: Runs, tables: _Tables, script: list[int], least: Fraction):
+        self._runs, self._tables, self._script = runs, tables, script
+        self._least, self._kept = least, 0
+        self.options: list[int] = []
+        self.probability = (Fraction(1), Fraction(1))
+
+    def _choose(self, chances: list[tuple[Fraction, Fraction]]) -> int:
+        asked = len(self.options)
+        if asked == len(self._script):
+            self._script.append(0)
+        chosen = self._script[asked]
+        self.options.append(len(chances))
+        lo, hi = chances[chosen]
+        self.probability = self.probability[0] * lo, self.probability[1] * hi
+        if self.probability[1] <= self._least:
+            raise _Unlikely
+        return chosen
+
+    def departure(self, run):
+        while run < len(self._runs.blocks) and self._runs.regular[run]:
+            length = self._runs.lengths[run]
+            before = [self._tables.left_by(NEVER, length - k) for k in range(length + 1)]
+            before[0] = (Fraction(0), Fraction(0))
+            before[1] = self._tables.away(length, TURNED, int(self._runs.chains[run]))
+            self._kept = self._choose(_differences(before))
+            if self._kept < length:
+                break
+            run += 1
+        return run
+
+    def kept(self, run):
+        return self._kept
+
+    def nearest(self, gap, least):
+        last = least + 8 if gap == NEVER else gap
+        beyond = [self._tables.left_by(gap, near) for near in range(last, least - 1, -1)]
+        return last - self._choose(_differences(beyond))
+
+    def away(self, gap, vertex, chain):
+        lo, hi = self._tables.away(gap, vertex, chain)
+        return not self._choose([(lo, hi), (1 - hi, 1 - lo)])
+
+
+def _differences(cumulative: list[tuple[Fraction, Fraction]]) -> list[tuple[Fraction, Fraction]]:
+    """The probabilities of the intervals between P(below), in ascending order, and the rest."""
+    ends = [*cumulative[1:], (Fraction(1), Fraction(1))]
+    return [(b[0] - a[1], b[1] - a[0]) for a, b in zip(cumulative, ends, strict=True)]
+
+
+class _Tables:
+    """The enclosures that the sampler decides by, as fractions, each worked out once."""
+
+    def __init__(self, decay: Decay):
+        weights = CornerWeights(decay)
+        self.away = cache(lambda *question: _fractions(weights.away(*question, 128)))
+        self.left_by = cache(lambda *question: _fractions(weights.left_by(*question, 128)))
+
+
+def _fractions(enclosure) -> tuple[Fraction, Fraction]:
+    lo, hi = (Fraction(*value.as_integer_ratio()) for value in enclosure)
+    return lo, hi
+
+
+def releases(
+    blocks: Blocks, decay: Decay, least: Fraction = Fraction(0)
+) -> Iterator[tuple[FrequencyList, tuple[Fraction, Fraction]]]:
+    """The releases, with enclosures of their probabilities, all that are likelier than ``least``.
+
+    The first infinite run is left within the last 8 places or not at all.
+    """
+    runs, tables = Runs(blocks), _Tables(decay)
+    script: list[int] = []
+    while True:
+        explorer = _Explorer(runs, tables, script, least)
+        try:
+            released = draw(runs, explorer).applied_to(blocks)
+        except _Unlikely:
+            pass
+        else:
+            yield released, explorer.probability
+        while script and script[-1] + 1 == explorer.options[len(script) - 1]:
+            script.pop()
+        if not script:
+            return
+        script[-1] += 1

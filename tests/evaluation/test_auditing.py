@@ -1,0 +1,194 @@
+"""Bounds on the epsilon of a pair of neighbours, from draws and by enumeration."""
+
+import itertools
+import math
+
+import gmpy2
+import pytest
+from scipy import stats
+
+from dp_transforms.evaluation.auditing import (
+    epsilon_lower_bound,
+    exact_epsilon,
+    exact_partition_epsilon,
+    proportion_bounds,
+)
+from dp_transforms.mechanisms import (
+    CornerWeightedPartitionMechanism,
+    Eta,
+    ExactTotalMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    PartitionTable,
+)
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.partition_selection import OptimalSelection
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+
+
+@pytest.mark.parametrize("hits", [0, 1, 17, 99, 100])
+def test_proportions_have_the_interval_of_clopper_and_pearson(hits):
+    interval = stats.binomtest(hits, 100).proportion_ci(1 - 1e-3, method="exact")
+    assert proportion_bounds(hits, 100, 1e-3) == pytest.approx(tuple(interval), rel=1e-9)
+
+
+def noisy(count, epsilon, draws, seed):
+    noise = DiscreteLaplace(1 / epsilon).sample(InsecureSeededTape(seed), "noise", draws)
+    return (count + noise).tolist()
+
+
+def test_a_right_mechanism_is_not_accused():
+    """At an error rate of 5%: the event is good, so that bounds are close, but too large rarely.
+
+    A false alarm of this test has a probability below 1e-9.
+    """
+    repeats, epsilon = 200, 1.0
+    bounds = [
+        epsilon_lower_bound(
+            noisy(7, epsilon, 1000, 2 * i), noisy(8, epsilon, 1000, 2 * i + 1), error_rate=0.05
+        )
+        for i in range(repeats)
+    ]
+    too_large = sum(bound.epsilon > epsilon for bound in bounds)
+    assert stats.binom.sf(too_large - 1, repeats, 0.05) > 1e-9
+    assert sum(bound.epsilon for bound in bounds) / repeats > 0.6
+
+
+def test_a_chosen_event_is_tested_on_other_draws():
+    """Many values that mean nothing: on the same draws the best event would look like a leak."""
+    tape = InsecureSeededTape(3)
+    outputs, others = (
+        (tape.words(name, 20_000) % 1000).tolist() for name in ("outputs", "other outputs")
+    )
+    assert epsilon_lower_bound(outputs, others, error_rate=1e-3).epsilon == 0
+
+
+def test_noise_for_half_the_sensitivity_is_caught():
+    """Noise for a count that moves by one, on counts that move by two."""
+    bound = epsilon_lower_bound(noisy(7, 1.0, 20_000, 1), noisy(9, 1.0, 20_000, 2))
+    assert 1.5 < bound.epsilon < 2
+    assert bound.hits > bound.other_hits > 0
+
+
+def test_a_leak_of_probability_delta_is_forgiven():
+    """One in ten outputs tells everything: that is (0, 0.1)-DP."""
+    honest, leaking = ["nothing"] * 20_000, ["nothing"] * 18_000 + ["all"] * 2_000
+    assert epsilon_lower_bound(honest, leaking, delta=0.12).epsilon == 0
+    assert epsilon_lower_bound(honest, leaking).epsilon > 4
+
+
+@pytest.mark.parametrize("delta", [0, 0.01, 0.2])
+def test_randomized_response(delta):
+    """P = (p, 1 - p) against its reverse: the best event has one outcome, where it helps."""
+    p = gmpy2.mpq(9, 10)
+    expected = math.log((0.9 - delta) / 0.1)
+    found = exact_epsilon({0: p, 1: 1 - p}, {0: 1 - p, 1: p}, delta)
+    assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_exact_epsilon_is_the_smallest_that_any_event_allows():
+    laws_of_pair = [dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])]
+    first, second = ({x: gmpy2.mpq(w, 10) for x, w in law.items()} for law in laws_of_pair)
+    for delta in (0, gmpy2.mpq(1, 20), gmpy2.mpq(1, 5)):
+        ratios = [
+            (sum(p[x] for x in event) - delta) / sum(q[x] for x in event)
+            for size in range(1, 5)
+            for event in itertools.combinations("abcd", size)
+            for p, q in ((first, second), (second, first))
+        ]
+        expected = max(0, math.log(max(ratios)))
+        assert exact_epsilon(first, second, delta) == pytest.approx(expected, abs=1e-12)
+
+
+def test_what_only_one_input_can_give_has_no_epsilon():
+    assert exact_epsilon({"a": 1}, {"b": 1}) == math.inf
+    assert exact_epsilon({"a": 1}, {"a": 0.5, "b": 0.5}, delta=0.5) == 0
+
+
+def test_selection_spends_its_delta_and_no_more():
+    epsilon, delta = 1.0, 1e-3
+    strategy = OptimalSelection(epsilon, delta)
+    spent = []
+    for users in range(1, strategy.saturation_count + 1):
+        pair = []
+        for n in (users - 1, users):
+            keep = strategy.keep_enclosure(n, 200)[0]
+            pair.append({True: keep, False: 1 - keep})
+        spent.append(exact_epsilon(*pair, gmpy2.mpq(delta)))
+    assert max(spent) == pytest.approx(epsilon, abs=1e-9)
+    assert max(spent) <= epsilon + 1e-12
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
+def test_exact_epsilon_of_lists_is_that_of_the_enumerated_law(eta):
+    """The law by the table, within bounds that leave out next to nothing."""
+    mechanism = IntegerPartitionMechanism(eta=eta)
+    f, g = ((3, 1), (3, 2)), ((2, 2, 2), (3, 2, 2))
+    for here, there in (f, g):
+        lists = [enumeration.as_list(target) for target in (here, there)]
+        tables = [PartitionTable(one, eta, [60] * 60) for one in lists]
+        ratios = [
+            tables[0].probability(x) / tables[1].probability(x)
+            for x in map(enumeration.as_list, enumeration.partitions(4, 5))
+        ]
+        expected = max(abs(math.log(ratio)) for ratio in ratios)
+        found = exact_partition_epsilon(mechanism, *lists)
+        assert found == pytest.approx(expected, rel=1e-6)
+        assert found <= 2 * eta.epsilon
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [IntegerPartitionMechanism(epsilon=0.5), CornerWeightedPartitionMechanism(epsilon=1)],
+    ids=lambda mechanism: type(mechanism).__name__,
+)
+def test_no_pair_of_small_lists_costs_more_than_epsilon(mechanism):
+    lists = list(enumeration.partitions_of_at_most(6))
+    found = [
+        exact_partition_epsilon(mechanism, enumeration.as_list(a), enumeration.as_list(b))
+        for a, b in itertools.combinations(lists, 2)
+        if enumeration.l1_distance(a, b) == 1
+    ]
+    assert len(found) > 30
+    # The empty list and that of one user cost all of it, up to the rounding of the totals.
+    assert max(found) == pytest.approx(mechanism.epsilon_cost, abs=1e-9)
+
+
+def test_the_exact_epsilon_of_lists_is_for_the_mechanism_over_all_lists():
+    mechanism = ExactTotalMechanism(epsilon=1.0, total=3)
+    with pytest.raises(TypeError, match="not of ExactTotalMechanism: bound it"):
+        exact_partition_epsilon(mechanism, FrequencyList([3], [1]), FrequencyList([2], [1]))
+
+
+def test_a_list_mechanism_with_the_wrong_sensitivity_is_caught():
+    """One user in six partitions, and a mechanism for one."""
+    here, there = FrequencyList([7, 2], [3, 3]), FrequencyList([8, 3], [3, 3])
+    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=1)
+
+    def draws(frequency_list, first):
+        tapes = map(InsecureSeededTape, itertools.count(first))
+        return mechanism.release_many(frequency_list, 1600, tapes)
+
+    def loss(released):
+        return released.l1_distance(there) - released.l1_distance(here)
+
+    bound = epsilon_lower_bound(draws(here, 0), draws(there, 10_000), 0, 1e-4, [loss])
+    exact = exact_partition_epsilon(mechanism, here, there)
+    assert 1.0 < bound.epsilon < exact
+    right = IntegerPartitionMechanism(epsilon=1.0, sensitivity=6)
+    assert exact_partition_epsilon(right, here, there) < 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (([1], [1]), "at least two"),
+        (([1, 2], [1, 2, 3]), "equally many"),
+        (([1, 2], [1, 2], 1.0), "delta"),
+        (([1, 2], [1, 2], 0.0, 0.0), "error_rate"),
+    ],
+)
+def test_arguments_are_checked(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        epsilon_lower_bound(*arguments)

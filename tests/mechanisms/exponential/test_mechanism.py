@@ -1,0 +1,260 @@
+"""The base-2 exponential mechanism: exact laws, privacy ratios, precision, clear errors."""
+
+import itertools
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import Eta, ExponentialMechanism
+from dp_transforms.mechanisms.exponential.normalized_sampling import InexactArithmeticError
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.cases import slow_unless
+from tests.statistical import laws
+
+SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in range(1, 2**y)]
+
+
+def definition(eta, utilities, lowest, highest):
+    """The law by the textbook, in rationals."""
+    base = Fraction(int(eta.base.numerator), int(eta.base.denominator))
+    weights = [base ** (min(max(u, lowest), highest) - lowest) for u in utilities]
+    total = sum(weights)
+    return {i: weight / total for i, weight in enumerate(weights)}
+
+
+def draws(mechanism, utilities, count, seed=1):
+    tape = InsecureSeededTape(seed)
+    return [mechanism.sample(utilities, tape, f"choice {i}") for i in range(count)]
+
+
+def test_every_small_eta_has_exactly_the_law_of_the_definition():
+    # Negative, equal and clamped on both sides.
+    utilities = [-9, -2, -2, 0, 1, 3, 50]
+    for eta in SMALL_ETAS:
+        mechanism = ExponentialMechanism(eta, -3, 4, max_outcomes=7)
+        law = definition(eta, utilities, -3, 4)
+        assert mechanism.probabilities(utilities) == list(law.values())
+        # The choice as a function of the uniform integer below the total: an outcome's share of
+        # those integers is its probability.
+        levels = mechanism._levels(utilities, None, "")
+        total = mechanism._total(levels)
+        ends = list(itertools.accumulate(int(p * int(total)) for p in law.values()))
+        assert ends[-1] == total
+        shares = dict.fromkeys(law, 0)
+        for start, end in zip([0, *ends], ends, strict=False):
+            chosen = mechanism._locate(levels, gmpy2.mpz(start))
+            assert chosen == mechanism._locate(levels, gmpy2.mpz(end - 1))
+            shares[chosen] += end - start
+        assert {i: Fraction(share, int(total)) for i, share in shares.items()} == law
+
+
+@pytest.mark.parametrize("part", slow_unless(range(4), [0]))
+def test_every_small_eta_draws_its_law(part):
+    # A fourth of the 360 parameters in each run; the stated false-alarm rate is for all together.
+    utilities = [-9, -2, -2, 0, 1, 3, 50]
+    for number, eta in enumerate(SMALL_ETAS[part::4]):
+        mechanism = ExponentialMechanism(eta, -3, 4, max_outcomes=7)
+        sample = draws(mechanism, utilities, 500, seed=1000 * part + number)
+        law = definition(eta, utilities, -3, 4)
+        laws.assert_follows(sample, law, laws.SIGNIFICANCE / len(SMALL_ETAS))
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "count"),
+    slow_unless(
+        [
+            (1, 20),
+            (2, 20_000),
+            (3, 20_000),
+            (10, 20_000),
+            (100, 10_000),
+            (1_000, 4_000),
+            (10_000, 1_500),
+        ],
+        [(1, 20), (3, 20_000), (1_000, 4_000)],
+    ),
+)
+def test_sizes_from_one_to_ten_thousand(outcomes, count):
+    eta = Eta(5, 3, 1)
+    utilities = np.arange(outcomes) * 7 % 13 - 4
+    mechanism = ExponentialMechanism(eta, -2, 6, max_outcomes=outcomes)
+    laws.assert_follows(
+        draws(mechanism, utilities, count), definition(eta, utilities.tolist(), -2, 6)
+    )
+
+
+@pytest.mark.parametrize("level", [-100, 0, 3, 100])
+def test_equal_utilities_are_uniform(level):
+    mechanism = ExponentialMechanism(Eta(7, 4, 2), 0, 5, max_outcomes=6)
+    laws.assert_follows(
+        draws(mechanism, [level] * 6, 10_000), {i: Fraction(1, 6) for i in range(6)}
+    )
+
+
+def test_a_wide_range_of_utilities():
+    # Float weights would all be zero but one: 2**-3000 is exact here.
+    mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
+    law = mechanism.probabilities([2999, 3000, 3001])
+    assert law == [gmpy2.mpq(1, 2), gmpy2.mpq(1, 4), gmpy2.mpq(1, 4)]
+    laws.assert_follows(draws(mechanism, [2999, 3000, 3001], 5_000), dict(enumerate(law)))
+
+
+def test_fractional_utilities_draw_the_mixture_over_all_roundings():
+    eta, utilities = Eta(1, 1, 1), [Fraction(1, 4), Fraction(-3, 2), 1.75, 9]
+    mechanism = ExponentialMechanism(eta, -1, 3, max_outcomes=4)
+    law = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
+    laws.assert_follows(draws(mechanism, utilities, 20_000), law)
+
+
+def mixture(eta, utilities):
+    law = dict.fromkeys(range(len(utilities)), Fraction(0))
+    for ups in itertools.product([0, 1], repeat=len(utilities)):
+        chance = Fraction(1)
+        rounded = []
+        for up, utility in zip(ups, utilities, strict=True):
+            floor = utility.__floor__()
+            chance *= utility - floor if up else 1 - (utility - floor)
+            rounded.append(floor + up)
+        for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
+            law[i] += chance * p
+    return law
+
+
+utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SMALL_ETAS), utility_lists, st.integers(0, 3), st.data())
+def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, sensitivity, data):
+    moves = st.integers(-sensitivity, sensitivity)
+    neighbours = [u + data.draw(moves) for u in utilities]
+    mechanism = ExponentialMechanism(eta, -5, 5, max_outcomes=8)
+    bound = (1 / eta.base) ** (2 * sensitivity)
+    for p, q in zip(
+        mechanism.probabilities(utilities), mechanism.probabilities(neighbours), strict=True
+    ):
+        assert 1 / bound <= p / q <= bound
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_rounding_costs_the_sensitivity_rounded_up(data):
+    eta = Eta(1, 1, 1)
+    halves = st.fractions(-3, 3, max_denominator=4)
+    utilities = data.draw(st.lists(halves, min_size=1, max_size=4))
+    sensitivity = data.draw(st.sampled_from([Fraction(1, 4), Fraction(1), Fraction(5, 4)]))
+    moves = st.fractions(-sensitivity, sensitivity, max_denominator=4)
+    neighbours = [u + data.draw(moves) for u in utilities]
+    bound = (1 / eta.base) ** (2 * sensitivity.__ceil__())
+    here, there = mixture(eta, utilities), mixture(eta, neighbours)
+    for i in here:
+        assert 1 / bound <= here[i] / there[i] <= bound
+
+
+@settings(deadline=None)
+@given(st.sampled_from(SMALL_ETAS), st.integers(-20, 20), st.integers(0, 12), st.integers(1, 300))
+def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
+    highest = lowest + span
+    fixed = {
+        kind: ExponentialMechanism(eta, lowest, highest, outcomes, precision=kind)
+        for kind in ("theoretical", "empirical")
+    }
+    needed = fixed["empirical"].precision_bits
+    assert needed <= fixed["theoretical"].precision_bits
+    # The worst case: one outcome at the far end, the others at the near one.
+    worst = [lowest] * (outcomes - 1) + [highest]
+    tape = InsecureSeededTape(1)
+    assert 0 <= fixed["empirical"].sample(worst, tape) < outcomes
+    too_few = ExponentialMechanism(eta, lowest, highest, outcomes, precision="empirical")
+    too_few.__dict__["precision_bits"] = needed - 1
+    if outcomes > 1 and (span > 0 or outcomes % 2 == 1):
+        with pytest.raises(InexactArithmeticError):
+            too_few.sample(worst, tape)
+
+
+def test_the_precision_is_fixed_before_any_utility_is_seen():
+    mechanism = ExponentialMechanism(Eta(3, 2, 2), -10, 40, max_outcomes=1000)
+    # Lemma 3.4: (|u_min| + |u_max|) * z * (y + bits of x) + outcomes.
+    assert mechanism.precision_bits == 50 * 2 * (2 + 2) + 1000
+    exact = ExponentialMechanism(Eta(3, 2, 2), -10, 40, 1000, precision="empirical")
+    assert exact.precision_bits == 50 * 4 + 10
+
+
+def test_the_same_tape_gives_the_same_choice_whatever_the_options():
+    utilities = [3, 1, 2, 2.5, 1]
+    for seed in range(50):
+        tape = InsecureSeededTape(seed)
+        choices = {
+            ExponentialMechanism(Eta(1, 1, 1), 0, 9, 5, retries, kind).sample(utilities, tape)
+            for retries in (1, 4)
+            for kind in ("theoretical", "empirical")
+        }
+        assert len(choices) == 1
+
+
+def test_choose_returns_the_outcome():
+    mechanism = ExponentialMechanism(Eta(1, 8, 1), 0, 10, max_outcomes=3)
+    lengths = {"plum": 4, "fig": 3, "cherry": 6}
+    chosen = [
+        mechanism.choose(list(lengths), lengths.get, InsecureSeededTape(seed)) for seed in range(99)
+    ]
+    assert chosen.count("fig") >= 95
+
+
+def test_epsilon():
+    mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=3)
+    assert mechanism.epsilon() == Eta(1, 1, 2).epsilon
+    assert mechanism.epsilon(2.5) == mechanism.epsilon(3) == Eta(1, 1, 6).epsilon
+    assert mechanism.epsilon(0) == 0
+    with pytest.raises(ValueError, match="sensitivity must be finite and not negative"):
+        mechanism.epsilon(-1)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"eta": 0.5}, "eta must be an Eta"),
+        ({"utility_min": 0.5}, "utility_min must be an integer"),
+        ({"utility_max": None}, "utility_max must be an integer"),
+        ({"utility_min": 11}, "must not be above utility_max"),
+        ({"utility_min": -(2**63)}, r"between -2\*\*62"),
+        ({"utility_max": 2**40}, "narrow the range"),
+        ({"max_outcomes": 0}, "max_outcomes must be at least 1"),
+        ({"max_outcomes": True}, "max_outcomes must be an integer"),
+        ({"min_retries": 0}, "min_retries must be at least 1"),
+        ({"precision": 128}, 'precision must be "theoretical" or "empirical"'),
+    ],
+)
+def test_bad_parameters_are_named(change, match):
+    good = {"eta": Eta(1, 1, 1), "utility_min": 0, "utility_max": 10, "max_outcomes": 5}
+    with pytest.raises(ValueError, match=match):
+        ExponentialMechanism(**(good | change))
+
+
+@pytest.mark.parametrize(
+    ("utilities", "match"),
+    [
+        ([], "at least one outcome"),
+        ([1] * 6, "more than max_outcomes=5"),
+        (7, "utilities must be a sequence"),
+        ([1, float("nan")], "utilities must be finite"),
+        ([float("inf"), 1], "finite"),
+        ([1, "2"], "real numbers, got one of type str"),
+        ([[1, 2], [3, 4]], "real numbers, got one of type list"),
+        (np.zeros((2, 2)), "one-dimensional"),
+    ],
+)
+def test_bad_utilities(utilities, match):
+    mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=5)
+    with pytest.raises(ValueError, match=match):
+        mechanism.sample(utilities, InsecureSeededTape(1))
+
+
+def test_probabilities_need_integers():
+    mechanism = ExponentialMechanism(Eta(1, 1, 1), 0, 10, max_outcomes=5)
+    with pytest.raises(ValueError, match="integers"):
+        mechanism.probabilities([0.5])

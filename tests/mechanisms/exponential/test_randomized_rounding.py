@@ -1,0 +1,119 @@
+"""Randomised rounding: exact probabilities, clamping, and which numbers it takes."""
+
+from decimal import Decimal
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.exponential.randomized_rounding import round_at_random
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.statistical import laws
+
+TAPE = InsecureSeededTape(1)
+
+
+@pytest.mark.parametrize("value", [0.25, -0.25, 2.9, -7.1, 1e-3, 5.0, -0.5])
+def test_the_probability_is_the_fractional_part(value):
+    count = 20_000
+    rounded = round_at_random(np.full(count, value), -10, 10, TAPE, f"float {value}")
+    floor = int(np.floor(value))
+    laws.assert_follows(
+        rounded, {floor: floor + 1 - Fraction(value), floor + 1: Fraction(value) - floor}
+    )
+
+
+@given(
+    st.lists(st.floats(-100, 100) | st.floats(-1e-300, 1e-300), min_size=1, max_size=20),
+    st.integers(0, 1000),
+)
+def test_floats_and_fractions_round_alike(values, seed):
+    tape = InsecureSeededTape(seed)
+    by_floats = round_at_random(values, -50, 60, tape, "c")
+    by_fractions = round_at_random([Fraction(v) for v in values], -50, 60, tape, "c")
+    assert by_floats.tolist() == by_fractions.tolist()
+    for value, rounded in zip(values, by_floats.tolist(), strict=True):
+        clamped = min(max(value, -50), 60)
+        assert abs(rounded - clamped) < 1 or abs(clamped) < 1e-10
+
+
+class FixedWords:
+    """A tape whose leading words are all the same, and whose further bits are given."""
+
+    def __init__(self, word, further):
+        self.word, self.further = word, further
+
+    def words(self, channel, count):
+        return np.full(count, self.word, dtype=np.uint64)
+
+    def uniform(self, channel, index):
+        return InsecureSeededTape.uniform(self, channel, index)
+
+    def prefix(self, channel, index, bits):
+        return (self.word << 64 | self.further) << bits >> 128
+
+
+def test_equality_in_64_bits_is_settled_by_further_bits():
+    # 2**-64 * 1.5: the leading word of the fractional part is 1, and a half is left over.
+    value = np.array([1.5 * 2.0**-64])
+    assert round_at_random(value, 0, 1, FixedWords(0, 2**64 - 1), "c") == [1]
+    assert round_at_random(value, 0, 1, FixedWords(1, 2**63 - 1), "c") == [1]
+    assert round_at_random(value, 0, 1, FixedWords(1, 2**63), "c") == [0]
+    assert round_at_random(value, 0, 1, FixedWords(2, 0), "c") == [0]
+    # U < 1/2 is strict: at U = 1/2 exactly the number is not rounded up.
+    assert round_at_random(np.array([0.5]), 0, 1, FixedWords(2**63, 0), "c") == [0]
+    assert round_at_random(np.array([0.5]), 0, 1, FixedWords(2**63 - 1, 2**64 - 1), "c") == [1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [3, -4, 9],
+        (3.0, -4.0, 9.0),
+        np.array([3, -4, 9], dtype=np.int8),
+        np.array([3, -4, 9], dtype=np.float32),
+        [Fraction(3), Decimal(-4), gmpy2.mpz(9)],
+        [np.int64(3), np.float32(-4), gmpy2.mpfr(9)],
+        [3, -(10**40), 10**40],
+    ],
+)
+def test_integers_of_any_type_are_clamped_and_need_no_tape(values):
+    assert round_at_random(values, -4, 9, None, "c").tolist() == [3, -4, 9]
+    assert round_at_random(values, 0, 5, None, "c").tolist() == [3, 0, 5]
+    assert round_at_random(values, 0, 5, None, "c").dtype == np.int64
+
+
+def test_large_unsigned_integers():
+    assert round_at_random(
+        np.array([2**64 - 1, 5], dtype=np.uint64), 0, 2**62, None, "c"
+    ).tolist() == [2**62, 5]
+
+
+@pytest.mark.parametrize(
+    ("values", "match"),
+    [
+        ([1.0, float("nan")], "finite"),
+        ([float("inf"), 0.5], "finite"),
+        ([1, float("-inf")], "finite"),
+        ([Decimal("NaN")], "finite"),
+        ([gmpy2.mpfr("nan")], "finite"),
+        (["1"], "real numbers, got one of type str"),
+        ([None], "got one of type NoneType"),
+        ([1 + 2j], "got one of type complex"),
+        ([True, False], "got one of type bool"),
+        (np.array([True]), "got one of type bool"),
+        (np.zeros((2, 2)), "one-dimensional"),
+    ],
+)
+def test_errors_do_not_repeat_values(values, match):
+    with pytest.raises(ValueError, match=match):
+        round_at_random(values, 0, 10, TAPE, "c")
+
+
+def test_fractions_need_a_tape():
+    for values in ([0.5], [Fraction(1, 2)]):
+        with pytest.raises(ValueError, match="must be integers"):
+            round_at_random(values, 0, 10, None, "c")

@@ -1,0 +1,77 @@
+"""Which mechanism releases a list, by public numbers alone."""
+
+import pytest
+
+from dp_transforms import evaluation
+from dp_transforms.frequency_release import ReleaseFrequencyList
+from dp_transforms.mechanisms import (
+    BoundedPartitionMechanism,
+    CornerWeightedPartitionMechanism,
+    Eta,
+    FrequencyList,
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+    partition_mechanism,
+)
+from dp_transforms.mechanisms.integer_partition.choice import MECHANISMS
+
+LIST = FrequencyList([4000, 300, 20, 3, 1], [1, 3, 40, 900, 7000])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"epsilon": 1.0987}, GeometricPartitionMechanism),
+        ({"epsilon": 1.0986}, CornerWeightedPartitionMechanism),
+        ({"epsilon": 0.55}, CornerWeightedPartitionMechanism),
+        ({"epsilon": 0.5499}, IntegerPartitionMechanism),
+        ({"epsilon": 3.3, "sensitivity": 3}, GeometricPartitionMechanism),
+        ({"epsilon": 3.2, "sensitivity": 3}, CornerWeightedPartitionMechanism),
+        ({"eta": Eta(1, 2, 1)}, GeometricPartitionMechanism),
+        ({"eta": Eta(1, 1, 1)}, IntegerPartitionMechanism),
+        ({"epsilon": 8, "mechanism": "exponential"}, IntegerPartitionMechanism),
+        ({"epsilon": 0.5, "bounds": PartitionBounds.of_total(9)}, BoundedPartitionMechanism),
+        ({"epsilon": 1, "bounds": PartitionBounds.of_total(9)}, CornerWeightedPartitionMechanism),
+        ({"epsilon": 2, "bounds": PartitionBounds.of_total(9)}, GeometricPartitionMechanism),
+    ],
+    ids=str,
+)
+def test_the_choice(arguments, kind):
+    chosen = partition_mechanism(**arguments)
+    assert type(chosen) is kind
+    if "bounds" in arguments:
+        assert chosen.bounds == arguments["bounds"]
+
+
+@pytest.mark.parametrize("epsilon", [0.55, 0.8, 1, 1.1, 1.5, 3, 8])
+def test_no_other_mechanism_is_nearer_on_average(epsilon):
+    chosen = evaluation.expected_l1(partition_mechanism(epsilon), LIST)
+    other = evaluation.expected_l1(IntegerPartitionMechanism(epsilon), LIST)
+    assert chosen <= other
+
+
+def test_a_weight_costs_less_under_the_mechanism_that_is_chosen():
+    eta = Eta(1, 2, 1)
+    assert (
+        partition_mechanism(eta=eta).epsilon_cost < IntegerPartitionMechanism(eta=eta).epsilon_cost
+    )
+
+
+def test_bad_choices_are_named():
+    with pytest.raises(ValueError, match=f"one of {', '.join(MECHANISMS)}, got 'laplace'"):
+        partition_mechanism(1, mechanism="laplace")
+    with pytest.raises(ValueError, match=r"raise epsilon to 1\.0987"):
+        partition_mechanism(1, mechanism="geometric")
+    with pytest.raises(ValueError, match="give epsilon or eta"):
+        partition_mechanism()
+
+
+def test_the_transform_says_what_it_chose():
+    for epsilon, name in (
+        (2, "GeometricPartitionMechanism"),
+        (1, "CornerWeightedPartitionMechanism"),
+        (0.5, "IntegerPartitionMechanism"),
+    ):
+        release = ReleaseFrequencyList(epsilon=epsilon, max_partitions_per_user=1)
+        assert release.display_data()["mechanism"] == name

@@ -1,0 +1,50 @@
+"""What all mechanisms over lists say of their cost."""
+
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import (
+    Eta,
+    ExactTotalMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.integers(1, 40), st.integers(1, 5), st.integers(1, 10**4), st.data())
+def test_a_cost_in_base_2_is_rounded_up(y, z, sensitivity, data):
+    x = data.draw(st.integers(1, 2**y - 1 - (2**y >> 5)))
+    mechanism = ExactTotalMechanism(eta=Eta(x, y, z), sensitivity=sensitivity, total=1)
+    cost = mechanism.epsilon_cost
+    assert mechanism.loss_range == cost
+    assert IntegerPartitionMechanism(eta=Eta(x, y, z), sensitivity=sensitivity).epsilon_cost <= cost
+    with mpmath.workdps(60):
+        true = -2 * sensitivity * z * mpmath.log(mpmath.mpf(x) / 2**y)
+        # The number itself, and the decimal that privacy.json and the ledger write.
+        for said in (Fraction(cost), Fraction(repr(cost))):
+            assert true <= mpmath.mpf(said.numerator) / said.denominator <= true * (1 + 1e-14)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, Fraction(1, 4)])
+def test_a_cost_in_natural_units_is_the_parameter(epsilon):
+    assert IntegerPartitionMechanism(epsilon=epsilon, sensitivity=7).epsilon_cost == epsilon
+    # What narrows the lists does not change what one costs.
+    assert ExactTotalMechanism(epsilon=epsilon, total=3).epsilon_cost == epsilon
+
+
+@pytest.mark.parametrize("epsilon", [2**16 + 1, 4e8, 1e300])
+def test_a_parameter_that_is_too_large_is_refused_at_once(epsilon):
+    with pytest.raises(ValueError, match="must be at most 65536"):
+        IntegerPartitionMechanism(epsilon=epsilon)
+
+
+def test_the_largest_parameter_works():
+    private = FrequencyList([2**40, 400, 30, 2], [1, 2, 2**40, 200])
+    mechanism = IntegerPartitionMechanism(epsilon=2**16)
+    assert mechanism.release(private, InsecureSeededTape(0)) == private

@@ -1,0 +1,226 @@
+"""Exact integer noise: thresholds, laws, and what each draw depends on."""
+
+import math
+from fractions import Fraction
+from itertools import pairwise
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.noise import discrete_noise
+from dp_transforms.mechanisms.noise.discrete_noise import (
+    DiscreteGaussian,
+    DiscreteLaplace,
+    TwoSidedGeometric,
+    discrete_gaussian,
+    discrete_laplace,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import noise_checks
+from tests.statistical import laws
+
+SMALL = [
+    DiscreteLaplace(Fraction(1, 3)),
+    DiscreteLaplace(1),
+    DiscreteLaplace(20.5),
+    TwoSidedGeometric(Eta(1, 1, 1)),
+    TwoSidedGeometric(Eta(13, 4, 2)),
+    DiscreteGaussian(Fraction(1, 10)),
+    DiscreteGaussian(1),
+    DiscreteGaussian(Fraction(999, 7)),
+]
+LARGE = [
+    DiscreteLaplace(513),
+    DiscreteLaplace(10**7),
+    DiscreteLaplace(2**48),
+    TwoSidedGeometric(Eta(2**20 - 1, 20, 1)),
+    DiscreteGaussian(513**2),
+    DiscreteGaussian(Fraction(10**15, 3)),
+    DiscreteGaussian(2**96),
+]
+
+SCALES = {
+    noise: int(noise.sample(InsecureSeededTape(5), "scale", 100).std()) + 1
+    for noise in SMALL + LARGE
+}
+
+
+def direct_tail(noise, x, digits=60):
+    """P[X > x] by summing the definition, or by its closed form, in MPFR at nearest rounding."""
+    with gmpy2.context(precision=4 * digits):
+        if isinstance(noise, DiscreteGaussian):
+            sigma2 = gmpy2.mpq(noise.sigma2)
+            reach = math.isqrt(int(2 * sigma2 * 4 * digits)) + 3
+            terms = [gmpy2.exp(-k * k / (2 * sigma2)) for k in range(reach + x)]
+            return gmpy2.fsum(terms[x + 1 :]) / (terms[0] + 2 * gmpy2.fsum(terms[1:]))
+        ratio = (
+            gmpy2.mpfr(noise.eta.base)
+            if isinstance(noise, TwoSidedGeometric)
+            else gmpy2.exp(-1 / gmpy2.mpq(noise.scale))
+        )
+        return ratio ** (x + 1) / (1 + ratio)
+
+
+def direct_law(noise, reach):
+    tails = [direct_tail(noise, x) for x in range(reach)]
+    with gmpy2.context(precision=300):
+        law = {0: 1 - 2 * tails[0]}
+        for x in range(1, reach):
+            law[x] = law[-x] = tails[x - 1] - tails[x]
+    return law
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=str)
+def test_draws_follow_the_law(noise):
+    draws = noise.sample(InsecureSeededTape(1), "test", 200_000)
+    laws.assert_follows(draws, direct_law(noise, 60))
+
+
+@pytest.mark.parametrize("noise", LARGE[:2] + LARGE[3:6], ids=str)
+def test_draws_follow_the_law_at_large_scales(noise):
+    # Forty intervals of about the same probability, and their exact probabilities.
+    draws = noise.sample(InsecureSeededTape(2), "test", 100_000)
+    edges = np.quantile(np.abs(draws), np.arange(1, 20) / 20).astype(int).tolist()
+    tails = [noise.tail(edge, 80)[0] for edge in edges]
+    sides = [Fraction(1, 2), *(Fraction(*t.as_integer_ratio()) for t in tails), Fraction(0)]
+    # Half of P[X = 0] belongs to neither side's first interval.
+    middle = 1 - 2 * Fraction(*noise.tail(0, 80)[0].as_integer_ratio())
+    law = {0: middle}
+    for i, (inner, outer) in enumerate(pairwise(sides), start=1):
+        law[i] = law[-i] = inner - outer - (middle / 2 if i == 1 else 0)
+    cells = np.sign(draws) * (1 + np.searchsorted(edges, np.abs(draws), side="left"))
+    laws.assert_follows(cells, law)
+
+
+@pytest.mark.parametrize("noise", [*SMALL, DiscreteGaussian(100**2)], ids=str)
+def test_tails_enclose_the_definition(noise):
+    for x in [0, 1, 2, 5, 17, 60]:
+        for precision in (64, 128):
+            lo, hi = noise.tail(x, precision)
+            assert lo <= direct_tail(noise, x) <= hi
+            assert hi - lo <= gmpy2.mpq(1, 2**precision)
+
+
+@pytest.mark.parametrize("noise", SMALL, ids=str)
+def test_probabilities_enclose_the_definition(noise):
+    law = direct_law(noise, 20)
+    for x in (-7, -1, 0, 1, 2, 19):
+        lo, hi = noise.probability(x)
+        assert lo <= law[x] <= hi
+        assert hi - lo <= 2.0**-64
+
+
+def test_gaussian_formula_agrees_with_the_sum():
+    noise = DiscreteGaussian(Fraction(70**2 * 3, 2))
+    for x in [0, 1, 100, 500, 900]:
+        lo, hi = noise.tail(x, 200)
+        assert lo <= direct_tail(noise, x, digits=70) <= hi
+        assert hi - lo <= gmpy2.mpq(1, 2**200)
+
+
+@pytest.mark.parametrize("noise", [*SMALL, DiscreteLaplace(511), DiscreteGaussian(511**2)], ids=str)
+def test_thresholds_are_rounded_down(noise):
+    thresholds = noise._thresholds[::-1].tolist()
+    assert thresholds[-1] == 0 and (thresholds[-2] > 0 if len(thresholds) > 1 else True)
+    for x in {0, 1, len(thresholds) // 3, len(thresholds) - 1} & set(range(len(thresholds))):
+        with gmpy2.context(precision=300):
+            assert thresholds[x] == int(gmpy2.floor(direct_tail(noise, x) * 2**64))
+
+
+@pytest.mark.parametrize("noise", LARGE, ids=str)
+def test_floats_enclose_the_tail(noise):
+    assert noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * SCALES[noise]) > 200
+
+
+@pytest.mark.parametrize("noise", [*SMALL, *LARGE], ids=str)
+def test_fast_draws_equal_exact_ones(noise):
+    noise_checks.assert_fast_draws_equal_exact_ones(noise)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    noise=st.sampled_from([*SMALL, *LARGE]),
+    multiple=st.fractions(0, 5),
+    offset=st.integers(-2, 2),
+    positive=st.booleans(),
+    further_bits=st.integers(1, 2**64 - 1),
+)
+def test_words_near_a_threshold(noise, multiple, offset, positive, further_bits):
+    x = int(multiple * SCALES[noise])
+    noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
+
+
+def test_equality_with_a_threshold_reads_more_bits():
+    noise = DiscreteLaplace(3)
+    threshold = int(noise._thresholds[-1])
+    asked = []
+
+    def extend(element, bits):
+        asked.append(bits)
+        with gmpy2.context(precision=400):
+            tail = int(gmpy2.floor(direct_tail(noise, 0, digits=100) * 2**100))
+        return (tail + delta) << bits - 100
+
+    words = np.array([threshold], dtype=np.uint64)
+    delta = -1
+    assert noise.from_words(words, extend)[0] == -1
+    delta = 1
+    assert noise.from_words(words, extend)[0] == 0
+    assert asked == [128, 128]
+    noise.from_words(words - np.uint64(1), None)
+    noise.from_words(words + np.uint64(1), None)
+
+
+def test_draw_i_depends_on_channel_and_index_only():
+    noise, tape = DiscreteGaussian(9), InsecureSeededTape(4)
+    draws = noise.sample(tape, "a", 500)
+    assert np.array_equal(draws[100:200], noise.sample(tape, "a", 100, start=100))
+    assert not np.array_equal(draws, noise.sample(tape, "b", 500))
+    assert np.array_equal(draws, discrete_gaussian(9, tape, "a", 500))
+    assert np.array_equal(
+        DiscreteLaplace(5).sample(tape, "a", 50), discrete_laplace(5, tape, "a", 50)
+    )
+    assert draws.dtype == np.int64 and draws.shape == (500,)
+    assert noise.sample(tape, "a", 0).shape == (0,)
+
+
+def test_neighbours_of_a_count_are_within_epsilon():
+    # Noise of scale 1 / epsilon: every output's probability moves by at most e**epsilon.
+    noise, bound = DiscreteLaplace(Fraction(5, 2)), gmpy2.exp(gmpy2.mpq(2, 5))
+    for x in range(-20, 20):
+        here, there = noise.probability(x, 100), noise.probability(x + 1, 100)
+        assert max(here[0] / there[1], there[0] / here[1]) <= bound
+
+
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: DiscreteLaplace(0), "scale must be a positive"),
+        (lambda: DiscreteLaplace(float("nan")), "scale must be a positive"),
+        (lambda: DiscreteLaplace(2.0**49), r"scale must be at most 2\*\*48"),
+        (lambda: TwoSidedGeometric(0.5), "eta must be an Eta"),
+        (lambda: DiscreteGaussian(-1), "sigma2 must be a positive"),
+        (lambda: DiscreteGaussian(2**97), r"sigma2 must be at most 2\*\*96"),
+        (lambda: DiscreteLaplace(1).from_words([1], None), "uint64"),
+        (lambda: DiscreteLaplace(1).from_words(np.zeros(3), None), "uint64"),
+    ],
+)
+def test_errors(make, match):
+    with pytest.raises(ValueError, match=match):
+        make()
+
+
+def test_the_table_and_the_floats_agree(monkeypatch):
+    tape = InsecureSeededTape(6)
+    by_floats = [DiscreteLaplace(600), DiscreteGaussian(600**2)]
+    expected = [noise.sample(tape, "test", 20_000) for noise in by_floats]
+    monkeypatch.setattr(discrete_noise, "_TABLE_SCALE", 1000)
+    for noise, draws in zip(
+        [DiscreteLaplace(600), DiscreteGaussian(600**2)], expected, strict=True
+    ):
+        assert noise._cached_float_tail is None
+        assert np.array_equal(noise.sample(tape, "test", 20_000), draws)

@@ -1,0 +1,93 @@
+"""One exact type for parameters: equal numbers are equal mechanisms."""
+
+import copy
+import pickle
+from decimal import Decimal
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechanism
+from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction, float_above
+from dp_transforms.mechanisms.partition_selection import STRATEGIES
+
+TENTHS = [
+    0.1,
+    Fraction(1, 10),
+    Decimal("0.1"),
+    ExactNumber("0.1"),
+    np.float64(0.1),
+    np.float32(0.1),
+]
+rationals = st.fractions(Fraction(1, 10**9), 10**9)
+
+
+@pytest.mark.parametrize("tenth", TENTHS, ids=repr)
+def test_however_it_is_written_one_tenth_is_one_mechanism(tenth):
+    one, other = IntegerPartitionMechanism(tenth), IntegerPartitionMechanism(Fraction(1, 10))
+    assert one == other
+    assert repr(one) == repr(other)
+    assert one.decay == other.decay
+    assert one.decay.rate == Fraction(1, 20)
+    assert one.epsilon_cost == 0.1
+
+
+@pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES)
+def test_however_it_is_written_one_tenth_is_one_strategy(make):
+    one, other = make(0.1, 1e-5), make(Fraction(1, 10), Fraction(1, 10**5))
+    assert one == other
+    assert repr(one) == repr(other)
+    assert one.describe() == other.describe()
+    assert [one.keep_enclosure(n, 64) for n in (1, 50)] == [
+        other.keep_enclosure(n, 64) for n in (1, 50)
+    ]
+
+
+@given(rationals, rationals)
+def test_a_repr_says_which_number_it_is(one, other):
+    for value in (one, other):
+        assert ExactNumber(eval(repr(ExactNumber(value)))) == value
+        assert exact_fraction("value", str(ExactNumber(value))) == value
+    assert (repr(ExactNumber(one)) == repr(ExactNumber(other))) == (one == other)
+
+
+def test_the_nearest_double_to_a_tenth_is_another_mechanism():
+    tenth, double = IntegerPartitionMechanism(0.1), IntegerPartitionMechanism(Fraction(0.1))
+    assert tenth != double
+    assert tenth.decay != double.decay
+    assert repr(tenth) != repr(double)
+
+
+@given(st.one_of(rationals, st.floats(1e-9, 1e9).map(lambda x: Fraction(repr(x)))))
+def test_no_float_of_a_cost_is_below_it(value):
+    cost = float_above(value)
+    assert Fraction(repr(cost)) >= value
+    assert cost == float_above(Fraction(repr(cost)))
+    assert Fraction(cost) <= value * (1 + Fraction(1, 10**14))
+
+
+def test_a_third_is_not_charged_less_than_it_spends():
+    mechanism = ExactTotalMechanism(Fraction(10, 3), total=9)
+    assert Fraction(repr(mechanism.epsilon_cost)) > 2 * mechanism.decay.rate == Fraction(10, 3)
+
+
+@given(rationals)
+def test_it_travels(value):
+    number = ExactNumber(value)
+    for other in (pickle.loads(pickle.dumps(number)), copy.deepcopy(number)):
+        assert other == number
+        assert type(other) is ExactNumber
+    assert gmpy2.mpq(number) == gmpy2.mpq(value)
+    assert hash(number) == hash(value)
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "inf", "1/0", "1e999999999", "1e-999999999", "", "x", True]
+)
+def test_what_is_no_number_is_refused_at_once(text):
+    with pytest.raises(ValueError, match=r"epsilon must be a finite number, got"):
+        exact_fraction("epsilon", text)

@@ -1,0 +1,116 @@
+import pickle
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from dp_transforms import CountDistinctUsers, DeclareBounded, ReleaseFrequencyList
+from dp_transforms.mechanisms import (
+    FrequencyList,
+    IntegerPartitionMechanism,
+    RandomTape,
+    ReleasedList,
+)
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+
+PRIVATE = FrequencyList([90210, 31, 1], [1, 2, 777])
+MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
+RELEASED = MECHANISM.release(PRIVATE, InsecureSeededTape(1))
+
+
+@pytest.mark.parametrize("write", [str, "{}".format, lambda x: f"{x}", lambda x: "%s" % x])  # noqa: UP031
+def test_a_private_list_has_no_text(write):
+    with pytest.raises(TypeError, match="a private frequency list has no text") as error:
+        write(PRIVATE)
+    for text in (str(error.value), repr(PRIVATE), repr([PRIVATE])):
+        assert not any(number in text for number in ("90210", "777", "31,"))
+
+
+def test_a_release_is_its_csv_file_in_text(tmp_path):
+    assert isinstance(RELEASED, ReleasedList)
+    (tmp_path / "list.csv").write_text(f"{RELEASED}\n")
+    assert FrequencyList.from_csv(tmp_path / "list.csv") == RELEASED
+    RELEASED.to_csv(tmp_path / "other.csv")
+    assert (tmp_path / "other.csv").read_text() == (tmp_path / "list.csv").read_text()
+
+
+def test_it_serves_wherever_a_list_does():
+    plain = FrequencyList(RELEASED.frequencies, RELEASED.multiplicities)
+    assert plain == RELEASED and RELEASED == plain and hash(plain) == hash(RELEASED)
+    assert PRIVATE.l1_distance(RELEASED) == RELEASED.l1_distance(PRIVATE) > 0
+    assert MECHANISM.release(RELEASED).mechanism == MECHANISM
+    travelled = pickle.loads(pickle.dumps(RELEASED))
+    assert type(travelled) is ReleasedList
+    assert (travelled, travelled.mechanism) == (RELEASED, MECHANISM)
+
+
+def test_it_says_what_it_cost():
+    assert RELEASED.cost == {"epsilon": 0.5, "delta": 0.0, "max_partitions_per_user": 2}
+    assert all(one.cost == RELEASED.cost for one in MECHANISM.release_many(PRIVATE, 2))
+    assert ReleasedList([1], [1]).cost is None
+
+
+def test_it_shows_itself():
+    few = ReleasedList([3, 1], [1, 2])
+    assert eval(repr(few)) == few
+    many = ReleasedList(range(100, 0, -1), [1] * 100, MECHANISM)
+    assert repr(many).startswith("ReleasedList([100, 99, 98, 97, 96, 95, ...], [1, 1,")
+    page = many._repr_html_()
+    assert "<td>81</td>" in page and "<td>80</td>" not in page
+    assert "100 partitions, total 5,050, epsilon 0.5" in page
+
+
+def test_columns():
+    table = pa.table(RELEASED.to_dict())
+    assert list(zip(*table.to_pydict().values(), strict=True)) == list(RELEASED)
+
+
+def test_a_pipeline_writes_the_list_or_nothing(tmp_path):
+    def write(element, name):
+        with beam.Pipeline(runner="FnApiRunner") as pipeline:
+            released = pipeline | beam.Create([element])
+            _ = released | beam.io.WriteToText(str(tmp_path / name), shard_name_template="")
+
+    write(RELEASED, "released")
+    assert FrequencyList.from_csv(tmp_path / "released") == RELEASED
+    with pytest.raises(TypeError, match="a private frequency list has no text"):
+        write(PRIVATE, "private")
+    assert not (tmp_path / "private").exists()
+
+
+def test_the_transform_releases_such_lists(tmp_path):
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        records = pipeline | beam.Create([("ann", "jazz")]) | DeclareBounded(2)
+        released = records | CountDistinctUsers() | ReleaseFrequencyList(epsilon=1)
+        assert released.element_type is ReleasedList
+        path = str(tmp_path / "list.csv")
+        _ = released | beam.io.WriteToText(path, shard_name_template="")
+    ReleasedList.from_csv(path)
+
+
+@pytest.mark.parametrize("wrong", [[3, 1, 1], (3, 1), {"jazz": 3}, 3, None])
+def test_what_is_no_list_is_refused_with_what_to_do(wrong):
+    with pytest.raises(TypeError, match=r"releases a FrequencyList.*from_counts") as error:
+        MECHANISM.release(wrong)
+    assert "3" not in str(error.value)
+    with pytest.raises(TypeError, match="releases a FrequencyList"):
+        MECHANISM.release_many(wrong, 2)
+
+
+def test_there_is_no_default_epsilon():
+    for make in (IntegerPartitionMechanism, lambda: IntegerPartitionMechanism(sensitivity=2)):
+        with pytest.raises(ValueError, match="give epsilon or eta"):
+            make()
+
+
+def test_a_tape_serves_one_release():
+    tape = RandomTape.from_os()
+    MECHANISM.release(PRIVATE, tape)
+    for again in (PRIVATE, FrequencyList()):
+        with pytest.raises(ValueError, match="this tape has served a release"):
+            MECHANISM.release(again, tape)
+    with pytest.raises(ValueError, match="this tape has served a release"):
+        MECHANISM.release_many(PRIVATE, 2, iter([RandomTape.from_os(), tape]))
+    # The one for tests does not mind.
+    fixed = InsecureSeededTape(3)
+    assert MECHANISM.release(PRIVATE, fixed) == MECHANISM.release(PRIVATE, fixed)

@@ -1,0 +1,60 @@
+import pytest
+
+from dp_transforms.runtime.shuffle import ReduceByHash, num_buckets_for
+from pipelines import release_frequency_list, select_partitions
+from pipelines.files import reading
+from pipelines.files.reading import ReadRecords
+
+LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
+
+
+def flags(tmp_path, *more):
+    return [
+        f"--input={tmp_path}/*.csv",
+        "--user_column=user",
+        "--partition_column=page",
+        "--epsilon=1",
+        "--max_partitions_per_user=1",
+        f"--output={tmp_path}/out",
+        *more,
+    ]
+
+
+def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading, "num_buckets_for", lambda rows: rows)
+    (tmp_path / "a.csv").write_text("user,page\n")
+    assert ReadRecords(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets <= 1
+    for name in "bcd":
+        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
+    found = ReadRecords(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets
+    assert 29_000 <= found <= 31_000
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "in_order"),
+    # One worker puts selected names in order.
+    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
+)
+def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
+    (tmp_path / "a.csv").write_text("user,page\n" + LINES)
+    numbers = []
+    init = ReduceByHash.__init__
+
+    def record(self, reduce, names, key, num_buckets=None):
+        numbers.append(num_buckets)
+        init(self, reduce, names, key, num_buckets)
+
+    monkeypatch.setattr(ReduceByHash, "__init__", record)
+    for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
+        numbers.clear()
+        parser = job.make_parser()
+        job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
+        assert numbers == [expected] * 2 + in_order
+
+
+@pytest.mark.parametrize("number", ["0", "65537", "-1", "many", ""])
+def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
+    with pytest.raises(SystemExit) as stop:
+        release_frequency_list.main(flags(tmp_path, f"--num_buckets={number}"))
+    assert stop.value.code == 2
+    assert "--num_buckets: must be between 1 and 65536" in capsys.readouterr().err

@@ -1,0 +1,192 @@
+"""Worker pools and workers, and what a runner hears of them."""
+
+import contextlib
+import socket
+import subprocess
+import sys
+import threading
+import time
+from concurrent import futures
+
+import grpc
+from apache_beam.portability.api import (
+    beam_fn_api_pb2,
+    beam_fn_api_pb2_grpc,
+    beam_runner_api_pb2,
+    endpoints_pb2,
+)
+from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
+
+from pipelines import worker_pool
+from pipelines.workers.pool import WorkerPool
+from tests.clusters.agreement import ROOT
+
+
+def nothing_until_its_end(stream):
+    with contextlib.suppress(grpc.RpcError):
+        yield from (None for _ in stream if False)
+
+
+class Node(
+    beam_fn_api_pb2_grpc.BeamFnControlServicer,
+    beam_fn_api_pb2_grpc.BeamFnDataServicer,
+    beam_fn_api_pb2_grpc.BeamFnStateServicer,
+):
+    """What a worker reports to; it gives it nothing to do."""
+
+    def __init__(self):
+        self.reported, self.left = threading.Event(), threading.Event()
+        self.server = grpc.server(futures.ThreadPoolExecutor())
+        beam_fn_api_pb2_grpc.add_BeamFnControlServicer_to_server(self, self.server)
+        beam_fn_api_pb2_grpc.add_BeamFnDataServicer_to_server(self, self.server)
+        beam_fn_api_pb2_grpc.add_BeamFnStateServicer_to_server(self, self.server)
+        self.port = self.server.add_insecure_port("localhost:0")
+        self.server.start()
+
+    def Control(self, request_iterator, context):
+        self.reported.set()
+        yield from nothing_until_its_end(request_iterator)
+        self.left.set()
+
+
+def request(port):
+    """What a runner asks a pool."""
+    endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
+    return beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=endpoint)
+
+
+@contextlib.contextmanager
+def pool_in_a_process():
+    command = [sys.executable, "-m", "pipelines.worker_pool", "--port=0"]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        with process, grpc.insecure_channel(process.stdout.readline().split()[-1]) as channel:
+            yield process, beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolStub(channel)
+    finally:
+        process.kill()
+
+
+def test_nodes_can_share_a_pool(monkeypatch):
+    # Two nodes have a worker of the same number. One asks to stop its own, the other dies.
+    monkeypatch.setattr("pipelines.workers.pool._SECONDS_BETWEEN_LOOKS", 0.2)
+    pool = WorkerPool()
+    nodes = [Node(), Node()]
+    try:
+        for node in nodes:
+            assert not pool.StartWorker(request(node.port), None).error
+            assert node.reported.wait(20)
+        workers = list(pool._processes)
+        assert len(workers) == 2
+        pool.StopWorker(request(nodes[0].port), None)
+        time.sleep(1)
+        assert [worker.poll() for worker in workers] == [None, None]
+        nodes[1].server.stop(None)
+        deadline = time.monotonic() + 20
+        while len(pool._processes) > 1 and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert len(pool._processes) == 1
+        assert not nodes[0].left.is_set()
+    finally:
+        pool.stop()
+        for node in nodes:
+            node.server.stop(None)
+
+
+def test_a_pool_that_is_told_to_end_takes_its_workers_along():
+    node = Node()
+    try:
+        with pool_in_a_process() as (process, pool):
+            pool.StartWorker(request(node.port))
+            assert node.reported.wait(20)
+            process.terminate()
+            assert process.wait(20) == 0
+            assert node.left.wait(20)
+    finally:
+        node.server.stop(None)
+
+
+def test_a_runner_hears_of_a_worker_that_ends_before_it_is_ready(monkeypatch):
+    monkeypatch.setattr("pipelines.workers.pool._SECONDS_BETWEEN_LOOKS", 0.2)
+    pool = WorkerPool()
+    try:
+        with socket.socket() as gone:
+            # Nobody listens here.
+            gone.bind(("localhost", 0))
+            answer = pool.StartWorker(request(gone.getsockname()[1]), None)
+    finally:
+        pool.stop()
+    assert answer.error == "the worker ended before it was ready"
+
+
+def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
+    # A node that does not answer keeps the worker from being ready.
+    with socket.create_server(("localhost", 0)) as node, pool_in_a_process() as (process, pool):
+        answer = pool.StartWorker.future(request(node.getsockname()[1]))
+        node.settimeout(60)
+        node.accept()[0].close()
+        assert not answer.done()
+        process.kill()
+        assert answer.exception(20).code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_pool_on_a_taken_port_is_refused(capsys):
+    pool = WorkerPool()
+    try:
+        assert worker_pool.main([f"--port={pool.address.rpartition(':')[2]}"]) == 1
+    finally:
+        pool.stop()
+    assert capsys.readouterr().err.startswith(f"error: {pool.address}: ")
+
+
+class NodeWithWork(Node):
+    """A node that asks for a stage of which a step cannot be made, and waits for its data."""
+
+    def __init__(self):
+        super().__init__()
+        self.connected = threading.Event()
+        self.answers = []
+
+    def Control(self, request_iterator, context):
+        yield beam_fn_api_pb2.InstructionRequest(
+            instruction_id="1",
+            process_bundle=beam_fn_api_pb2.ProcessBundleRequest(process_bundle_descriptor_id="2"),
+        )
+        self.answers.append(next(request_iterator))
+        self.reported.set()
+
+    def GetProcessBundleDescriptor(self, request, context):
+        address = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{self.port}")
+        port = beam_fn_api_pb2.RemoteGrpcPort(api_service_descriptor=address)
+        source = beam_runner_api_pb2.FunctionSpec(
+            urn=DATA_INPUT_URN, payload=port.SerializeToString()
+        )
+        unknown = beam_runner_api_pb2.FunctionSpec(urn="made up")
+        transforms = {
+            "read": beam_runner_api_pb2.PTransform(spec=source, outputs={"out": "records"}),
+            "step": beam_runner_api_pb2.PTransform(spec=unknown, inputs={"in": "records"}),
+        }
+        return beam_fn_api_pb2.ProcessBundleDescriptor(
+            id=request.process_bundle_descriptor_id,
+            transforms=transforms,
+            state_api_service_descriptor=address,
+        )
+
+    def Data(self, request_iterator, context):
+        self.connected.set()
+        yield from nothing_until_its_end(request_iterator)
+
+    def State(self, request_iterator, context):
+        yield from nothing_until_its_end(request_iterator)
+
+
+def test_a_runner_hears_of_a_step_that_cannot_be_made():
+    # Runners in Java do not look at the answer before they have the connection for data.
+    node, pool = NodeWithWork(), WorkerPool()
+    try:
+        pool.StartWorker(request(node.port), None)
+        assert node.connected.wait(20)
+        assert node.reported.wait(20)
+    finally:
+        pool.stop()
+        node.server.stop(None)
+    assert "made up" in node.answers[0].error

@@ -1,0 +1,141 @@
+"""The proven intervals against the exact laws of the mechanism, and at their worst cases."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dp_transforms import sample_data
+from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList
+from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
+from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
+from dp_transforms.postprocessing.frequency_intervals import distinct_interval, frequency_interval
+from tests.row_law import RowLaw
+
+LISTS = [
+    FrequencyList(),
+    FrequencyList([1], [1]),
+    FrequencyList([1000], [1]),
+    FrequencyList([1000], [1000]),
+    FrequencyList([50, 3, 2, 1], [1, 3, 10, 400]),
+    FrequencyList(list(range(40, 0, -1)), [1] * 40),
+    FrequencyList([100, 5], [4, 3000]),
+]
+
+
+def released_as(frequency, rank):
+    """Some list with this frequency at this rank."""
+    return FrequencyList([frequency], [rank]) if frequency else FrequencyList()
+
+
+def missed(law, private_value, interval_of):
+    """The probability that the interval of the released value leaves the private one out."""
+    values = law.least + np.arange(len(law.probabilities))
+    covered = []
+    for value in values.tolist():
+        lower, upper = interval_of(value)
+        covered.append(lower <= private_value <= upper)
+    return 1 - law.probabilities[covered].sum()
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 4.0])
+def test_every_rank_of_every_list_is_covered(epsilon, confidence):
+    for private in LISTS:
+        marginals, own_law = Marginals(private, epsilon / 2), ExponentialLaw(epsilon / 2)
+        for rank in {1, 2, 5, 17, 41, 500, max(1, private.distinct), private.distinct + 1}:
+            ends = np.cumsum(private.multiplicities)
+            own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
+
+            def interval_of(value, rank=rank, own_law=own_law):
+                bounds = frequency_interval(released_as(value, rank), [rank], own_law, confidence)
+                return [int(bound[0]) for bound in bounds]
+
+            law = marginals.law_of_frequency(rank)
+            assert missed(law, own, interval_of) <= 1 - confidence
+        law = Marginals(conjugate(private), epsilon / 2).law_of_frequency(1)
+        assert (
+            missed(
+                law,
+                private.distinct,
+                lambda value, own_law=own_law: distinct_interval(
+                    released_as(1, value) if value else FrequencyList(), own_law, confidence
+                ),
+            )
+            <= 1 - confidence
+        )
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+def test_bounds_cannot_be_tighter(epsilon):
+    """At the corner of a large rectangle one step less would fail too often."""
+    corner = FrequencyList([10**6], [10**6])
+    marginals = Marginals(corner, epsilon / 2)
+    for rank, side in ((1, 0), (10**6, 1)):
+        bounds = frequency_interval(
+            released_as(10**6, rank), [rank], ExponentialLaw(epsilon / 2), 0.9
+        )
+        reach = int(abs(10**6 - bounds[side][0]))
+        law = marginals.law_of_frequency(rank)
+        steps = law.least + np.arange(len(law.probabilities)) - 10**6
+        beyond = [law.probabilities[(steps * (-1) ** side) > d].sum() for d in (reach, reach - 1)]
+        assert beyond[0] <= 0.05 < beyond[1]
+
+
+@pytest.mark.parametrize("private", [(), (3,), (2, 2, 2), (5, 1)], ids=str)
+def test_the_theorem_on_laws_of_the_rows(private):
+    """Without the walk: every rank and every k."""
+    q, reach = math.exp(-0.4), 120
+    rows = RowLaw(private, q, reach)
+    powers = q ** np.arange(1, 500)
+    padded = [*private, *[0] * reach]
+    for rank in range(1, 9):
+        law = rows.marginals[rank - 1]
+        own = padded[rank - 1]
+        for k in range(1, 40):
+            assert law[own + k :].sum() <= 1 - np.prod(1 - powers[k - 1 :]) + 1e-12
+            if k <= own:
+                bound = 1 - np.prod(1 - powers[k - 1 : k - 1 + rank])
+                assert law[: own - k + 1].sum() <= bound + 1e-12
+
+
+def test_many_ranks_share_the_confidence():
+    released = sample_data.rockyou()
+    ranks = [1, 10, 100, 10_000, released.distinct + 100]
+    lower, upper = frequency_interval(released, ranks, ExponentialLaw(0.5), 0.95)
+    single = [frequency_interval(released, [rank], ExponentialLaw(0.5), 0.99) for rank in ranks]
+    assert lower.tolist() == [int(low[0]) for low, _ in single]
+    assert upper.tolist() == [int(high[0]) for _, high in single]
+    assert (lower[-1], upper[-1] > 0) == (0, True)
+
+
+@pytest.mark.parametrize("epsilon", [1.1, 3.0])
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
+def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confidence):
+    own_law = GeometricLaw(epsilon)
+    for private in LISTS:
+        found = GeometricMarginals(private, epsilon)
+        for rank in {1, 2, 17, 500, max(1, private.distinct), private.distinct + 1}:
+            ends = np.cumsum(private.multiplicities)
+            own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
+
+            def interval_of(value, rank=rank):
+                bounds = frequency_interval(released_as(value, rank), [rank], own_law, confidence)
+                return [int(bound[0]) for bound in bounds]
+
+            assert missed(found.law_of_frequency(rank), own, interval_of) <= 1 - confidence
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match="rate must be a positive finite number"):
+        ExponentialLaw(0)
+    law = ExponentialLaw(0.5)
+    with pytest.raises(ValueError, match="confidence"):
+        distinct_interval(FrequencyList(), law, 1)
+    with pytest.raises(ValueError, match="confidence"):
+        frequency_interval(FrequencyList(), [1], law, 0)
+    with pytest.raises(ValueError, match="ranks"):
+        frequency_interval(FrequencyList(), [0], law)
+    with pytest.raises(ValueError, match="not of ExactTotalMechanism"):
+        ExactTotalMechanism(total=3).law  # noqa: B018

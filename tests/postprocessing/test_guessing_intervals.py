@@ -1,0 +1,261 @@
+"""Error bars against brute force over all lists nearby, and their coverage under the exact law."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
+from dp_transforms.postprocessing.guessing_intervals import (
+    ReleaseError,
+    _Band,
+    _log_runs,
+    _log_uniform,
+    alpha_guesswork_bits_interval,
+    success_rate_bits_interval,
+    success_rate_interval,
+)
+from dp_transforms.postprocessing.guessing_metrics import (
+    RankSums,
+    alpha_guesswork_bits,
+    min_entropy,
+    success_rate,
+    success_rate_bits,
+)
+from tests import enumeration
+from tests.corner_reference import probability
+
+EXACT = 1e-9
+
+
+def differences(f, x):
+    return [abs(a - b) for a, b in itertools.zip_longest(f, x, fillvalue=0)]
+
+
+def lists_within(x, error):
+    """All non-empty lists that the bounds do not rule out, given the released list x."""
+    for f in filter(any, enumeration.partitions_of_at_most(sum(x) + error.l1)):
+        moved = np.cumsum(differences(f, x))
+        if moved[-1] <= error.l1 and all(m <= error.up_to(b) for b, m in enumerate(moved, start=1)):
+            yield f
+
+
+def inside(value, interval):
+    return interval.lower - EXACT <= value <= interval.upper + EXACT
+
+
+CASES = [
+    ((5, 2, 1, 1, 1), ReleaseError(0)),
+    ((5, 2, 1, 1, 1), ReleaseError(3)),
+    ((9, 4, 2, 2, 1), ReleaseError(2)),
+    ((1,) * 9, ReleaseError(3)),
+    ((7, 7), ReleaseError(4)),
+    ((2, 1), ReleaseError(3)),  # the private list may be nearly anything
+    ((9, 4, 2, 2, 1), ReleaseError(4, head_base=0, head_slope=1)),
+    ((6, 6, 1, 1, 1, 1), ReleaseError(4, head_base=1, head_slope=0.5)),
+]
+
+
+@pytest.mark.parametrize(("x", "error"), CASES)
+def test_no_list_nearby_is_outside(x, error):
+    released = FrequencyList.from_counts(x)
+    nearby = [FrequencyList.from_counts(f) for f in lists_within(x, error)]
+    assert released in nearby
+    for guesses in (1, 2, 3, 5, len(x), len(x) + 4):
+        rates = success_rate_interval(released, guesses, error)
+        bits = success_rate_bits_interval(released, guesses, error)
+        for f in nearby:
+            assert inside(success_rate(f, guesses), rates)
+            assert inside(success_rate_bits(f, guesses), bits)
+    for alpha in (0.1, 0.25, 0.5, 0.8, 1):
+        interval = alpha_guesswork_bits_interval(released, alpha, error)
+        for f in nearby:
+            assert inside(alpha_guesswork_bits(f, alpha), interval)
+
+
+@pytest.mark.parametrize(
+    ("x", "l1", "guesses"),
+    [((9, 5, 2, 1, 1, 1), 2, 1), ((20, 3, 1, 1, 1, 1, 1), 3, 1), ((9, 8, 3, 1, 1, 1), 2, 2)],
+)
+def test_bounds_on_the_success_rate_are_attained(x, l1, guesses):
+    released, error = FrequencyList.from_counts(x), ReleaseError(l1)
+    rates = [success_rate(FrequencyList.from_counts(f), guesses) for f in lists_within(x, error)]
+    interval = success_rate_interval(released, guesses, error)
+    assert interval == pytest.approx((min(rates), max(rates)), abs=EXACT)
+
+
+def test_without_noise_the_intervals_are_points():
+    released = FrequencyList([70, 11, 3, 1], [1, 2, 20, 400])
+    error = ReleaseError(0)
+    for guesses in (1, 3, 100):
+        bits = success_rate_bits_interval(released, guesses, error)
+        assert bits == pytest.approx([success_rate_bits(released, guesses)] * 2, abs=EXACT)
+    lower, upper = alpha_guesswork_bits_interval(released, 0.5, error)
+    exact = alpha_guesswork_bits(released, 0.5)
+    # Only lambda_mu is not pinned down; it is below alpha + 1 / mu.
+    assert exact - 0.05 < lower <= exact + EXACT and exact - EXACT <= upper < exact + 0.05
+
+
+def laws(f, decay, max_total):
+    """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
+    outcomes = list(enumeration.partitions_of_at_most(max_total))
+    weights = [math.exp(-decay * sum(differences(f, x))) for x in outcomes]
+    # Numbers of partitions by Euler's product; ||x - f||_1 >= n - sum f for lists of total n.
+    counts = np.zeros(400)
+    counts[0] = 1
+    for part in range(1, 400):
+        for n in range(part, 400):
+            counts[n] += counts[n - part]
+    rest = sum(counts[n] * math.exp(-decay * (n - sum(f))) for n in range(max_total + 1, 400))
+    return outcomes, np.array(weights), rest
+
+
+@pytest.mark.parametrize(("epsilon", "confidence"), [(2.5, 0.5), (2.5, 0.9), (4, 0.2)])
+def test_coverage_under_the_exact_law(epsilon, confidence):
+    """For every small private list the bounds fail with at most the stated probability."""
+    for f in [(), (1,), (3,), (2, 2), (1, 1, 1, 1), (4, 2, 1)]:
+        outcomes, weights, rest = laws(f, epsilon / 2, max_total=16)
+        failed = rest
+        for x, weight in zip(outcomes, weights, strict=True):
+            error = ReleaseError.of_release(
+                FrequencyList.from_counts(x), ExponentialLaw(epsilon / 2), confidence
+            )
+            moved = np.cumsum(differences(f, x) or [0])
+            holds = moved[-1] <= error.l1 and all(
+                m <= error.up_to(b) for b, m in enumerate(moved, start=1)
+            )
+            failed += 0 if holds else weight
+        assert failed / (weights.sum() + rest) <= 1 - confidence
+
+
+@pytest.mark.parametrize("f", [(), (2,), (3, 3), (1,) * 5, (5, 2, 1)])
+def test_lemma_2_under_the_exact_law(f):
+    decay = 2.0
+    outcomes, weights, rest = laws(f, decay, max_total=20)
+    for t in (0.5, 1.0, 1.5):
+        for b in (1, 2, 4):
+            heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
+            moment = (np.exp(t * heads) * weights).sum() / (weights.sum() + rest)
+            u = math.exp(t - decay)
+            power = ((1 + u) / (1 - u)) ** b
+            assert moment <= power * math.exp(math.pi**2 / (6 * decay))
+
+
+def test_codes_are_probabilities():
+    """Over all lists up to a total, the two weights of Lemma 1 add up to less than one each."""
+    lists = list(map(enumeration.as_list, enumeration.partitions_of_at_most(25)))
+    assert 0.3 < sum(math.exp(-_log_runs(x)) for x in lists) < 1
+    assert sum(math.exp(-_log_uniform(x)) for x in lists) < 1
+
+
+def test_the_l1_bound_by_hand():
+    # Runs: one difference of 3, one multiplicity of 2, one run: 1/12 * 1/6 * 1/6. Less likely: all
+    # lists of total 6, 1/56 * e**(-2 pi). Either with probability 1/2; gamma / 2 = 1/200; c = 1/2.
+    error = ReleaseError.of_release(FrequencyList([3], [2]), ExponentialLaw(0.5), 0.99)
+    assert error.l1 == math.ceil(math.log(12 * 6 * 6 * 2 * 200) * 2)
+    # A square staircase is described better by its total.
+    error = ReleaseError.of_release(
+        FrequencyList.from_counts(range(1, 200)), ExponentialLaw(0.5), 0.9
+    )
+    total = 199 * 200 // 2
+    nats = math.pi * math.sqrt(2 * total / 3) + math.log((total + 1) * (total + 2))
+    runs = 2 * 199 * math.log(2) + math.log(200 * 201)
+    assert error.l1 == math.ceil((min(nats, runs) + math.log(2 * 20)) * 2)
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 8])
+def test_the_head_bound_follows_from_lemma_2(epsilon):
+    decay, confidence = epsilon / 2, 0.95
+    error = ReleaseError.of_release(FrequencyList(), ExponentialLaw(decay), confidence)
+    t = np.linspace(0, decay, 1001)[1:-1]
+    u = np.exp(t - decay)
+    for b in (1, 2, 10, 100):
+        too_far = math.floor(error.head_base + error.head_slope * b) + 1
+        log_moment = b * np.log((1 + u) / (1 - u)) + math.pi**2 / (6 * decay)
+        chance = math.exp((log_moment - t * too_far).min())
+        assert chance <= (1 - confidence) / 2 * 0.1 * 0.9 ** (b - 1)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_sums_by_going_through_all_ranks(seed):
+    generator = np.random.default_rng(seed)
+    counts = np.sort(generator.zipf(1.6, size=40).clip(max=60))
+    released = FrequencyList.from_counts(counts.tolist() + [1] * 30)
+    error = ReleaseError(
+        int(generator.integers(0, released.total)),
+        head_base=2,
+        head_slope=float(generator.uniform(0, 3)),
+    )
+    band = _Band(released, error)
+    ranks = range(band.last + 1)
+    run_ends = [0, *np.cumsum(released.multiplicities).tolist(), band.last]
+    rank_sums = RankSums(released)
+    lower, upper = [0.0], [0.0]
+    least, most = [0.0], [0.0]
+    for rank in ranks[1:]:
+        moved = error.up_to(next(end for end in run_ends if end >= rank))
+        # The bounds on lambda_{rank-1} in the sums use the same run's bound.
+        before, covered = rank_sums.sum_to(rank - 1), rank_sums.sum_to(rank)
+        least.append(least[-1] + 1 - float(band.upper(before, moved)))
+        most.append(most[-1] + 1 - float(band.lower(before, moved)))
+        lower.append(float(band.lower(covered, moved)))
+        upper.append(float(band.upper(covered, moved)))
+    for rank in ranks:
+        assert (band.lower_at(rank), band.upper_at(rank)) == pytest.approx(
+            (lower[rank], upper[rank])
+        )
+        assert band.spent_at_least(rank) == pytest.approx(least[rank], abs=EXACT)
+        assert band.spent_at_most(rank) == pytest.approx(most[rank], abs=EXACT)
+
+
+def test_ten_to_the_nine_singletons():
+    released = FrequencyList([10**6, 1], [100, 10**9])
+    error = ReleaseError.of_release(released, ExponentialLaw(0.5))
+    assert inside(
+        alpha_guesswork_bits(released, 0.5), alpha_guesswork_bits_interval(released, 0.5, error)
+    )
+    lower, upper = success_rate_bits_interval(released, 1, error)
+    assert lower <= min_entropy(released) <= upper < lower + 1e-3
+
+
+@pytest.mark.parametrize("f", [(), (2,), (3, 3), (1, 1, 1), (4, 2, 1)], ids=str)
+def test_both_lemmas_under_the_geometric_law(f):
+    """Over all lists of up to 14 users: at q = 1/9 others have a probability of 1e-5."""
+    law, q = GeometricLaw(math.log(9)), Fraction(1, 9)
+    outcomes = list(enumeration.partitions_of_at_most(14))
+    chances = np.array([float(probability(q, x, f)) for x in outcomes])
+    for t in (0.5, 1.0, 1.5):
+        for b in (1, 2, 4):
+            heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
+            u = math.exp(t) / 9
+            assert (np.exp(t * heads) * chances).sum() <= ((1 + u) / (1 - u)) ** b
+    for confidence in (0.2, 0.9):
+        failed = 0.0
+        for x, chance in zip(outcomes, chances, strict=True):
+            error = ReleaseError.of_release(enumeration.as_list(x), law, confidence)
+            moved = np.cumsum(differences(f, x) or [0])
+            if moved[-1] > error.l1 or any(m > error.up_to(b) for b, m in enumerate(moved, 1)):
+                failed += chance
+        assert failed <= 1 - confidence - 1e-4
+
+
+def test_intervals_narrow_with_epsilon_and_widen_with_confidence():
+    released = FrequencyList([5000, 200, 9, 1], [1, 9, 150, 4000])
+
+    def width(law, **parameters):
+        error = ReleaseError.of_release(released, law, **parameters)
+        lower, upper = success_rate_bits_interval(released, 10, error)
+        return upper - lower
+
+    one = ExponentialLaw(0.5)
+    assert width(ExponentialLaw(1.0)) < width(one) < width(one, confidence=0.999)
+    # The geometric mechanism's corners have a weight, and its head no factor.
+    assert width(GeometricLaw(1.1)) <= width(ExponentialLaw(1.1))
+
+
+def test_bad_arguments_are_refused():
+    with pytest.raises(ValueError, match="confidence must be between 0 and 1, got 1"):
+        ReleaseError.of_release(FrequencyList([3, 1], [1, 4]), ExponentialLaw(0.5), 1)

@@ -1,0 +1,60 @@
+import numpy as np
+import pytest
+
+from dp_transforms import evaluation
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.postprocessing.planning import plan_releases, zipf_list
+from dp_transforms.sample_data import rockyou
+
+
+@pytest.mark.parametrize("exponent", [0.5, 0.8, 1.0, 1.7, 3.0])
+@pytest.mark.parametrize("contributions", [1, 2, 17, 5000])
+def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):
+    ranks = np.arange(1, contributions + 1, dtype=np.float64)
+
+    def counts(scale):
+        return np.floor(scale / ranks**exponent).astype(int)
+
+    found = zipf_list(contributions, exponent)
+    scales = np.linspace(1, contributions + 1, 20_001)
+    fitting = [s for s in scales if counts(s).sum() <= contributions]
+    by_hand = FrequencyList.from_counts(c for c in counts(fitting[-1]) if c)
+    # The grid of scales may stop below the last one that fits, by less than one step.
+    assert by_hand.total <= found.total <= contributions
+    assert found.l1_distance(by_hand) == found.total - by_hand.total
+    assert by_hand.total >= 0.99 * contributions - 3
+
+
+@pytest.mark.parametrize("arguments", [(0,), (10, 0.4), (10, 3.5)])
+def test_a_zipf_list_out_of_range(arguments):
+    with pytest.raises(ValueError, match=r"contributions must|exponent must"):
+        zipf_list(*arguments)
+
+
+def test_rockyou_gets_the_errors_that_were_measured():
+    # Means of 200 releases with standard errors: benchmarks/frequency_lists.py.
+    for plan, measured, standard_error in zip(
+        plan_releases(rockyou(), [0.5, 0.1]), [2652.65, 7420.56], [4.19, 15.37], strict=True
+    ):
+        assert abs(plan.expected_dist - measured) < 4 * standard_error
+        assert plan.relative_error == pytest.approx(2 * plan.expected_dist / 32_603_388)
+        assert plan.selections == ()
+
+
+def test_more_partitions_per_user_cost_error_and_users():
+    reference = zipf_list(20_000)
+    one, ten = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 10))
+    assert one.expected_dist < ten.expected_dist
+    assert ten.expected_dist == pytest.approx(
+        evaluation.expected_l1(IntegerPartitionMechanism(epsilon=1, sensitivity=10), reference) / 2
+    )
+    for few, many in zip(one.selections, ten.selections, strict=True):
+        assert few.strategy == many.strategy
+        assert few.half_from < many.half_from and few.named > many.named
+    # ln(1/delta) / epsilon users, about, under one partition per user.
+    assert {s.half_from for s in one.selections if s.chosen} == {14}
+
+
+def test_an_empty_reference_is_refused():
+    with pytest.raises(ValueError, match="reference is empty"):
+        plan_releases(FrequencyList(), [1])

@@ -1,0 +1,233 @@
+"""Bounds that travel with the data, and what is refused when a pipeline is built."""
+
+import operator
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from dp_transforms import (
+    BoundContributions,
+    CountDegrees,
+    CountDistinctUsers,
+    CountProjectedDegrees,
+    DeclareBounded,
+    ReleaseFrequencyList,
+    SelectFromCounts,
+    SelectPartitions,
+    ToRecords,
+)
+from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition_selection import OptimalSelection
+from dp_transforms.runtime.bounds import Bound, bound_of
+from tests.beam_runs import same, table_of
+
+RECORDS = {
+    "tuples": [("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")],
+    "rows": [beam.Row(user="ann", partition="jazz")],
+    "tables": [table_of([("ann", "jazz"), ("bob", "jazz")])],
+}
+COUNT = CountDistinctUsers()
+
+
+def release(kappa=None):
+    return ReleaseFrequencyList(epsilon=1, max_partitions_per_user=kappa)
+
+
+def select(kappa=None, **options):
+    return SelectPartitions(1, 1e-3, kappa, **options)
+
+
+def from_counts(kappa):
+    return SelectFromCounts(OptimalSelection(1, 1e-3, max_partitions_per_user=kappa))
+
+
+def through(*steps, kind="tuples"):
+    """The output of steps on records; nothing runs."""
+    pcoll = beam.Pipeline(runner="FnApiRunner") | beam.Create(RECORDS[kind])
+    for i, step in enumerate(steps):
+        pcoll |= f"step {i}" >> step
+    return pcoll
+
+
+def both(left, right):
+    """Two branches of the same records, put together again."""
+
+    @beam.ptransform_fn
+    def Both(pcoll):
+        return (pcoll | "left" >> left, pcoll | "right" >> right) | beam.Flatten()
+
+    return Both()
+
+
+def composite(*steps):
+    """Steps within a composite of somebody else's."""
+
+    @beam.ptransform_fn
+    def Theirs(pcoll):
+        for i, step in enumerate(steps):
+            pcoll |= f"{i}" >> step
+        return pcoll
+
+    return Theirs()
+
+
+BOUND = BoundContributions(2)
+REFUSED = {
+    "not bounded": ((COUNT, release(1)), "not known how many partitions"),
+    "bounded to more": ((BoundContributions(1000), COUNT, release(1)), "up to 1000 of each user"),
+    "bounded after counting": ((COUNT, BOUND, release(2)), "BoundContributions takes records"),
+    "counted twice": ((BOUND, COUNT, COUNT), "CountDistinctUsers takes records"),
+    "not counted": ((BOUND, release(2)), "takes counts, but these are records"),
+    "numbers as partitions": (
+        (beam.Map(lambda r: (r[0], 5)), BOUND, release(2)),
+        "takes counts, but these are records",
+    ),
+    "declared less than it is": ((BOUND, DeclareBounded(1)), "contradicts"),
+    "declared less in a selection": ((BOUND, select(1, already_bounded=True)), "contradicts"),
+    "declared less after counting": ((BOUND, COUNT, DeclareBounded(1)), "contradicts"),
+    "a selection without any bound": ((select(),), "not known how many partitions"),
+    "a selection from counts": ((BOUND, COUNT, select(2)), "SelectPartitions takes records"),
+    "counts not bounded": ((COUNT, from_counts(1)), "not known how many partitions"),
+    "counts bounded to more": ((BOUND, COUNT, from_counts(1)), "up to 2 of each user"),
+    "another user after bounding": ((BOUND, ToRecords(1, 0), COUNT, release(2)), "not known"),
+    "a step that may do anything": ((BOUND, beam.Map(same), COUNT, release(2)), "not known"),
+    "a filter of counts": (
+        (BOUND, COUNT, beam.Filter(operator.itemgetter(1)), release(2)),
+        "not known",
+    ),
+    "two branches": ((both(BOUND, BOUND), COUNT, release(3)), "up to 4 of each user"),
+    "a branch that is not bounded": ((both(BOUND, beam.Map(same)), COUNT, release(9)), "not known"),
+    "branches that are counted": (
+        (both(composite(BOUND, COUNT), composite(BOUND, COUNT)), release(3)),
+        "up to 4 of each user",
+    ),
+    "counts beside records": (
+        (both(BOUND, composite(BOUND, COUNT)), COUNT),
+        "takes records of users, but these are counts",
+    ),
+    "a partition counted twice": (
+        (both(composite(BOUND, COUNT), composite(BOUND, COUNT)), from_counts(4)),
+        "one count of each partition",
+    ),
+    "distinct after Flatten": (
+        (both(BOUND, BOUND), CountDistinctUsers(already_distinct=True)),
+        "already_distinct cannot be known",
+    ),
+    "a degree that moves by more than one": (
+        (CountProjectedDegrees(2), from_counts(9)),
+        "one count of each partition",
+    ),
+    "less than an edge": ((CountDegrees(), release(1)), "up to 2 of each edge"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_not_bounded_is_refused_when_the_pipeline_is_built(name):
+    steps, message = REFUSED[name]
+    with pytest.raises(ValueError, match=message):
+        through(*steps)
+
+
+def test_a_filter_that_sees_the_data_keeps_no_bound():
+    records = through()
+    names = beam.pvalue.AsList(records | beam.Values())
+    bounded = records | BOUND
+    filtered = bounded | beam.Filter(lambda record, names: record[1] in names, names)
+    assert bound_of(filtered).partitions is None
+    assert bound_of(bounded | "alone" >> beam.Filter(bool)).partitions == 2
+
+
+KEPT = {
+    "as it is": (BOUND, COUNT),
+    "capped": (BOUND, CountDistinctUsers(cap=5)),
+    "a filter of records": (BOUND, beam.Filter(operator.itemgetter(1)), COUNT),
+    "a lambda": (BOUND, beam.Filter(lambda record: record[1] != "rock"), COUNT),
+    "reshuffled": (BOUND, beam.Reshuffle(), COUNT, "again" >> beam.Reshuffle()),
+    "in two composites": (composite(BOUND, beam.Reshuffle()), composite(COUNT)),
+    "two branches": (both(BoundContributions(1), BoundContributions(1)), COUNT),
+    "declared": (DeclareBounded(2), COUNT),
+    "declared counts": (COUNT, DeclareBounded(2)),
+    "declared after another step": (BOUND, beam.Map(same), DeclareBounded(2), COUNT),
+    "edges": (CountDegrees(),),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_release_needs_no_second_kappa(name):
+    counts = through(*KEPT[name])
+    assert bound_of(counts).partitions == 2 and bound_of(counts).counted
+    _ = counts | "by itself" >> release() | beam.Map(repr)
+    _ = counts | "equal" >> release(2)
+    _ = counts | "larger" >> release(3)
+    own = IntegerPartitionMechanism(epsilon=1, sensitivity=1)
+    with pytest.raises(ValueError, match="sensitivity must be at least"):
+        _ = counts | "own" >> ReleaseFrequencyList(mechanism=own)
+
+
+@pytest.mark.parametrize("kind", RECORDS)
+def test_all_kinds_of_records_know_their_bound(kind):
+    bounded = through(BOUND, kind=kind)
+    assert bound_of(bounded) == Bound(2, counted=False, distinct=True)
+    counts = bounded | COUNT
+    assert bound_of(counts) == Bound(2, counted=True, distinct=True)
+    _ = counts | release()
+    _ = counts | from_counts(2)
+    _ = bounded | select()
+    assert bound_of(through(kind=kind)) == Bound()
+
+
+def test_graphs_say_whose_records_are_protected():
+    assert bound_of(through(CountDegrees("in"))).unit is PrivacyUnit.EDGE
+    nodes = bound_of(through(CountProjectedDegrees(3)))
+    # Of a node, and of each of its neighbours: 2 D.
+    assert (nodes.partitions, nodes.unit) == (6, PrivacyUnit.NODE)
+
+
+def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
+    def bounds_again(pcoll, transform):
+        pcoll.pipeline.visit(visitor := Labels())
+        before = visitor.labels
+        _ = pcoll | "Select" >> transform
+        pcoll.pipeline.visit(visitor := Labels())
+        return any("Bound" in label.split("/") for label in visitor.labels - before)
+
+    assert bounds_again(through(), select(2))
+    assert bounds_again(through(BoundContributions(3)), select(2))
+    assert not bounds_again(through(BOUND), select(2))
+    assert not bounds_again(through(BOUND), select(5))
+    assert not bounds_again(through(BOUND), select())
+    assert not bounds_again(through(), select(2, already_bounded=True))
+
+
+class Labels(beam.pipeline.PipelineVisitor):
+    def __init__(self):
+        self.labels = set()
+
+    def visit_transform(self, node):
+        self.labels.add(node.full_label)
+
+    def enter_composite_transform(self, node):
+        self.labels.add(node.full_label)
+
+
+def test_the_default_strategy_is_that_of_the_known_bound():
+    with pytest.raises(ValueError, match="give max_partitions_per_user"):
+        _ = select().strategy
+    with pytest.raises(ValueError, match="delta"):
+        SelectPartitions(1, 2)
+
+    def weighs(kappa):
+        selected = through(BoundContributions(kappa), SelectPartitions(1, 1e-5))
+        selected.pipeline.visit(visitor := Labels())
+        return any("Rounds" in label.split("/") for label in visitor.labels)
+
+    # One partition each: optimal, from counts. Ten: a weighted strategy.
+    assert [weighs(kappa) for kappa in (1, 10)] == [False, True]
+
+
+def test_the_element_type_has_no_say():
+    declared = beam.Map(same).with_output_types(pa.Table)
+    with pytest.raises(ValueError, match="not known"):
+        through(BOUND, declared, COUNT, release(2), kind="tables")

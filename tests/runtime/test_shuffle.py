@@ -1,0 +1,130 @@
+import functools
+import random
+import threading
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.packing import pack
+from dp_transforms.runtime import shuffle, threads
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash, hash_columns, num_buckets_for
+from tests.beam_runs import rows_of, run, table_of
+
+KEY = bytes(range(32))
+
+
+def _repeat(number):
+    for i in range(number):
+        yield number, i
+
+
+def test_all_results_come_out():
+    results = run(range(50), beam.ParDo(OnThreads(_repeat)))
+    assert sorted(results) == [(n, i) for n in range(50) for i in range(n)]
+
+
+def _fail(number):
+    if number == 7:
+        raise ValueError("no sevens")
+    yield number
+
+
+def test_an_error_of_a_kernel_is_an_error_of_the_job():
+    with pytest.raises(ValueError, match="no sevens"):
+        run(range(50), beam.ParDo(OnThreads(_fail)))
+
+
+def test_no_more_kernels_run_than_there_are_threads_and_one_waits(monkeypatch):
+    monkeypatch.setattr(threads, "THREADS", 2)
+    release = threading.Event()
+    started = []
+
+    def kernel(element):
+        started.append(element)
+        release.wait(10)
+        yield element
+
+    step = OnThreads(kernel)
+    step.start_bundle()
+    assert list(step.process(1)) == []
+    assert list(step.process(2)) == []
+    release.set()
+    assert list(step.process(3)) == [1]
+    assert [value.value for value in step.finish_bundle()] == [2, 3]
+    assert started == [1, 2, 3]
+
+
+def test_a_bundle_that_starts_again_forgets_the_failed_one():
+    step = OnThreads(_repeat)
+    step.start_bundle()
+    assert list(step.process(1)) == []
+    step.start_bundle()
+    assert list(step.process(1)) == []
+    assert [value.value for value in step.finish_bundle()] == [(1, 0)]
+
+
+def test_the_hash_of_several_columns_depends_on_their_order():
+    table = table_of([("a", "b"), ("b", "a"), ("a", "a")])
+    both = hash_columns(table, ("user", "partition"), KEY)
+    assert len(set(both.tolist())) == 3
+    assert hash_columns(table, ("user",), KEY)[0] == hash_columns(table, ("user",), KEY)[2]
+
+
+@pytest.mark.parametrize("held", [1 << 30, 20_000, 2_000])
+def test_a_bucket_that_is_too_large_is_gone_through_in_parts(monkeypatch, held):
+    # In the last case, a single piece is too large.
+    monkeypatch.setattr(shuffle, "MAX_HELD_BYTES", held)
+    rng = random.Random(1)
+    records = [(rng.randrange(800), rng.randrange(3)) for _ in range(20_000)]
+    tables = [table_of(records[i::4]) for i in range(4)]
+    reduced = run(tables, ReduceByHash(distinct_pairs, ("user",), KEY, num_buckets=2))
+    pairs = rows_of(reduced)
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == set(records)
+
+
+def test_a_large_bucket_is_fetched_in_the_bundle_s_own_thread(monkeypatch):
+    # A runner's lazy iterable may not be used by other threads.
+    monkeypatch.setattr(shuffle, "MAX_HELD_BYTES", 100)
+    threads = set()
+
+    class Lazy:
+        def __iter__(self):
+            threads.add(threading.get_ident())
+            return iter([pack(table_of([(i, 1) for i in range(100)]))] * 3)
+
+    route = functools.partial(hash_columns, names=("user",), key=KEY)
+    step = shuffle._Gather(route, distinct_pairs)
+    step.start_bundle()
+    tables = [*step.process((0, Lazy())), *(value.value for value in step.finish_bundle())]
+    assert sorted(rows_of(tables)) == [(i, 1) for i in range(100)]
+    assert all(isinstance(table, pa.Table) for table in tables)
+    assert threads == {threading.get_ident()}
+
+
+@pytest.mark.parametrize("users", [["1"], [b"1"]])
+def test_types_differ_that_never_meet_in_a_bucket(users):
+    tables = [pa.table({"user": kind, "partition": ["a"]}) for kind in ([1], users)]
+    step = shuffle._Gather(
+        functools.partial(hash_columns, names=("user",), key=KEY), distinct_pairs
+    )
+    pieces = [
+        list(shuffle._cut(table, step._kernel.keywords["route"], 99, distinct_pairs))
+        for table in tables
+    ]
+    assert {bucket for bucket, _ in pieces[0]} & {bucket for bucket, _ in pieces[1]} == {-1}
+    step.start_bundle()
+    with pytest.raises(TypeError, match="give all users one type"):
+        list(
+            step.process(
+                (-1, [piece for found in pieces for bucket, piece in found if bucket == -1])
+            )
+        )
+
+
+def test_the_number_of_buckets_grows_with_the_rows():
+    numbers = [num_buckets_for(10**n) for n in range(12)]
+    assert numbers == sorted(numbers)
+    assert 1 < numbers[0] < numbers[-1] <= shuffle.MAX_BUCKETS

@@ -1,0 +1,137 @@
+"""The README and the pages of docs/ are run as they are written, and their links lead somewhere.
+
+Code blocks marked ``python`` run in one namespace for each page, and ``console`` blocks command by
+command: ``cat`` makes the file that it shows, and what a job prints must be what the page shows
+(``...`` stands for anything).
+"""
+
+import pathlib
+import re
+import shlex
+
+import pytest
+
+from dp_transforms.evaluation import expected_l1
+from dp_transforms.mechanisms import (
+    CornerWeightedPartitionMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+)
+from dp_transforms.mechanisms.partition_selection import STRATEGIES
+from dp_transforms.sample_data import rockyou
+from pipelines.__main__ import COMMANDS, main
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
+OTHER_PAGES = [
+    page
+    for pattern in ("benchmarks/**/*.md", "runner_configs/*/*.md", "docs/*/*.md")
+    for page in sorted(ROOT.glob(pattern))
+]
+
+
+def names(pages):
+    return [str(page.relative_to(ROOT)) for page in pages]
+
+
+def blocks(text):
+    """(language, content) of each fenced block."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(console):
+    """(command, what the page shows that it prints) of each command of a block."""
+    for part in re.split(r"^\$ ", console, flags=re.MULTILINE)[1:]:
+        command, shown = re.fullmatch(r"((?:[^\n]*\\\n)*[^\n]*)\n((?:.*\n)*)", part).groups()
+        yield command.replace("\\\n", " "), shown
+
+
+def run_command(command, shown, capsys):
+    name, *arguments = shlex.split(command)
+    if name == "cat":
+        pathlib.Path(arguments[0]).write_text(shown)
+    elif name == "dp-frequency-lists":
+        code = main(arguments)
+        printed = capsys.readouterr()
+        assert code == 0, printed.err
+        assert shown == "...\n" or printed.out == shown
+    else:
+        assert command == ". .venv/bin/activate"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
+def test_snippets_run(page, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    namespace = {}
+    for language, content in blocks(page.read_text()):
+        if language == "python":
+            exec(content, namespace)
+            capsys.readouterr()
+        elif language == "console":
+            for command, shown in commands(content):
+                run_command(command, shown, capsys)
+    for path in tmp_path.glob("**/released_frequencies.csv"):
+        FrequencyList.from_csv(path)
+
+
+def anchors(page):
+    """The fragments that a page's headings have."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES + OTHER_PAGES, ids=names(PAGES + OTHER_PAGES))
+def test_links_lead_somewhere(page):
+    text = re.sub(r"`[^`\n]*`", "", page.read_text())
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not target.startswith(("http:", "https:")):
+            path, _, fragment = target.partition("#")
+            found = page.parent / path if path else page
+            assert found.exists(), target
+            assert not fragment or fragment in anchors(found), target
+
+
+def test_the_index_of_proofs_names_tests_and_modules_that_exist():
+    index = (ROOT / "docs/exactness.md").read_text()
+    rows = re.findall(r"^\| .* \| `([\w/]+\.py)` \| (.*) \|$", index, re.MULTILINE)
+    assert len(rows) > 15
+    for module, tests in rows:
+        assert (ROOT / "dp_transforms" / module).exists(), module
+        for file, test in re.findall(r"`(\w+\.py)(?:::(\w+))?`", tests):
+            found = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
+            assert any(f"def {test}" in text for text in found), (file, test)
+
+
+def test_what_there_is_is_on_the_pages():
+    selection = (ROOT / "docs/selection.md").read_text()
+    named = re.findall(r"^\| (`[^|]*`) \|", selection, re.MULTILINE)
+    assert [name for cell in named for name in re.findall("`(.*?)`", cell)] == sorted(
+        STRATEGIES, key=selection.index
+    )
+    readme = (ROOT / "README.md").read_text()
+    assert all(f"`{command}`" in readme for command in COMMANDS if command != "sample")
+    assert len(readme.splitlines()) <= 150
+
+
+def test_every_page_is_on_the_site():
+    site = (ROOT / "mkdocs.yml").read_text()
+    listed = re.findall(r": ([\w/-]+\.md)$", site, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        names([*PAGES, *ROOT.glob("docs/*/*.md"), ROOT / "benchmarks/RESULTS.md"])
+    )
+    assert all((ROOT / "website" / page).exists() for page in listed)
+
+
+def test_accuracies_are_those_of_the_mechanisms():
+    readme = (ROOT / "README.md").read_text()
+    accuracy = (ROOT / "docs/accuracy.md").read_text()
+    shown = re.search(r"is ([\d,]+) on\s+average\s+\(([\d,]+) with the exponential", readme)
+    row = re.search(r"^\| 1 \| ([\d,.]+) \| ([\d,.]+) \|", accuracy, re.MULTILINE).groups()
+    for mechanism, rounded, text in zip(
+        (IntegerPartitionMechanism(epsilon=1), CornerWeightedPartitionMechanism(epsilon=1)),
+        reversed(shown.groups()),
+        row,
+        strict=True,
+    ):
+        exact = expected_l1(mechanism, rockyou()) / 2
+        assert (rounded, text) == (f"{exact:,.0f}", f"{exact:,.2f}")
