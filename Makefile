@@ -95,7 +95,10 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy dp_transforms pipelines
 
+# The site has its pages where the repository has them, so that links hold in both.
 docs: .venv/installed-docs
+	@mkdir -p out/website
+	@for page in *.md docs benchmarks runner_configs; do ln -sfn ../../$$page out/website/$$page; done
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:

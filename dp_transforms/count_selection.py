@@ -48,6 +48,7 @@ class SelectFromCounts(Releases, beam.PTransform):
         partitions users are bounded, or these are more than the strategy allows; the counts are
         several collections of counts put together, in which a partition may be twice.
 
+    >>> from dp_transforms import DeclareBounded
     >>> from dp_transforms.mechanisms.partition_selection import OptimalSelection
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)

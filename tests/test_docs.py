@@ -119,7 +119,7 @@ def test_every_page_is_on_the_site():
     assert sorted(listed) == sorted(
         names([*PAGES, *ROOT.glob("docs/*/*.md"), ROOT / "benchmarks/RESULTS.md"])
     )
-    assert all((ROOT / "website" / page).exists() for page in listed)
+    assert all((ROOT / page).exists() for page in listed)
 
 
 def test_accuracies_are_those_of_the_mechanisms():

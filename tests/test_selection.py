@@ -218,7 +218,6 @@ def test_display_data_tells_the_strategy_and_no_data():
     [
         ({"delta": None}, "delta must be given"),
         ({"epsilon": -1}, "epsilon must be"),
-        ({"max_partitions_per_user": None}, "max_partitions_per_user must be given"),
         ({"strategy": "best"}, "strategy must be 'auto' or one of"),
         ({"strategy": "sips", "noisy_counts": True}, "has no noisy counts"),
         ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),

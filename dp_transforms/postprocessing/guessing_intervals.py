@@ -97,7 +97,7 @@ class ReleaseError:
         >>> law = IntegerPartitionMechanism(epsilon=1).law
         >>> error = ReleaseError.of_release(FrequencyList([1000, 10, 1], [1, 50, 10**6]), law)
         >>> error.up_to(1), error.l1
-        (35, 129)
+        (30, 113)
         """
         if not 0 < confidence < 1:
             raise ValueError(f"confidence must be between 0 and 1, got {confidence}")

@@ -75,7 +75,7 @@ def plan_releases(
 
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> round(plan.expected_dist)
-    45
+    32
     >>> [(s.strategy, s.half_from, s.named) for s in plan.selections if s.chosen]
     [('optimal', 12, 113)]
     """

@@ -54,7 +54,7 @@ def rank_frequency_band(
     >>> law = IntegerPartitionMechanism(epsilon=1).law
     >>> ranks, lower, upper = rank_frequency_band(released, law)
     >>> ranks[:3].tolist(), lower[:3].tolist(), upper[:3].tolist()
-    ([1, 2, 3], [474, 1, 1], [524, 45, 45])
+    ([1, 2, 3], [478, 1, 1], [521, 42, 42])
     """
     each = (1 + confidence) / 2
     shown = _GRID[_GRID <= released.distinct].tolist()

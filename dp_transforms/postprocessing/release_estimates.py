@@ -66,9 +66,9 @@ class ReleaseEstimates:
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> estimates = ReleaseEstimates(released, IntegerPartitionMechanism(epsilon=1))
     >>> estimates.distinct()
-    Estimate(value=310.0, lower=301, upper=317)
+    Estimate(value=310.0, lower=303, upper=316)
     >>> estimates.bias([1, 10, 310]).round(3).tolist()
-    [0.0, -0.011, 0.015]
+    [0.0, -0.009, 0.011]
     """
 
     def __init__(self, released: FrequencyList, mechanism: PartitionMechanism):

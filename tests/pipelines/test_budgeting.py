@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
-from pipelines import release_job
+from pipelines import progress
 from pipelines.budgeting import Part, spending
 from pipelines.errors import InputError
 from pipelines.release_degree_list import main
@@ -87,13 +87,13 @@ def test_a_full_disk_before_the_release(tmp_path, path, monkeypatch, capsys):
 
 def test_a_full_disk_after_the_release(tmp_path, path, monkeypatch, capsys):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
-    run_to_end = release_job.run_to_end
+    run_to_end = progress.run_to_end
 
     def then_full(*arguments):
         run_to_end(*arguments)
         monkeypatch.setattr(os, "fsync", no_space)
 
-    monkeypatch.setattr(release_job, "run_to_end", then_full)
+    monkeypatch.setattr(progress, "run_to_end", then_full)
     assert main(flags(tmp_path, path)) == 1
     assert "the release was made and its budget is spent" in capsys.readouterr().err
     monkeypatch.undo()
@@ -121,16 +121,16 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
 
 KILLED_JOB = """
 import os, signal, sys
-from pipelines import release_degree_list, release_job
+from pipelines import progress, release_degree_list
 
-run_to_end = release_job.run_to_end
+run_to_end = progress.run_to_end
 
 def killed(*arguments):
     if sys.argv[1] == "after":
         run_to_end(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 
-release_job.run_to_end = killed
+progress.run_to_end = killed
 release_degree_list.main(sys.argv[2:])
 """
 

@@ -138,4 +138,4 @@ def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match="ranks"):
         frequency_interval(FrequencyList(), [0], law)
     with pytest.raises(ValueError, match="not of ExactTotalMechanism"):
-        ExactTotalMechanism(total=3).law  # noqa: B018
+        ExactTotalMechanism(epsilon=1, total=3).law  # noqa: B018

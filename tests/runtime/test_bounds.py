@@ -193,6 +193,9 @@ def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
         pcoll.pipeline.visit(visitor := Labels())
         return any("Bound" in label.split("/") for label in visitor.labels - before)
 
+    def select(kappa=None, **options):
+        return SelectPartitions(1, 1e-3, kappa, strategy="optimal", **options)
+
     assert bounds_again(through(), select(2))
     assert bounds_again(through(BoundContributions(3)), select(2))
     assert not bounds_again(through(BOUND), select(2))

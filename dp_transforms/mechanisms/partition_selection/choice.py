@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from dp_transforms.mechanisms.decimals import Number
@@ -40,6 +41,9 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
 
 _SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection)
 _WORTH_ROUNDS = 1.5
+_FROM_A_TABLE = (RenyiSelection,)
+_TABLE_UP_TO = 1000
+"""Tables of keep-probabilities grow with the users they need, and take about a millisecond each."""
 
 
 def make_strategy(
@@ -82,8 +86,9 @@ def choose_strategy(
     Where users may have several partitions that is ``renyi_rounds``, if its last round, with no
     gain from earlier ones, needs at most half as many users again as the best single round for
     keeping a partition half of the time. Otherwise it is that best single round, compared at the
-    smallest weights, where every user has ``max_partitions_per_user`` partitions. The choice costs
-    no privacy.
+    smallest weights, where every user has ``max_partitions_per_user`` partitions. Strategies with a
+    table of keep-probabilities are left out where any other needs more than 1,000 users. The choice
+    costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -94,22 +99,25 @@ def choose_strategy(
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
-    best, best_median = None, None
+    best, best_median = None, math.inf
     for strategy in STRATEGIES.values():
         if strategy in _SEVERAL_ROUNDS or (noisy_counts and not strategy.has_noisy_counts):
             continue
         if strategy.needs_positive_budget and 0 in (epsilon, delta):
             continue
+        if strategy in _FROM_A_TABLE and not best_median <= _TABLE_UP_TO:
+            continue
         candidate = strategy(epsilon, delta, **options)
         median = candidate.median_users
-        if median is not None and (best_median is None or median < best_median):
+        if median is not None and median < best_median:
             best, best_median = candidate, median
-    if best is None or best_median is None:
+    if best is None:
         raise ValueError(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
-    if noisy_counts or best.max_partitions_per_user == 1 or 0 in (epsilon, delta):
+    within_table = 0 not in (epsilon, delta) and best_median <= _TABLE_UP_TO
+    if noisy_counts or best.max_partitions_per_user == 1 or not within_table:
         return best
     rounds = RenyiRoundsSelection(epsilon, delta, **options)
     median = rounds.median_users
