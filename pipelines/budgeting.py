@@ -17,7 +17,6 @@ from dp_transforms.budget import (
     PrivacyUnitError,
     Reservation,
 )
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines.errors import InputError
 from pipelines.files.paths import local_path, reason
 
@@ -28,23 +27,14 @@ class Part(NamedTuple):
     Attributes:
       purpose: what it is for; holds nothing private.
       budget: what it spends.
-      bounded_range: see ``Ledger.reserve``; frequency lists are, selections are not.
+      loss_range: see ``Ledger.reserve``; known of lists.
       unit: what neighbours are.
     """
 
     purpose: str
     budget: PrivacyBudget
-    bounded_range: bool = False
+    loss_range: float | None = None
     unit: PrivacyUnit = PrivacyUnit.USER
-
-
-def has_bounded_range(mechanism: PartitionMechanism) -> bool:
-    """Whether the range of the privacy loss is as small as what the mechanism costs.
-
-    It is known of the mechanisms over all lists: what narrows a release may widen it.
-    """
-    everything = mechanism.possible_lists()["possible_lists"] == "all"
-    return everything and mechanism.loss_range <= mechanism.epsilon_cost
 
 
 def add_ledger_flag(group: Any) -> None:
@@ -141,7 +131,7 @@ def _reserved(ledger: Ledger, parts: Sequence[Part]) -> list[Reservation]:
                     budget.delta,
                     purpose=part.purpose,
                     unit=part.unit,
-                    bounded_range=part.bounded_range,
+                    loss_range=part.loss_range,
                 )
             )
     except (BudgetExceededError, PrivacyUnitError, CorruptedJournalError, OSError) as error:

@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from pipelines import flag_types
-from pipelines.budgeting import Part, has_bounded_range
+from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.names import (
     FREQUENCIES_FILE,
@@ -211,7 +211,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     )
     reader = records_from_flags(flags)
     parts = [
-        Part("frequency list", for_list, has_bounded_range(releases.mechanism)),
+        Part("frequency list", for_list, releases.mechanism.loss_range),
         Part("names of partitions", for_selection),
     ]
 

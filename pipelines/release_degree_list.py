@@ -29,7 +29,7 @@ from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartit
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from pipelines import flag_types
-from pipelines.budgeting import Part, has_bounded_range
+from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
@@ -263,7 +263,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
     unit = PrivacyUnit.EDGE if release.degree_bound is None else PrivacyUnit.NODE
     purpose = f"{flags.degree} degrees, {flags.privacy_unit}-private"
-    part = Part(purpose, budget, has_bounded_range(release.mechanism), unit)
+    part = Part(purpose, budget, release.mechanism.loss_range, unit)
     return release_job(flags, options, Release(build_all, [directory], [part], budget))
 
 

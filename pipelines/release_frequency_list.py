@@ -17,7 +17,7 @@ from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
-from pipelines.budgeting import Part, charged, has_bounded_range
+from pipelines.budgeting import Part, charged
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
@@ -219,7 +219,7 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
 
 def _part(mechanism: PartitionMechanism) -> Part:
     cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
-    return Part("frequency list", cost, has_bounded_range(mechanism))
+    return Part("frequency list", cost, mechanism.loss_range)
 
 
 def _eta(text: str) -> Eta:

@@ -17,7 +17,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import zipf_error
 from pipelines import flag_types
-from pipelines.budgeting import Part, has_bounded_range
+from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.grouped_file import grouped_lines
@@ -159,11 +159,11 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     num_buckets = flags.num_buckets or reader.num_buckets
     directory = ReleaseDirectory(flags.output, LISTS_FILE, flags.overwrite)
     costs = release.costs
-    # In one attribute's lists only one moves, so they have bounded range as one has.
+    # In one attribute's lists only one moves, so they have the range that one has.
     parts = []
     for name, cost in costs.items():
         mechanism = release.for_all if name == ALL_USERS_LIST else release.for_group
-        parts.append(Part(name, cost, name != SELECTION and has_bounded_range(mechanism)))
+        parts.append(Part(name, cost, None if name == SELECTION else mechanism.loss_range))
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
         statement = grouped_lists_statement(release) | budget

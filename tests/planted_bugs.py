@@ -98,6 +98,13 @@ MUTANTS = (
         ("tests/mechanisms/sampler/test_corner_walk.py",),
     ),
     Mutant(
+        "the exponential mechanism's price is that of kappa = 1",
+        "dp_transforms/mechanisms/integer_partition/exponential.py",
+        "return exponential_price.rate_of(epsilon / self.sensitivity)",
+        "return exponential_price.rate_of(epsilon)",
+        ("tests/mechanisms/integer_partition/test_exponential_price.py",),
+    ),
+    Mutant(
         "the geometric mechanism does not divide epsilon by the sensitivity",
         "dp_transforms/mechanisms/integer_partition/geometric.py",
         "return epsilon / self.sensitivity",
@@ -389,6 +396,13 @@ MUTANTS = (
         "            merged += before",
         "            pass",
         ("tests/runtime/test_records.py",),
+    ),
+    Mutant(
+        "a ledger takes epsilon to be the range of every loss",
+        "dp_transforms/budget/ledger.py",
+        "cost = Cost(PrivacyBudget(epsilon, delta), loss_range)",
+        "cost = Cost(PrivacyBudget(epsilon, delta), epsilon)",
+        ("tests/budget/test_ledger.py",),
     ),
     Mutant(
         "a ledger takes losses of another unit",

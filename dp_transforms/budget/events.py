@@ -50,12 +50,16 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
     Composition for Data Analytics"), a quarter of what epsilon-DP alone gives.
 
     The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
-    e**-c. Then
+    e**-c. A list x has a weight of q**||x - f||_1 w(x), w not depending on f (and 1 for the
+    exponential mechanism), so that
 
         ln(Pr_f[x] / Pr_f'[x]) = c (||x - f'||_1 - ||x - f||_1) + ln(Z_f' / Z_f),
 
     whose first term lies in [-c kappa, c kappa] for all x by the triangle inequality, and whose
-    second does not depend on x: an interval of length 2 c kappa. In base 2, c = eta ln 2.
+    second does not depend on x: an interval of length 2 c kappa. The set of possible x must not
+    depend on f; f may be moved between public bounds first, which brings no two lists farther
+    apart. In base 2, c = eta ln 2. An epsilon-DP mechanism has a range of 2 epsilon at most, so
+    2 c kappa says more where c kappa < epsilon: in all but the geometric mechanism.
 
     Attributes:
       epsilon: the length of the interval.
@@ -80,8 +84,10 @@ class ApproximateDpEvent(dp_event.DpEvent):
     delta: float = attr.ib(default=0.0, validator=_check_delta)
 
 
-def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent:
-    """What a release of an unrestricted frequency or degree list costs, and its range."""
+def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | ApproximateDpEvent:
+    """What a release of a frequency or degree list costs, and its range if it is pure."""
+    if mechanism.failure_probability:
+        return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
     return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)
 
 

@@ -47,19 +47,35 @@ _DIGITS = 12
 class Cost:
     """What one mechanism costs.
 
-    Attributes:
+    Args:
       budget: it is (epsilon, delta)-DP.
-      bounded_range: apart from failures of probability delta, it is epsilon-bounded-range (see
-        ``events.BoundedRangeDpEvent``).
+      loss_range: apart from failures of probability delta, the privacy loss of every output lies in
+        one interval of this length (see ``events.BoundedRangeDpEvent``). That of -epsilon to
+        epsilon always holds it, so what is given above 2 epsilon, or nothing, is 2 epsilon.
+
+    Raises:
+      ValueError: loss_range is below epsilon. The interval contains 0, so epsilon is no more.
     """
 
     budget: PrivacyBudget
-    bounded_range: bool = False
+    loss_range: ExactNumber
+
+    def __init__(self, budget: PrivacyBudget, loss_range: Real | None = None):
+        largest = 2 * budget.epsilon
+        given = largest if loss_range is None else exact_fraction("loss_range", loss_range)
+        if given < budget.epsilon:
+            raise ValueError(
+                f"loss_range must not be below epsilon={budget.epsilon}, got {loss_range}: a "
+                "mechanism of that range is epsilon-DP for an epsilon of that"
+            )
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "loss_range", ExactNumber(min(given, largest)))
 
     @property
     def rho(self) -> Fraction:
-        """Apart from failures of probability delta, it is rho-zCDP."""
-        return self.budget.epsilon**2 / (8 if self.bounded_range else 2)
+        """Apart from failures of probability delta, it is rho-zCDP: a range of r is r**2 / 8-zCDP,
+        which at r = 2 epsilon is the epsilon**2 / 2 of epsilon-DP."""
+        return self.loss_range**2 / 8
 
 
 @dataclass(frozen=True)
@@ -74,7 +90,7 @@ class PrivacyFilter:
       ValueError: composition_delta is not between 0 and delta.
 
     >>> shared = PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-6)
-    >>> one_list = Cost(PrivacyBudget(0.1), bounded_range=True)
+    >>> one_list = Cost(PrivacyBudget(0.1), loss_range=0.1)
     >>> shared.admits([one_list] * 18, one_list), shared.admits([one_list] * 19, one_list)
     (True, False)
     """
@@ -108,13 +124,21 @@ class PrivacyFilter:
             return True
         return sum(c.rho for c in costs) <= self.rho_limit
 
-    def remaining(self, spent: Iterable[Cost], bounded_range: bool = False) -> PrivacyBudget:
-        """The most that one more mechanism may cost; its epsilon rounded down to 12 places."""
+    def remaining(self, spent: Iterable[Cost], ranges: Real = 2) -> PrivacyBudget:
+        """The most that one more mechanism may cost; its epsilon rounded down to 12 places.
+
+        Args:
+          spent: what was admitted.
+          ranges: the mechanism's loss_range as a multiple of its epsilon, from 1 to 2.
+        """
+        multiple = exact_fraction("ranges", ranges)
+        if not 1 <= multiple <= 2:
+            raise ValueError(f"ranges must be between 1 and 2, got {ranges}")
         costs = list(spent)
         epsilon = self.budget.epsilon - sum(c.budget.epsilon for c in costs)
         rho = self.rho_limit - sum(c.rho for c in costs)
         if rho > 0:
-            epsilon = max(epsilon, _sqrt_down(rho * (8 if bounded_range else 2)))
+            epsilon = max(epsilon, _sqrt_down(8 * rho / multiple**2))
         delta = self.budget.delta - self.composition_delta - sum(c.budget.delta for c in costs)
         return PrivacyBudget(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
 

@@ -20,7 +20,9 @@ delta)-DP for its budget and its unit, even if jobs are started, or their epsilo
 on earlier outputs (see ``filter``).
 
 A ledger of format 1 has no unit, and its reservations may be of several. It can be read; nothing
-more can be reserved in it. Start another one with what is left.
+more can be reserved in it. Start another one with what is left. Formats 1 and 2 say of a
+reservation only whether its range is its epsilon; otherwise it is taken to be 2 epsilon, which
+holds. What is added to a ledger of format 2 has its range, as in format 3.
 """
 
 from __future__ import annotations
@@ -40,8 +42,12 @@ from dp_transforms.budget.journal import CorruptedJournalError, Entry, Journal
 from dp_transforms.budget.unit import PrivacyUnit
 from dp_transforms.mechanisms.decimals import Real
 
-_FORMAT = "dp-frequency-lists privacy ledger 2"
-_FORMAT_WITHOUT_UNIT = "dp-frequency-lists privacy ledger 1"
+_FORMAT = "dp-frequency-lists privacy ledger 3"
+_HAS_UNIT = {
+    _FORMAT: True,
+    "dp-frequency-lists privacy ledger 2": True,
+    "dp-frequency-lists privacy ledger 1": False,
+}
 _MAX_PURPOSE = 200
 
 
@@ -181,13 +187,13 @@ class Ledger:
         """The epsilons and deltas of all reservations that were not abandoned, added up."""
         return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
 
-    def remaining(self, bounded_range: bool = False) -> PrivacyBudget:
+    def remaining(self, ranges: Real = 2) -> PrivacyBudget:
         """The largest epsilon, and the largest delta, that one more reservation may have.
 
         Args:
-          bounded_range: as for ``reserve``.
+          ranges: its loss_range as a multiple of its epsilon, from 1 to 2.
         """
-        return self._filter.remaining(_spent(self.lines()), bounded_range)
+        return self._filter.remaining(_spent(self.lines()), ranges)
 
     def reserve(
         self,
@@ -196,7 +202,7 @@ class Ledger:
         *,
         purpose: str,
         unit: PrivacyUnit = PrivacyUnit.USER,
-        bounded_range: bool = False,
+        loss_range: Real | None = None,
     ) -> Reservation:
         """Spends a part of the budget, before anything is computed for release.
 
@@ -207,8 +213,10 @@ class Ledger:
           delta: the mechanism's.
           purpose: what it is for, in a line of printable text that holds nothing private.
           unit: what the mechanism's neighbours are.
-          bounded_range: whether the mechanism is epsilon-bounded-range, as frequency lists are (see
-            ``events.BoundedRangeDpEvent``). Counts where the ledger has a composition_delta.
+          loss_range: the length of an interval that holds the privacy loss of every output, where
+            it is known to be below 2 epsilon: a partition mechanism's ``loss_range``, or the
+            epsilon of an exponential mechanism (see ``events.BoundedRangeDpEvent``). Counts where
+            the ledger has a composition_delta.
 
         Returns:
           A context manager: leaving its block commits, unless an exception is the reason. Then the
@@ -221,7 +229,7 @@ class Ledger:
           OSError: the reservation could not be written, for a full disk say. Release nothing.
           ValueError: a parameter is out of its range.
         """
-        cost = Cost(PrivacyBudget(epsilon, delta), bounded_range)
+        cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
         self._check(unit)
         if not purpose or not purpose.isprintable() or len(purpose) > _MAX_PURPOSE:
             raise ValueError(
@@ -230,9 +238,10 @@ class Ledger:
         with self._journal.appending() as appender:
             spent = _spent(self._lines(appender.entries))
             if not self._filter.admits(spent, cost):
+                ranges = cost.loss_range / cost.budget.epsilon if cost.budget.epsilon else 2
                 raise BudgetExceededError(
                     f"{cost.budget} asked for, but of the budget in {self._journal.path} "
-                    f"({self.budget}) only {self._filter.remaining(spent, bounded_range)} is left"
+                    f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
                 )
             number = len(appender.entries) + 1
             line = LedgerLine(number, purpose, cost, State.RESERVED, unit)
@@ -331,14 +340,13 @@ def _reservation(line: LedgerLine) -> Entry:
         "purpose": line.purpose,
         "epsilon": str(line.cost.budget.epsilon),
         "delta": str(line.cost.budget.delta),
-        "bounded_range": line.cost.bounded_range,
+        "loss_range": str(line.cost.loss_range),
     }
 
 
 def _header_of(path: str, header: Entry) -> tuple[PrivacyFilter, PrivacyUnit | None]:
     try:
-        with_unit = {_FORMAT: True, _FORMAT_WITHOUT_UNIT: False}[header.get("format", "")]
-        unit = PrivacyUnit(header["unit"]) if with_unit else None
+        unit = PrivacyUnit(header["unit"]) if _HAS_UNIT[header.get("format", "")] else None
     except (KeyError, TypeError, ValueError):
         raise CorruptedJournalError(
             f"{path}, line 1: not a privacy ledger of a known format"
@@ -371,7 +379,11 @@ def _lines_of(
 def _line_of(number: int, entry: Entry, lines: dict[int, LedgerLine]) -> LedgerLine:
     """The reservation that an entry makes or changes."""
     if "purpose" in entry:
-        cost = Cost(PrivacyBudget(entry["epsilon"], entry["delta"]), entry["bounded_range"])
+        budget = PrivacyBudget(entry["epsilon"], entry["delta"])
+        if "loss_range" in entry:
+            cost = Cost(budget, entry["loss_range"])
+        else:
+            cost = Cost(budget, budget.epsilon if entry["bounded_range"] else None)
         unit = PrivacyUnit(entry["unit"]) if "unit" in entry else None
         return LedgerLine(number, entry["purpose"], cost, State.RESERVED, unit)
     ((state, closed),) = entry.items()

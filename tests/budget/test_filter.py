@@ -31,18 +31,35 @@ def test_zcdp_rule_at_equality():
     rule = PrivacyFilter(PrivacyBudget(1, 3e-6), composition_delta=2e-6)
     limit = rule.rho_limit
     # A hundred lists that together spend the limit but for one unit, far above basic composition.
-    small = Cost(PrivacyBudget(0.04), bounded_range=True)
+    small = Cost(PrivacyBudget(0.04), loss_range=0.04)
     spent = [small] * int(limit / small.rho)
     assert sum(cost.budget.epsilon for cost in spent) > 3
     left = limit - sum(cost.rho for cost in spent)
-    most = rule.remaining(spent, bounded_range=True).epsilon
+    most = rule.remaining(spent, ranges=1).epsilon
     assert most**2 / 8 <= left < (most + Fraction(1, 10**12)) ** 2 / 8
-    assert rule.admits(spent, Cost(PrivacyBudget(most), bounded_range=True))
-    assert not rule.admits(spent, Cost(PrivacyBudget(most), bounded_range=False))
+    assert rule.admits(spent, Cost(PrivacyBudget(most), most))
+    assert not rule.admits(spent, Cost(PrivacyBudget(most)))
     assert not rule.admits([*spent, small], Cost(PrivacyBudget(0)))
     # Deltas of mechanisms draw on the rest of delta only.
     assert rule.admits(spent, pure(0, 1e-6))
     assert not rule.admits(spent, pure(0, Fraction(1, 10**6) + TINY))
+
+
+def test_a_loss_range_between_epsilon_and_twice_that():
+    budget = PrivacyBudget("0.3", "1e-9")
+    assert Cost(budget).rho == Cost(budget, 2).rho == Fraction(9, 200)
+    assert Cost(budget, "0.4").rho == Fraction(1, 50)
+    with pytest.raises(ValueError, match=r"loss_range must not be below epsilon=0\.3, got 0\.29"):
+        Cost(budget, 0.29)
+    rule = PrivacyFilter(PrivacyBudget(5, 1e-6), composition_delta=1e-6)
+    spent = [Cost(PrivacyBudget("0.1"), "0.15")] * 60  # 6 by the first rule
+    for ranges in (1, Fraction(4, 3), 2):
+        most = rule.remaining(spent, ranges).epsilon
+        assert rule.admits(spent, Cost(PrivacyBudget(most), most * ranges))
+        more = most + Fraction(2, 10**12)
+        assert not rule.admits(spent, Cost(PrivacyBudget(more), more * ranges))
+    with pytest.raises(ValueError, match="ranges must be between 1 and 2, got 3"):
+        rule.remaining([], 3)
 
 
 def test_one_large_request_goes_by_the_basic_rule():

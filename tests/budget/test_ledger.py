@@ -18,8 +18,10 @@ from dp_transforms.budget import (
     PrivacyUnit,
     PrivacyUnitError,
 )
+from dp_transforms.budget.filter import zcdp_of
 from dp_transforms.budget.journal import Journal
 from dp_transforms.budget.ledger import State
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
 
@@ -137,20 +139,47 @@ def test_many_lists_under_a_composition_delta(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
     # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
     for _ in range(19):
-        ledger.reserve(0.1, purpose="one list", bounded_range=True)
+        ledger.reserve(0.1, purpose="one list", loss_range=0.1)
     with pytest.raises(BudgetExceededError):
-        ledger.reserve(0.1, purpose="one list", bounded_range=True)
+        ledger.reserve(0.1, purpose="one list", loss_range=0.1)
     assert ledger.spent() == PrivacyBudget("1.9")
-    assert Ledger.open(path).remaining(bounded_range=True).epsilon < 0.1
-    # What is not known to be of bounded range costs four times as much.
+    assert Ledger.open(path).remaining(ranges=1).epsilon < 0.1
+    # What is known by its epsilon only costs four times as much.
     assert ledger.remaining().epsilon == pytest.approx(
-        ledger.remaining(bounded_range=True).epsilon / 2, rel=1e-6
+        ledger.remaining(ranges=1).epsilon / 2, rel=1e-6
     )
+
+
+@pytest.mark.parametrize("epsilon", ["0.25", "0.3", "0.5", "0.55", "0.8", "1", "1.09", "1.1"])
+def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
+    mechanism = partition_mechanism(float(epsilon))
+    ledger = Ledger.create(path, epsilon=5, delta=1e-6, composition_delta=1e-6)
+    c = mechanism.rate
+    # rho-zCDP with rho = (2 c)**2 / 8 by range, and epsilon**2 / 2 by epsilon.
+    fits = int(float(zcdp_of(5, 1e-6)) / min(c**2 / 2, float(epsilon) ** 2 / 2))
+    fits = max(fits, int(5 / float(epsilon)))
+    for _ in range(fits):
+        ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
+    with pytest.raises(BudgetExceededError):
+        ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
+
+
+def test_ledgers_of_format_2_are_read_and_go_on(path):
+    header = {"epsilon": "1", "delta": "1e-6", "composition_delta": "1e-6", "unit": "user"}
+    journal = Journal.create(path, {"format": "dp-frequency-lists privacy ledger 2"} | header)
+    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "unit": "user"}
+    with journal.appending() as appender:
+        appender.append(entry | {"bounded_range": True})
+        appender.append(entry | {"bounded_range": False})
+    ledger = Ledger.open(path)
+    ledger.reserve("0.3", purpose="list", loss_range="0.4")
+    ranges = [line.cost.loss_range for line in Ledger.open(path).lines()]
+    assert ranges == [Fraction(1, 4), Fraction(1, 2), Fraction(2, 5)]
 
 
 def test_lines_for_a_privacy_statement(path):
     ledger = Ledger.create(path, epsilon=1)
-    with ledger.reserve("1/3", purpose="all users", bounded_range=True):
+    with ledger.reserve("1/3", purpose="all users", loss_range="2/5"):
         pass
     ledger.reserve(0.5, purpose="ages")
     assert json.loads(json.dumps([line.to_json() for line in ledger.lines()])) == [
@@ -161,7 +190,7 @@ def test_lines_for_a_privacy_statement(path):
             "purpose": "all users",
             "epsilon": "1/3",
             "delta": "0",
-            "bounded_range": True,
+            "loss_range": "0.4",
         },
         {
             "line": 4,
@@ -170,7 +199,7 @@ def test_lines_for_a_privacy_statement(path):
             "purpose": "ages",
             "epsilon": "0.5",
             "delta": "0",
-            "bounded_range": False,
+            "loss_range": "1",
         },
     ]
 
@@ -333,6 +362,7 @@ def test_a_damaged_ledger_refuses_everything(path):
         {"unknown": 1},
         {"purpose": "negative", "epsilon": "-1", "delta": "0", "bounded_range": False},
         {"purpose": "not a number", "epsilon": "much", "delta": "0", "bounded_range": False},
+        {"purpose": "small range", "epsilon": "0.2", "delta": "0", "loss_range": "0.1"},
     ],
 )
 def test_well_formed_lines_that_make_no_sense_are_refused(path, entry):

@@ -15,7 +15,7 @@ from pipelines.errors import InputError
 from pipelines.release_degree_list import main
 
 WHOLE = PrivacyBudget(1)
-PARTS = [Part("a list", PrivacyBudget("0.3"), True), Part("names", PrivacyBudget("0.2"))]
+PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     with spending(path, WHOLE, PARTS) as statement:
         assert states(path) == ["reserved", "reserved"]
         assert [line["purpose"] for line in statement["ledger"]] == ["a list", "names"]
-        assert [line["bounded_range"] for line in statement["ledger"]] == [True, False]
+        assert [line["loss_range"] for line in statement["ledger"]] == ["0.45", "0.4"]
     assert states(path) == ["committed", "committed"]
 
 

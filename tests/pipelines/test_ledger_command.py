@@ -68,7 +68,7 @@ def test_a_variant_s_failure_probability_is_reserved(path, tmp_path):
     (line,) = Ledger.open(path).lines()
     said = json.loads((tmp_path / "out" / "privacy.json").read_text())
     assert float(line.to_json()["delta"]) == said["delta"] > 0.001
-    assert line.to_json()["bounded_range"] is False
+    assert line.to_json()["loss_range"] == "2"
 
 
 FAULTS = {

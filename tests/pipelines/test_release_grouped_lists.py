@@ -122,23 +122,28 @@ def test_selected_names_and_the_statement(tmp_path):
     people = "user,page,sex,tongue\n" + "".join(
         f"user{i},home,f,{'no' if i else 'zanzibari'}\n" for i in range(200)
     )
-    flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.2", "--epsilon_groups=0.4"]
+    flags = ["--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=0.3", "--epsilon_groups=0.5"]
     assert command(tmp_path, *flags, records=people) == 0
     assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
     said = statement(tmp_path)
-    assert (said["epsilon"], said["delta"]) == (1.6, 1e-6)
+    assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
     assert {one.pop("mechanism") for one in said["lists"]} == {ExponentialLaw.words}
     rates = [one.pop("rate") for one in said["lists"]]
-    assert rates == [IntegerPartitionMechanism(epsilon).rate for epsilon in (0.2, 0.2, 0.2)]
+    assert rates == [IntegerPartitionMechanism(epsilon).rate for epsilon in (0.3, 0.25, 0.25)]
     assert said["lists"] == [
-        {"of": "all users", "epsilon": 0.2},
-        {"of": "groups", "attribute": "sex", "epsilon": 0.2, "groups": ["f", "m"]},
-        {"of": "groups", "attribute": "tongue", "epsilon": 0.2, "groups": "selected"},
+        {"of": "all users", "epsilon": 0.3},
+        {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
+        {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
     ]
     assert said["selection_of_groups"] == {"strategy": "optimal", "epsilon": 1, "delta": 1e-6}
     assert "zanzibari" not in json.dumps(said)
-    assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.2", "0.2", "0.2", "1"]
-    assert [line["bounded_range"] for line in said["budget"]["ledger"]] == [True] * 3 + [False]
+    assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.3", "0.25", "0.25", "1"]
+    # Nearly that of the exponential mechanism at half the rate, which would be epsilon itself.
+    assert [float(line["loss_range"]) for line in said["budget"]["ledger"]] == [
+        pytest.approx(0.3, rel=1e-4),
+        *[pytest.approx(0.25, rel=1e-4)] * 2,
+        2,
+    ]
 
 
 def test_a_shared_ledger_pays_for_all_or_for_nothing(tmp_path, capsys):

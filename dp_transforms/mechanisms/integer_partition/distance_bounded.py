@@ -114,6 +114,11 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
     def failure_probability(self) -> float:
         return self.delta_prime
 
+    @property
+    def loss_range(self) -> float:
+        # The possible lists are private: nothing is known beyond epsilon-DP.
+        return 2 * self.epsilon_cost
+
     def possible_lists(self) -> dict[str, Any]:
         return {
             "possible_lists": "between bounds around the private list",

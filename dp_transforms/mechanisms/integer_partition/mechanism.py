@@ -135,8 +135,8 @@ class PartitionMechanism(ABC):
 
     @property
     def loss_range(self) -> float:
-        """2 c * sensitivity, rounded up: an interval of this length holds the privacy loss of every
-        release (see ``budget.events.BoundedRangeDpEvent``)."""
+        """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
+        release, where the possible lists are public (see ``budget.events.BoundedRangeDpEvent``)."""
         _, up = rounding_pair(_COST_PRECISION)
         length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
         return float_above(Fraction(*map(int, length.as_integer_ratio())))

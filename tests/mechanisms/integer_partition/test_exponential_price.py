@@ -9,7 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
-from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms import (
+    BoundedPartitionMechanism,
+    Eta,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+)
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.integer_partition.exponential_price import rate_of, unit_cost
 from tests import enumeration
@@ -47,6 +53,13 @@ def test_the_rate_costs_no_more_than_epsilon_and_nearly_as_much(epsilon):
 )
 def test_rates_worked_out_elsewhere(epsilon, rate):
     assert float(rate_of(Fraction(epsilon))) == pytest.approx(rate, abs=6e-5)
+    bounds = PartitionBounds.of_total(9)
+    for kappa in (1, 3):
+        for mechanism in (
+            IntegerPartitionMechanism(epsilon * kappa, kappa),
+            BoundedPartitionMechanism(epsilon * kappa, kappa, bounds=bounds),
+        ):
+            assert mechanism.rate == pytest.approx(rate, abs=6e-5)
 
 
 @pytest.mark.parametrize("q", [Fraction(9, 10), Fraction(3, 5), Fraction(3, 10)], ids=str)
