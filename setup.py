@@ -42,6 +42,7 @@ setup(
             "hypothesis",
             "matplotlib",
             "mypy",
+            "pandas<2.4",
             "pytest",
             "pytest-cov",
             "pytest-xdist",

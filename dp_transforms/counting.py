@@ -15,13 +15,7 @@ from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
-from dp_transforms.runtime.records import (
-    COUNT,
-    PARTITION,
-    USER,
-    Kind,
-    refuse_windows,
-)
+from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 
 
@@ -78,7 +72,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
             )
         secret = secret_for(records.pipeline, self._secret)
         distinct = bool(known) if self._already_distinct is None else self._already_distinct
-        if distinct and Kind.of(records) is Kind.TABLES:
+        if distinct and records.element_type == pa.Table:
             pairs = records
         else:
             pairs = records | "ToTables" >> ToTables()

@@ -18,7 +18,7 @@ from dp_transforms.mechanisms.integer_partition.choice import partition_mechanis
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.bounds import Releases, known_bound
-from dp_transforms.runtime.records import COUNT, Kind, refuse_windows
+from dp_transforms.runtime.records import COUNT, Kind, refuse_windows, table_from
 
 
 class ReleaseFrequencyList(Releases, beam.PTransform):
@@ -142,7 +142,9 @@ class MergeHistograms(beam.CombineFn):
 
 def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:
     if kind is Kind.TABLES:
-        return counting.histogram(plain_table(counts, [COUNT]))
+        return counting.histogram(plain_table(table_from(counts, [COUNT]), [COUNT]))
+    if kind is Kind.DICTS:
+        return {counts[COUNT]: 1}
     return {counts.count if kind is Kind.ROWS else counts[1]: 1}
 
 

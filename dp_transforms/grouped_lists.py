@@ -58,7 +58,7 @@ from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
-from dp_transforms.runtime.records import Kind, refuse_windows
+from dp_transforms.runtime.records import Kind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from dp_transforms.selection import SelectPartitions
 
@@ -321,6 +321,9 @@ class _ToAttributeTables(beam.PTransform):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         kind = Kind.of(records)
+        names = [attribute.name for attribute in self._attributes]
+        if kind is not Kind.TUPLES:
+            check_known_fields(records, [USER, PARTITION, *names])
         if kind is Kind.TABLES:
             return records | beam.Map(self._of_table).with_output_types(pa.Table)
         # Partition and values travel as a composite partition until they are a table.
@@ -332,9 +335,12 @@ class _ToAttributeTables(beam.PTransform):
         )
 
     def _pair(self, record: Any, kind: Kind) -> tuple[Any, tuple[Any, ...]]:
+        names = (USER, PARTITION, *(attribute.name for attribute in self._attributes))
         if kind is Kind.ROWS:
-            names = (USER, PARTITION, *(attribute.name for attribute in self._attributes))
             record = tuple(getattr(record, name) for name in names)
+        elif isinstance(record, dict):
+            # Which keys it has may be private.
+            record = tuple(record[name] for name in names if name in record)
         if len(record) != 2 + len(self._attributes):
             raise ValueError(
                 f"records must have {2 + len(self._attributes)} parts: user, partition and a value "
@@ -351,11 +357,9 @@ class _ToAttributeTables(beam.PTransform):
         partition, *values = single(table[PARTITION]).flatten()
         return self._table(table[USER], partition, values)
 
-    def _of_table(self, table: pa.Table) -> pa.Table:
+    def _of_table(self, batch: Any) -> pa.Table:
         names = [USER, PARTITION, *(attribute.name for attribute in self._attributes)]
-        for name in names:
-            if name not in table.column_names:
-                raise ValueError(f"the table has no column {name!r}: rename yours")
+        table = table_from(batch, names)
         user, partition, *values = (table[name] for name in names)
         texts = [
             attribute_text(column, attribute.name)

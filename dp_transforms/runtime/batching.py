@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
-from dp_transforms.runtime.bounds import TellsBound
-from dp_transforms.runtime.records import PARTITION, USER, Kind, checked_table, record_type
+from dp_transforms.runtime.bounds import TellsBound, bound_of
+from dp_transforms.runtime.records import (
+    PARTITION,
+    USER,
+    Kind,
+    check_known_fields,
+    declares_nothing,
+    is_batch,
+    record_type,
+    table_from,
+)
 from dp_transforms.runtime.shuffle import OnThreads, in_global_window
 
 _BATCH_ROWS = 1 << 20
 _BATCH_BYTES = 1 << 26
 _BATCH_OBJECTS = 1 << 17
-
-T = TypeVar("T")
 
 
 class ToTables(TellsBound, beam.PTransform):
@@ -33,8 +40,14 @@ class ToTables(TellsBound, beam.PTransform):
         self._names = tuple(names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        batch = _BatchTables if Kind.of(pcoll) is Kind.TABLES else _BatchRows
-        return pcoll | "Batch" >> beam.ParDo(batch(self._names, Kind.of(pcoll))).with_output_types(
+        kind = Kind.of(pcoll)
+        check_known_fields(pcoll, self._names)
+        # Where elements may be anything, a filter could have seen records of several users in one:
+        # then no bound is known, and nothing is lost.
+        batches = kind is Kind.TABLES or (
+            declares_nothing(pcoll) and bound_of(pcoll).partitions is None
+        )
+        return pcoll | "Batch" >> beam.ParDo(_Batch(self._names, kind, batches)).with_output_types(
             pa.Table
         )
 
@@ -67,22 +80,41 @@ class FromTables(TellsBound, beam.PTransform):
         ).with_output_types(self._type)
 
 
-class _Batch(OnThreads, Generic[T]):
+class _Batch(OnThreads):
     """Collects elements of a bundle until there are enough of them for one table."""
 
-    def __init__(self, names: tuple[str, ...], kind: Kind):
-        super().__init__(self._tables)
+    def __init__(self, names: tuple[str, ...], kind: Kind, batches: bool):
+        super().__init__(self._of_records)
         self._names = names
         self._kind = kind
+        self._batches = batches
 
     def start_bundle(self) -> None:
         super().start_bundle()
         self._begin()
 
     def _begin(self) -> None:
-        self._held: list[T] = []
+        self._held: list[Any] = []
+        self._tables: list[pa.Table] = []
         self._rows = 0
         self._bytes = 0
+
+    def process(self, element: Any) -> Iterator[pa.Table]:
+        tuples = type(element) is tuple
+        if self._kind is Kind.TABLES or (self._batches and not tuples and is_batch(element)):
+            table = table_from(element, self._names)
+            if table.num_rows:
+                self._tables.append(table)
+                self._rows += table.num_rows
+                self._bytes += table.nbytes
+        else:
+            self._held.append(element)
+        if (
+            len(self._held) >= _BATCH_OBJECTS
+            or self._rows >= _BATCH_ROWS
+            or self._bytes >= _BATCH_BYTES
+        ):
+            yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:
         for table in self._flush():
@@ -90,59 +122,46 @@ class _Batch(OnThreads, Generic[T]):
         yield from super().finish_bundle()
 
     def _flush(self) -> Iterator[pa.Table]:
-        held = self._held
+        held, tables = self._held, self._tables
         self._begin()
+        if tables:
+            yield from self.submit(self._of_tables, tables)
         if held:
-            yield from self.submit(self._tables, held)
+            yield from self.submit(self._of_records, held)
 
-    def _tables(self, held: list[T]) -> list[pa.Table]:
-        raise NotImplementedError
+    def _of_tables(self, tables: list[pa.Table]) -> list[pa.Table]:
+        return [columns.coded_table(tables, self._names)]
 
+    def _of_records(self, held: list[Any]) -> list[pa.Table]:
+        parts = zip(self._names, self._parts(held), strict=True)
+        return [pa.table({name: columns.plain(_column(part, name), name) for name, part in parts})]
 
-class _BatchTables(_Batch[pa.Table]):
-    def process(self, element: pa.Table) -> Iterator[pa.Table]:
-        table = checked_table(element)
-        columns.check_columns(table, self._names)
-        if not table.num_rows:
-            return
-        table = table.select(self._names)
-        self._held.append(table)
-        self._rows += table.num_rows
-        self._bytes += table.nbytes
-        if self._rows >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES:
-            yield from self._flush()
-
-    def _tables(self, held: list[pa.Table]) -> list[pa.Table]:
-        return [columns.coded_table(held, self._names)]
-
-
-class _BatchRows(_Batch[Any]):
-    def process(self, element: Any) -> Iterator[pa.Table]:
-        self._held.append(element)
-        if len(self._held) >= _BATCH_OBJECTS:
-            yield from self._flush()
-
-    def _tables(self, held: list[Any]) -> list[pa.Table]:
+    def _parts(self, held: list[Any]) -> list[list[Any]]:
         first, second = self._names
-        if self._kind is Kind.ROWS:
-            parts = [[getattr(row, name) for row in held] for name in self._names]
-        else:
-            if any(kind not in (tuple, list) for kind in set(map(type, held))):
-                raise TypeError(
-                    f"records must be tuples ({first}, {second}), rows or Arrow tables. For rows "
-                    "and tables declare the element type: .with_output_types(pa.Table)"
-                )
-            if set(map(len, held)) != {2}:
-                raise ValueError(f"records must be pairs ({first}, {second})")
-            parts = [list(part) for part in zip(*held, strict=True)]
-        return [
-            pa.table(
-                {
-                    name: columns.plain(_column(part, name), name)
-                    for name, part in zip(self._names, parts, strict=True)
-                }
+        kinds = set(map(type, held))
+        try:
+            if self._kind is Kind.ROWS or all(map(_is_row, kinds)):
+                return [[getattr(row, name) for row in held] for name in self._names]
+            if kinds == {dict}:
+                return [[record[name] for record in held] for name in self._names]
+        except (AttributeError, KeyError):
+            raise ValueError(
+                f"a record has no field {first!r} or {second!r}: name yours with "
+                "ToRecords(user=..., partition=...)"
+            ) from None
+        if not kinds <= {tuple, list}:
+            raise TypeError(
+                f"records must be tuples ({first}, {second}), rows, dictionaries or Arrow tables, "
+                "of one kind. Of bounded tables declare the element type: "
+                ".with_output_types(pa.Table)"
             )
-        ]
+        if set(map(len, held)) != {2}:
+            raise ValueError(f"records must be pairs ({first}, {second})")
+        return [list(part) for part in zip(*held, strict=True)]
+
+
+def _is_row(kind: type) -> bool:
+    return kind is beam.Row or hasattr(kind, "_fields")
 
 
 def _column(values: list[Any], name: str) -> pa.Array:
@@ -151,6 +170,11 @@ def _column(values: list[Any], name: str) -> pa.Array:
         first = values[0]
         if isinstance(first, beam.Row):
             return _struct([tuple(value.as_dict().values()) for value in values], first.as_dict())
+        if isinstance(first, dict):
+            # In whatever order each has its keys.
+            return _struct(
+                [[part for _, part in sorted(one.items())] for one in values], sorted(first)
+            )
         if isinstance(first, (tuple, list)):
             # A row that was decoded is a NamedTuple.
             return _struct(values, getattr(first, "_fields", range(len(first))))
@@ -172,8 +196,8 @@ def _struct(values: list[Any], names: Iterable[Any]) -> pa.Array:
 
 def _objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
-    if kind is Kind.ROWS:
-        return _rows(parts, names)
+    if kind in (Kind.ROWS, Kind.DICTS):
+        return _named(parts, names, kind)
     return zip(*parts, strict=True) if len(parts) > 1 else parts[0]
 
 
@@ -184,10 +208,13 @@ def _python_values(array: pa.Array, kind: Kind) -> list[Any]:
     if pa.types.is_struct(array.type):
         parts = [_python_values(field, kind) for field in array.flatten()]
         names = [field.name for field in array.type]
-        return list(_rows(parts, names) if kind is Kind.ROWS else zip(*parts, strict=True))
+        if kind in (Kind.ROWS, Kind.DICTS):
+            return list(_named(parts, names, kind))
+        return list(zip(*parts, strict=True))
     return array.to_pylist()
 
 
-def _rows(parts: list[list[Any]], names: Sequence[str]) -> Iterator[beam.Row]:
+def _named(parts: list[list[Any]], names: Sequence[str], kind: Kind) -> Iterator[Any]:
     for values in zip(*parts, strict=True):
-        yield beam.Row(**dict(zip(names, values, strict=True)))
+        named = dict(zip(names, values, strict=True))
+        yield beam.Row(**named) if kind is Kind.ROWS else named

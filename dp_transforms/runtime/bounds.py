@@ -30,6 +30,7 @@ from apache_beam.pvalue import PValue
 
 from dp_transforms.budget.unit import PrivacyUnit
 from dp_transforms.runtime.records import Kind
+from dp_transforms.runtime.steps import is_filter
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
             told = step.transform.bound(before)
         elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):
             told = before
-        elif _is_filter(step.transform) and not before.counted and Kind.of(pcoll) != Kind.TABLES:
+        elif is_filter(step.transform) and not before.counted and Kind.of(pcoll) != Kind.TABLES:
             told = before
         elif step is pcoll.producer:
             # Whatever is made of counts is no collection of users' records.
@@ -160,15 +161,3 @@ def _sum(bounds: Sequence[Bound]) -> Bound:
         distinct=False,
         unit=units.pop() if len(units) == 1 else PrivacyUnit.USER,
     )
-
-
-def _is_filter(transform: beam.PTransform | None) -> bool:
-    """Whether it is a ``beam.Filter`` without side inputs; if in doubt it is not.
-
-    Beam makes a ParDo of it, around a function of its own.
-    """
-    if not isinstance(transform, beam.ParDo) or transform.side_inputs:
-        return False
-    decide = getattr(transform.fn, "_fn", None)
-    module, name = getattr(decide, "__module__", ""), getattr(decide, "__qualname__", "")
-    return (module, name) == (beam.Filter.__module__, "Filter.<locals>.<lambda>")

@@ -1,18 +1,21 @@
-"""Records of (user, partition), in the three kinds that the transforms take and give back.
+"""Records of (user, partition), in the four kinds that the transforms take and give back.
 
 * tuples ``(user, partition)``;
 * rows: ``beam.Row`` or a NamedTuple with the fields ``user`` and ``partition``;
+* dictionaries with these keys;
 * Arrow tables: ``pa.Table`` with the columns ``user`` and ``partition``, many records to an
-  element.
+  element. Record batches and pandas data frames are taken as tables.
 
-Which kind a PCollection has is told by its element type when the pipeline is built; one without a
-declared type counts as tuples. Users and partitions are strings, bytes or integers, of one type in
-a PCollection. A partition may be composite: in tuples a tuple, in rows a row, in a table a struct.
+Which kind a PCollection has is told by its element type when the pipeline is built, or by the
+connector of Beam's that reads it. Elements of no declared type may be of any kind, and come back as
+tuples. Users and partitions are strings, bytes or integers, of one type in a PCollection. A
+partition may be composite: in tuples a tuple, in rows a row, and so on; in a table a struct.
 """
 
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,12 +23,13 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.coders import Coder, registry
 from apache_beam.typehints.row_type import RowTypeConstraint
-from apache_beam.typehints.typehints import TupleConstraint
+from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import COUNT as COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
+from dp_transforms.runtime import steps
 
 NOISY_COUNT = "noisy_count"
 
@@ -35,17 +39,31 @@ class Kind(enum.Enum):
 
     TUPLES = "tuples"
     ROWS = "rows"
+    DICTS = "dictionaries"
     TABLES = "tables"
 
     @classmethod
     def of(cls, pcoll: beam.PCollection) -> Kind:
-        """The kind that a PCollection's element type declares."""
+        """The kind that a PCollection's element type declares, or the connector that reads it."""
         declared = pcoll.element_type
-        if declared == pa.Table:
+        if declared in (pa.Table, pa.RecordBatch) or declared is _frame_type():
             return cls.TABLES
         if isinstance(declared, RowTypeConstraint) or hasattr(declared, "_fields"):
             return cls.ROWS
+        if isinstance(declared, DictHint.DictConstraint) or declared is dict:
+            return cls.DICTS
+        if declares_nothing(pcoll):
+            connectors = steps.connectors_of(pcoll)
+            if all(isinstance(one, steps.PARQUET_TABLES) for one in connectors):
+                return cls.TABLES
+            if all(isinstance(one, steps.DICTS) for one in connectors):
+                return cls.DICTS
         return cls.TUPLES
+
+
+def declares_nothing(pcoll: beam.PCollection) -> bool:
+    """Whether elements of any type may be in a PCollection."""
+    return pcoll.element_type in (None, Any, object, beam.typehints.Any)
 
 
 class TableCoder(Coder):
@@ -76,6 +94,75 @@ def checked_table(element: Any) -> pa.Table:
     if not isinstance(element, pa.Table):
         raise TypeError(f"expected Arrow tables, as declared, got {type(element).__name__}")
     return element
+
+
+def is_batch(element: Any) -> bool:
+    """Whether an element holds many records: an Arrow table or batch, or a pandas data frame."""
+    frame = _frame_type()
+    return isinstance(element, (pa.Table, pa.RecordBatch)) or (
+        frame is not None and isinstance(element, frame)
+    )
+
+
+def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
+    """These columns of a table, a record batch or a data frame.
+
+    Raises:
+      ValueError: it does not have them.
+      TypeError: it is none of these, or a column of a data frame has values of several types.
+    """
+    if isinstance(batch, (pa.Table, pa.RecordBatch)):
+        found = batch.schema.names
+    elif is_batch(batch):
+        found = list(batch.columns)
+    else:
+        found = checked_table(batch).schema.names
+    check_fields("the table", "column", names, found)
+    if isinstance(batch, pa.Table):
+        return batch.select(names)
+    if isinstance(batch, pa.RecordBatch):
+        return pa.Table.from_batches([batch]).select(names)
+    try:
+        return pa.Table.from_pandas(batch[list(names)], preserve_index=False)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        # The original message shows a value.
+        raise TypeError(
+            "a column of a data frame has values of several types: give all users one type, and "
+            "all partitions one type"
+        ) from None
+
+
+def check_fields(whose: str, what: str, names: Sequence[str], found: Sequence[str]) -> None:
+    """Checks that there are fields, or columns, of these names.
+
+    Raises:
+      ValueError: one is missing.
+    """
+    for name in names:
+        if name not in found:
+            verb = "have" if whose.endswith("s") else "has"
+            there = ", ".join(map(str, found))
+            raise ValueError(
+                f"{whose} {verb} no {what} {name!r}, only {there}: name yours with "
+                "ToRecords(user=..., partition=...)"
+            )
+
+
+def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
+    """Checks names against the fields of declared rows, and the columns of files that are read.
+
+    Raises:
+      ValueError: one is missing.
+    """
+    if Kind.of(pcoll) is Kind.ROWS:
+        check_fields("rows", "field", names, list(field_types(pcoll.element_type)))
+    for found in steps.columns_of(pcoll):
+        check_fields("the file", "column", names, found)
+
+
+def _frame_type() -> Any:
+    """The type of pandas data frames; None where nobody has imported pandas."""
+    return getattr(sys.modules.get("pandas"), "DataFrame", None)
 
 
 registry.register_coder(pa.Table, TableCoder)
@@ -113,14 +200,15 @@ class ToRecords(beam.PTransform):
     """Names the user and the partition of each record, whatever else it has. The kind stays.
 
     Args:
-      user: the user's column or field; for tuples, its position.
+      user: the user's column, field or key; for tuples, its position.
       partition: the partition's, likewise; several make a composite partition.
       drop_nulls: leave out records with a null user or partition. Otherwise these are an error,
         when the records are used.
 
     Raises:
-      ValueError: positions are given for rows or tables, or names for tuples; there is no such
-        column or field, or a tuple is too short (for tables and tuples, at run time).
+      ValueError: names are given for tuples, or positions for anything else; there is no such
+        field in the rows or column in the files that are read; at run time, a table has no such
+        column, a dictionary no such key, or a tuple is too short.
 
     >>> visits = pa.table({"account": [1, 2], "country": ["NO", "IT"], "device": ["tv", "tv"]})
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
@@ -144,28 +232,51 @@ class ToRecords(beam.PTransform):
             raise ValueError("partition must name at least one column")
         self._drop_nulls = drop_nulls
 
+    @property
+    def _names(self) -> list[Any]:
+        return [self._user, *self._partition]
+
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
         kind = Kind.of(pcoll)
-        by_position = kind is Kind.TUPLES
-        for name in (self._user, *self._partition):
-            if isinstance(name, int) != by_position:
-                raise ValueError(
-                    f"user and partition are given by {'position' if by_position else 'name'} for "
-                    f"{kind.value}, got {name!r}"
-                )
+        positions = [isinstance(name, int) for name in self._names]
+        undeclared = kind is Kind.TUPLES and declares_nothing(pcoll)
+        if any(positions) != all(positions) or not undeclared:
+            by_position = kind is Kind.TUPLES
+            for name in self._names:
+                if isinstance(name, int) != by_position:
+                    raise ValueError(
+                        f"user and partition are given by {'position' if by_position else 'name'} "
+                        f"for {kind.value}, got {name!r}"
+                    )
+        if not positions[0]:
+            check_known_fields(pcoll, self._names)
         if kind is Kind.TABLES:
             return pcoll | beam.Map(self._of_table).with_output_types(pa.Table)
-        if kind is Kind.TUPLES:
+        if kind is Kind.DICTS:
+            return pcoll | beam.FlatMap(self._of_dict).with_output_types(dict[str, Any])
+        if kind is Kind.ROWS:
+            return pcoll | beam.FlatMap(self._of_row).with_output_types(self._row_type(pcoll))
+        if positions[0]:
             return pcoll | beam.FlatMap(self._of_tuple).with_output_types(tuple[Any, Any])
-        return pcoll | beam.FlatMap(self._of_row).with_output_types(self._row_type(pcoll))
+        return pcoll | beam.FlatMap(self._of_any).with_output_types(Any)
 
-    def _of_table(self, table: pa.Table) -> pa.Table:
-        names = [self._user, *self._partition]
-        missing = [name for name in names if name not in table.column_names]
-        if missing:
-            raise ValueError(f"the table has no column {missing[0]!r}: it has {table.column_names}")
-        parts = [table[name] for name in names]
-        chosen = pa.table(parts, names=[str(i) for i in range(len(parts))])
+    def _of_any(self, element: Any) -> list[Any]:
+        if is_batch(element):
+            return [self._of_table(element)]
+        if isinstance(element, dict):
+            return self._of_dict(element)
+        if hasattr(element, "_fields") or isinstance(element, beam.Row):
+            return self._of_row(element)
+        raise TypeError(
+            f"records in which user and partition have names must be rows, dictionaries or tables, "
+            f"got {type(element).__name__}"
+        )
+
+    def _of_table(self, batch: Any) -> pa.Table:
+        table = table_from(batch, list(dict.fromkeys(self._names)))
+        chosen = pa.table(
+            [table[name] for name in self._names], names=list(map(str, range(len(self._names))))
+        )
         if self._drop_nulls:
             chosen = columns.without_nulls(chosen)
         user, *parts = map(columns.single, chosen.columns)
@@ -177,13 +288,24 @@ class ToRecords(beam.PTransform):
     def _of_tuple(self, row: tuple[Any, ...]) -> list[tuple[Any, Any]]:
         if len(row) <= max(self._user, *self._partition):
             raise ValueError(f"a record has no position {max(self._user, *self._partition)}")
-        user, *parts = (row[i] for i in (self._user, *self._partition))
+        user, *parts = (row[i] for i in self._names)
         if self._drop_nulls and None in (user, *parts):
             return []
         return [(user, parts[0] if len(parts) == 1 else tuple(parts))]
 
+    def _of_dict(self, record: dict[str, Any]) -> list[dict[str, Any]]:
+        for name in self._names:
+            if name not in record:
+                # Which keys it has may be private.
+                raise ValueError(f"a record has no key {name!r}")
+        user, *parts = (record[name] for name in self._names)
+        if self._drop_nulls and None in (user, *parts):
+            return []
+        composite = dict(zip(self._partition, parts, strict=True))
+        return [{USER: user, PARTITION: composite if len(parts) > 1 else parts[0]}]
+
     def _of_row(self, row: Any) -> list[beam.Row]:
-        user, *parts = (getattr(row, name) for name in (self._user, *self._partition))
+        user, *parts = (getattr(row, name) for name in self._names)
         if self._drop_nulls and None in (user, *parts):
             return []
         composite = len(parts) > 1
@@ -193,10 +315,7 @@ class ToRecords(beam.PTransform):
         return [beam.Row(user=user, partition=partition)]
 
     def _row_type(self, rows: beam.PCollection) -> RowTypeConstraint:
-        types = _field_types(rows.element_type)
-        for name in (self._user, *self._partition):
-            if name not in types:
-                raise ValueError(f"rows have no field {name!r}: they have {list(types)}")
+        types = field_types(rows.element_type)
         fields = [(name, types[name]) for name in self._partition]
         partition = RowTypeConstraint.from_fields(fields) if len(fields) > 1 else fields[0][1]
         named: list[Any] = [(USER, types[self._user]), (PARTITION, partition)]
@@ -217,10 +336,12 @@ def record_type(
     """
     if kind is Kind.TABLES:
         return pa.Table
+    if kind is Kind.DICTS:
+        return dict[str, Any]
     types = {
         USER: Any,
         PARTITION: Any,
-        **_field_types(like, like_names),
+        **field_types(like, like_names),
         COUNT: int,
         NOISY_COUNT: int,
     }
@@ -230,7 +351,8 @@ def record_type(
     return tuple[parts] if len(parts) > 1 else parts[0]  # type: ignore[valid-type]
 
 
-def _field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
+def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
+    """The types of the parts of rows, and of pairs whose parts have these names."""
     if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
         # A NamedTuple within a tuple is a composite like any other, and comes back as a tuple.
         types = (Any if hasattr(t, "_fields") else t for t in declared.tuple_types)

@@ -6,7 +6,13 @@ import pytest
 from apache_beam.coders import registry
 from apache_beam.transforms import trigger, window
 
-from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList, ToRecords
+from dp_transforms import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+    ReleaseFrequencyList,
+    ToRecords,
+)
 from tests.beam_runs import rows_of, run, same, table_of
 
 
@@ -117,7 +123,11 @@ def test_nulls_are_dropped_or_refused(kind):
     [
         (VISITS, ToRecords(0, 1), "given by name for rows, got 0"),
         ([("a", "b")], ToRecords("user", "partition"), "given by position for tuples, got 'user'"),
-        (VISITS, ToRecords("acount", "device"), "rows have no field 'acount': they have"),
+        (
+            VISITS,
+            ToRecords("acount", "device"),
+            "rows have no field 'acount', only account, country",
+        ),
         (
             [table_of(VISITS, Visit._fields)],
             ToRecords("acount"),
@@ -181,7 +191,8 @@ def test_element_types_are_declared():
         ([("secret", 1.5)], "column 'partition' has type double"),
         ([("secret", ("a", 1)), ("secret", ("a",))], "the values of 'partition' must be"),
         ([("secret", ("a", 1)), ("secret", "b")], "the values of 'partition' must be"),
-        ([{"user": "secret", "partition": 1}], "records must be tuples"),
+        ([{"user": "secret", "item": 1}], "a record has no field 'user' or 'partition'"),
+        (["secret"], "records must be tuples"),
     ],
 )
 def test_records_of_other_types_are_refused_without_showing_them(records, message):
@@ -203,9 +214,16 @@ def test_triples_are_refused():
         run([("a", "b", "c")], ALL)
 
 
-def test_tables_must_be_declared():
+def test_bounded_tables_must_be_declared():
+    # A filter of these would have kept or dropped several users' records together.
     with pytest.raises(TypeError, match=r"declare the element type: .with_output_types"):
-        run([table_of([("a", "b")])], ALL, element_type=typing.Any)
+        run(
+            [table_of([("a", "b")])],
+            DeclareBounded(1),
+            beam.Filter(bool),
+            ALL,
+            element_type=typing.Any,
+        )
 
 
 def test_declared_tables_must_be_tables():
