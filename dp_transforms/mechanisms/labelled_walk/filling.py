@@ -153,10 +153,11 @@ class Filler:
         while len(parts["run"]):
             moves = parts["behind"] // KINDS - parts["before"] // KINDS
             full = moves == parts["length"]
-            for start, run, length in zip(
-                *(parts[name][full].tolist() for name in ("start", "run", "length")), strict=True
-            ):
-                found.append((np.full(length, run), start + 1 + np.arange(length)))
+            runs_of, starts, lengths = (parts[name][full] for name in ("run", "start", "length"))
+            within = np.arange(1, lengths.sum() + 1) - np.repeat(
+                lengths.cumsum() - lengths, lengths
+            )
+            found.append((np.repeat(runs_of, lengths), np.repeat(starts, lengths) + within))
             parts = {name: values[(moves > 0) & ~full] for name, values in parts.items()}
             middles = self._middles(runs, parts, is_walled, tape, f"{channel} {turn}")
             halves = parts["length"] // 2
@@ -168,9 +169,11 @@ class Filler:
             }
             parts = {name: np.concatenate([early[name], late[name]]) for name in parts}
             turn += 1
-        if not found:
-            return numbers[:0], numbers[:0]
-        return np.concatenate([run for run, _ in found]), np.concatenate([at for _, at in found])
+        empty = numbers[:0]
+        return (
+            np.concatenate([empty, *(run for run, _ in found)]),
+            np.concatenate([empty, *(at for _, at in found)]),
+        )
 
     def _middles(
         self,

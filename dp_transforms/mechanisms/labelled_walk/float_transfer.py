@@ -7,6 +7,7 @@ bounds they do not count. The indices are level * KINDS + kind (see ``labels``).
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gmpy2
@@ -32,8 +33,8 @@ Shares = tuple[list[float], list[float]]
 """(lo, hi): enclosures of Pr[at most the j-th state], for j = 0, 1, ..."""
 
 UNIT = 2.0**-53
-TINY = 2.0**-1000
-SURE = 2.0**-900
+TINY = 2.0**-900
+SURE = 2.0**-800
 """A matrix entry above this is a lower bound too: TINY is nothing beside it."""
 
 FAINT = 2.0**-400
@@ -56,6 +57,7 @@ class FloatTransfer:
       long: runs of this length and more share one matrix.
       matrices: by number, the first ``count`` of an array; upper bounds.
       errors: their relative errors.
+      growths: the logarithms to base 2 of their largest row sums, or 1 if that is more.
     """
 
     def __init__(self, decay: Decay):
@@ -69,10 +71,9 @@ class FloatTransfer:
         with gmpy2.context(rounding_pair(_PRECISION)[1]):
             bounds = remainder(exact[1], self.long).astype(np.float64)
         self.remainder: FloatArray = np.maximum(with_kinds(bounds) * SLACK, TINY)
-        # Within a run, more steps than this take entries out of float64's range.
-        self.steps = int(480 / (rate * self.window / np.log(2) + 1))
         self.matrices: FloatArray = np.empty((self.long + 8, self.size, self.size))
         self.errors: list[float] = []
+        self.growths: list[float] = []
         self.lower: dict[int, FloatArray] = {}
         self.ends: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._numbers: dict[Run, int] = {}
@@ -91,6 +92,7 @@ class FloatTransfer:
                 self.matrices = np.concatenate([self.matrices, np.empty_like(self.matrices)])
             np.maximum(matrix, TINY, out=self.matrices[found])
             self.errors.append(error)
+            self.growths.append(max(1.0, math.log2(matrix.sum(axis=1).max() * SLACK)))
             self._numbers[run] = found
             if run.length == self.long and not (run.low_rise or run.high_rise):
                 settling, leaving = self.limits(run)

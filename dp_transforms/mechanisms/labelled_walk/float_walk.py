@@ -5,15 +5,16 @@ as two arrays of floats, lower and upper, which hold for the true numbers up to 
 that is counted. Matrices are applied to both; exits are in the upper one only. A long run makes
 messages independent of what follows, so that errors start again.
 
-Underflow. Within ``FloatTransfer.steps`` bits weights fall by 2**-480 at most. After so many bits
-messages are scaled, lower ones below FLOOR count as 0, and upper ones are FLOOR at least. What
-underflow and TINY add to a message between is below 2**-900 of its largest entry.
+Underflow. Messages are scaled to a largest entry near 1 where that of D = 0 leaves 2**-60 .. 2**60,
+and before the growths of blocks (the row sums of matrices) multiply to more than 2**GROWTH. No
+entry of a matrix is below TINY = 2**-900, so that underflow takes next to nothing from an upper
+bound. To lower bounds, TINY and underflow add less than 2**-600 between two scalings; then those
+below FLOOR count as 0, and all do where the largest entry fell by more than 2**100 at once.
 """
 
 from __future__ import annotations
 
 import math
-from functools import cached_property
 
 import numpy as np
 
@@ -28,14 +29,24 @@ from dp_transforms.mechanisms.labelled_walk.float_transfer import (
     Shares,
     tail,
 )
-from dp_transforms.mechanisms.labelled_walk.labels import KINDS
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN
 from dp_transforms.mechanisms.labelled_walk.runs import Runs
 from dp_transforms.mechanisms.sampler.walk import Undecided
 
-FLOOR = 2.0**-500
+FLOOR = 2.0**-400
+
+GROWTH = 200
+"""In bits."""
+
+_LEAST, _MOST = 2.0**-60, 2.0**60
+
+_FALL = 2.0**-100
+
+PART = 4096
+"""The questions of so many blocks are settled at once."""
 
 _CENTRAL = 2
-"""For |D| up to this, the questions of all blocks are settled at once."""
+"""Those from states with |D| up to this."""
 
 _MOVES = 2
 """As far as they are about fewer moves than this."""
@@ -52,77 +63,86 @@ class FloatWalk:
       end: the least D that is allowed before the last infinite run, in the mirror.
 
     Attributes:
-      messages: (blocks + 1, 2, states): lower and upper messages.
-      errors: their relative errors.
+      transfer: the matrices.
+      numbers: which one each block has.
+      messages: (blocks + 1, 2, states): lower and upper messages in front of each block and behind
+        the last, as the block before them sees them: as zeros.
+      is_turned: which of them the block behind them sees in the mirror.
+      factors: (2, blocks + 1): what a block's message is to be multiplied by, to be that of the
+        next one through it.
+      errors: the messages' relative errors.
     """
 
     def __init__(self, transfer: FloatTransfer, runs: Runs, end: int):
-        self._transfer = transfer
-        self._bits = runs.bits
-        self._numbers = np.empty(len(runs), dtype=np.int64)
+        self.transfer = transfer
+        self.numbers: IntArray = np.empty(len(runs), dtype=np.int64)
         is_walled = runs.walled(transfer.window)
-        self._numbers[~is_walled] = transfer.numbers(runs.lengths[~is_walled])
+        self.numbers[~is_walled] = transfer.numbers(runs.lengths[~is_walled])
         for index in np.flatnonzero(is_walled).tolist():
-            self._numbers[index] = transfer.number(runs[index])
-        count, size = len(runs), transfer.size
-        self.messages: FloatArray = np.empty((count + 1, 2, size))
-        self.errors: FloatArray = np.empty(count + 1)
-        # What a block's message is to be multiplied by, to be that of the next one through it.
-        self._factors = np.ones((2, count + 1))
-        self.messages[count] = [bound[::-1] for bound in tail(transfer, end)]
-        self.errors[count] = transfer.limit_error
-        lengths = np.minimum(runs.lengths, transfer.long).tolist()
+            self.numbers[index] = transfer.number(runs[index])
+        count = len(runs)
+        self.messages: FloatArray = np.empty((count + 1, 2, transfer.size))
+        self.factors = np.ones((2, count + 1))
+        bits = np.concatenate([[0], runs.bits, [1]])
+        self.is_turned = bits[1:] != bits[:-1]
+        last = np.stack(tail(transfer, end))
+        self.messages[count] = last[:, ::-1] if self.is_turned[count] else last
+        self._rescale(count)
         with np.errstate(all="ignore"):
-            self._backward(lengths)
+            self.errors = self._backward()
 
-    def _backward(self, lengths: list[int]) -> None:
-        transfer, messages = self._transfer, self.messages
-        transposed = [matrix.T for matrix in transfer.matrices[: len(transfer.errors)]]
+    def _backward(self) -> FloatArray:
+        transfer, messages, is_turned = self.transfer, list(self.messages), self.is_turned
+        numbers, known = self.numbers.tolist(), len(transfer.errors)
+        matrices = np.swapaxes(transfer.matrices[:known], 1, 2)
+        # For a message that the block before the next sees in the mirror, or not.
+        matrix_of = {
+            turned: list(np.ascontiguousarray(matrices[..., :: -1 if turned else 1]))
+            for turned in np.unique(is_turned[:-1]).tolist()
+        }
         round_off = (transfer.size + 8) * UNIT
-        errors = [error + round_off for error in transfer.errors]
-        bits, numbers = self._bits.tolist(), self._numbers.tolist()
-        error, steps, out = self.errors.item(-1), 0, np.empty((2, transfer.size))
-        ends = transfer.ends
-        for index in range(len(lengths) - 1, -1, -1):
-            number = numbers[index]
-            after = messages[index + 1]
-            if bits[index]:
-                after = after[:, ::-1]
+        block_errors = [error + round_off for error in transfer.errors]
+        growths, ends = transfer.growths, transfer.ends
+        zero = KINDS * (transfer.window + 1) + OPEN
+        error, growth = transfer.limit_error, 0.0
+        errors = [error]
+        for index, turned in zip(
+            range(len(numbers))[::-1], is_turned[-2::-1].tolist(), strict=True
+        ):
+            number, after, out = numbers[index], messages[index + 1], messages[index]
             if number in ends:
-                self._through_long(index, number, after, out)
-                error = transfer.limit_error + round_off
-                steps = transfer.steps
+                self._through_long(index, turned)
+                error, growth = transfer.limit_error + round_off, growths[number]
             else:
-                np.dot(after, transposed[number], out=out)
-                out[0, :KINDS] = 0
-                out[0, -KINDS:] = 0
-                error += errors[number]
-                steps += lengths[index]
-            messages[index] = out[:, ::-1] if bits[index] else out
-            self.errors[index] = error
-            if index and steps + lengths[index - 1] > transfer.steps:
+                np.dot(after, matrix_of[turned][number], out=out)
+                error += block_errors[number]
+                growth += growths[number]
+            out[0, :KINDS] = 0
+            out[0, -KINDS:] = 0
+            errors.append(error)
+            if growth > GROWTH or not _LEAST < out.item(1, zero) < _MOST:
                 self._rescale(index)
-                steps = 0
+                growth = 0.0
+        return np.array(errors[::-1])
 
-    def _through_long(self, index: int, number: int, after: FloatArray, out: FloatArray) -> None:
-        settling, leaving = self._transfer.ends[number]
+    def _through_long(self, index: int, turned: bool) -> None:
+        settling, leaving = self.transfer.ends[self.numbers.item(index)]
+        after, out = self.messages[index + 1], self.messages[index]
         lower, upper = after @ leaving
-        spread = self._transfer.remainder @ after[1] * (SLACK / lower)
+        spread = self.transfer.remainder @ after[1] * (SLACK / lower)
+        if turned:
+            settling, spread = settling[::-1], spread[::-1]
         np.maximum(settling - spread, 0, out=out[0])
-        out[0, :KINDS] = 0
-        out[0, -KINDS:] = 0
         np.add(settling, spread, out=out[1])
-        self._factors[:, index] = lower, upper
+        self.factors[:, index] = lower, upper
 
     def _rescale(self, index: int) -> None:
         message = self.messages[index]
-        lower, upper = message
-        scale = 2.0 ** math.frexp(upper.max())[1]
-        if not 2.0**-9 < scale < 2.0**9:
-            message *= 1 / scale
-            self._factors[:, index] *= scale
-        lower *= lower >= FLOOR
-        np.maximum(upper, FLOOR, out=upper)
+        largest = message[1].max()
+        scale = 2.0 ** math.frexp(largest)[1]
+        message *= 1 / scale
+        self.factors[:, index] *= scale
+        message[0] *= (message[0] >= FLOOR) & (largest > _FALL)
 
     # Questions.
 
@@ -132,80 +152,21 @@ class FloatWalk:
         Raises:
           Undecided: nothing is known of the total weight.
         """
-        transfer = self._transfer
+        transfer = self.transfer
         weights = transfer.powers.leaving(highest).ravel() * self.messages[0]
         weights[0, -KINDS:] = 0
         error = self.errors.item(0) + transfer.limit_error
         return transfer.shares(weights[:, KINDS * (transfer.window + 1) :], error)
 
-    def states(self, code: int, lower: FloatArray, upper: FloatArray) -> IntArray | None:
-        """The states behind every block if it is entered in one state, UNSETTLED where unknown.
+    def part(self, start: int, lower: FloatArray, upper: FloatArray) -> Part:
+        """The questions of the blocks ``start``, ``start`` + 1, ..., PART of them at most.
 
         Args:
-          code: the state.
-          lower: lower <= U for the uniform number U of each block.
+          start: the first block.
+          lower: lower <= U for the uniform numbers U of all blocks.
           upper: U < upper.
-
-        Returns:
-          None for states that are far from zero.
         """
-        transfer, bits, numbers = self._transfer, self._bits, self._numbers
-        if abs(code // KINDS) > _CENTRAL:
-            return None
-        known, options = len(transfer.errors), KINDS * _MOVES
-        # By the number of the matrix for blocks of zeros, and behind these for blocks of ones.
-        rows_lo, rows_hi = (np.empty((options, 2 * known)) for _ in range(2))
-        columns = []
-        for bit, seen in enumerate((code, 2 - code)):
-            first = KINDS * (transfer.window + 1 + seen // KINDS)
-            columns.append(KINDS * (_CENTRAL + seen // KINDS))
-            row, behind = first + seen % KINDS, slice(first, first + options)
-            of_bit = slice(bit * known, (bit + 1) * known)
-            rows_hi[:, of_bit] = transfer.matrices[:known, row, behind].T
-            rows_lo[:, of_bit] = np.where(rows_hi[:, of_bit] > SURE, rows_hi[:, of_bit], 0)
-            for number, matrix in transfer.lower.items():
-                rows_lo[:, bit * known + number] = matrix[row, behind]
-        kinds, ones = numbers + known * bits, bits == 1
-        here = KINDS * (transfer.window + 1) + code
-        with np.errstate(all="ignore"):
-            totals = self.messages[:-1, :, here] * self._factors[:, :-1].T
-            margin = 2 * (self.errors[1:] + np.array(transfer.errors)[numbers])
-            margin += 2 * (transfer.size + 16) * UNIT
-            for_lo, for_hi = (1 - margin) / totals[:, 1], (1 + margin) / totals[:, 0]
-            sum_lo = sum_hi = 0.0
-            passed = np.zeros(len(bits), dtype=np.int64)
-            certain = np.zeros(len(bits), dtype=bool)
-            for option in range(options):
-                after = np.where(
-                    ones,
-                    self._central[:, columns[1] + option],
-                    self._central[:, columns[0] + option],
-                )
-                sum_lo = sum_lo + rows_lo[option, kinds] * after[0]
-                sum_hi = sum_hi + rows_hi[option, kinds] * after[1]
-                # Answers so far are below this one; a bound that is not a number settles nothing.
-                is_here = passed == option
-                is_beyond = lower >= sum_hi * for_hi
-                certain |= is_here & ~is_beyond & (upper <= sum_lo * for_lo)
-                passed += is_here & is_beyond
-            certain &= self.messages[:-1, 0, here] > FAINT
-        first = KINDS * (code // KINDS)
-        found = np.where(ones, first + KINDS - 1 - passed, first + passed)
-        return np.where(certain, found, UNSETTLED)
-
-    @cached_property
-    def _central(self) -> FloatArray:
-        """Messages behind the blocks, as zeros, of the levels from -_CENTRAL on: (2, states,
-        blocks)."""
-        levels = 2 * _CENTRAL + _MOVES
-        start = KINDS * (self._transfer.window + 1 - _CENTRAL)
-        states = np.arange(start, start + KINDS * levels)
-        plain, turned = (
-            self.messages[1:, :, columns].transpose(1, 2, 0)
-            for columns in (states, self._transfer.size - 1 - states)
-        )
-        found: FloatArray = np.where(self._bits == 1, turned, plain)
-        return found
+        return Part(self, start, lower[start : start + PART], upper[start : start + PART])
 
     def shares(self, index: int, code: int) -> Shares:
         """Enclosures for the state behind one block, given the one before it, both as zeros.
@@ -217,13 +178,69 @@ class FloatWalk:
         Raises:
           Undecided: nothing is known of the total weight.
         """
-        transfer, number = self._transfer, self._numbers.item(index)
+        transfer, number = self.transfer, self.numbers.item(index)
         if abs(code // KINDS) > transfer.window:
             raise Undecided(1.0)
         first = KINDS * (transfer.window + 1 + code // KINDS)
         row = transfer.row(number, first + code % KINDS)
-        after = self.messages[index + 1]
-        if self._bits.item(index):
-            after = after[:, ::-1]
         error = self.errors.item(index + 1) + transfer.errors[number]
-        return transfer.shares((after * row)[:, first:], error)
+        return transfer.shares((self.messages[index + 1] * row)[:, first:], error)
+
+
+class Part:
+    """Settles the questions of many blocks at once.
+
+    Args:
+      walk: the messages.
+      start: the first block.
+      lower: for each block, lower <= U for its uniform number U.
+      upper: U < upper.
+    """
+
+    def __init__(self, walk: FloatWalk, start: int, lower: FloatArray, upper: FloatArray):
+        self._walk, self._lower, self._upper = walk, lower, upper
+        self._blocks = slice(start, start + len(lower))
+        self._answers: dict[int, list[int] | None] = {}
+        behind = slice(start + 1, start + 1 + len(lower))
+        first = KINDS * (walk.transfer.window + 1 - _CENTRAL)
+        states = slice(first, first + KINDS * (2 * _CENTRAL + _MOVES))
+        # (2, states, blocks): the messages behind the blocks.
+        self._after = np.ascontiguousarray(walk.messages[behind, :, states].transpose(1, 2, 0))
+        self._numbers = walk.numbers[self._blocks]
+        errors = walk.errors[behind] + np.array(walk.transfer.errors)[self._numbers]
+        self._margin = 2 * errors + 2 * (walk.transfer.size + 16) * UNIT
+
+    def states(self, code: int) -> list[int] | None:
+        """The states behind all blocks if they are entered in one state, both as zeros.
+
+        Returns:
+          Codes, UNSETTLED where floats do not tell; None for states that are far from zero.
+        """
+        if code not in self._answers:
+            known = abs(code // KINDS) <= _CENTRAL
+            self._answers[code] = self._states(code).tolist() if known else None
+        return self._answers[code]
+
+    def _states(self, code: int) -> IntArray:
+        walk, transfer, options = self._walk, self._walk.transfer, KINDS * _MOVES
+        first = KINDS * (transfer.window + 1 + code // KINDS)
+        row, behind = first + code % KINDS, slice(first, first + options)
+        rows = np.stack([transfer.matrices[: len(transfer.errors), row, behind]] * 2)
+        rows[0, rows[0] <= SURE] = 0
+        for number, matrix in transfer.lower.items():
+            rows[0, number] = matrix[row, behind]
+        columns = np.where(walk.is_turned[self._blocks], transfer.size - 1 - row, row)
+        places = np.arange(self._blocks.start, self._blocks.stop)
+        before = walk.messages[places, :, columns].T
+        start = KINDS * (_CENTRAL + code // KINDS)
+        after = self._after[:, start : start + options]
+        with np.errstate(all="ignore"):
+            totals = before * walk.factors[:, self._blocks]
+            for_lo, for_hi = (1 - self._margin) / totals[1], (1 + self._margin) / totals[0]
+            lo, hi = (rows[:, self._numbers].transpose(0, 2, 1) * after).cumsum(axis=1)
+            # A bound that is not a number settles nothing.
+            passed = (self._lower >= hi * for_hi).sum(axis=0)
+            reached = np.take_along_axis(lo, np.minimum(passed, options - 1)[None], axis=0)[0]
+            certain = (passed < options) & (self._upper <= reached * for_lo) & (before[0] > FAINT)
+        found: IntArray = np.where(certain, KINDS * (code // KINDS) + passed, UNSETTLED)
+        return found

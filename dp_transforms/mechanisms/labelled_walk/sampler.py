@@ -27,7 +27,7 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.labelled_walk.filling import FIRST_BITS, Filler, Side
 from dp_transforms.mechanisms.labelled_walk.float_transfer import UNIT, FloatTransfer, IntArray
-from dp_transforms.mechanisms.labelled_walk.float_walk import UNSETTLED, FloatWalk
+from dp_transforms.mechanisms.labelled_walk.float_walk import PART, UNSETTLED, FloatWalk
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector, mirrored
 from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
@@ -85,20 +85,17 @@ class CornerSampler:
             code = choose(word * UNIT, (word + 1) * UNIT, *self._walk.head(self._first.highest))
         except Undecided:
             code = self._head(tape)
-        count = len(self._runs)
+        count, bits = len(self._runs), self._bits.tolist()
         lower = (tape.words("moves", count) >> np.uint64(11)) * UNIT
         upper = lower + UNIT
         codes = [code]
-        answers: dict[int, list[int] | None] = {}
         for index in range(count):
-            if code not in answers:
-                many = self._walk.states(code, lower, upper) if floats else None
-                answers[code] = None if many is None else many.tolist()
-            known = answers[code]
-            following = UNSETTLED if known is None else known[index]
+            if floats and index % PART == 0:
+                part = self._walk.part(index, lower, upper)
+            seen = 2 - code if bits[index] else code
+            known = part.states(seen) if floats else None
+            following = UNSETTLED if known is None else known[index % PART]
             if following == UNSETTLED:
-                bit = self._bits.item(index)
-                seen = 2 - code if bit else code
                 try:
                     if not floats:
                         raise Undecided(1.0)
@@ -107,8 +104,7 @@ class CornerSampler:
                     following += choose(lower.item(index), upper.item(index), *shares)
                 except Undecided:
                     following = self._state(tape, index, seen)
-                following = 2 - following if bit else following
-            code = following
+            code = 2 - following if bits[index] else following
             codes.append(code)
         return np.array(codes)
 
@@ -166,14 +162,15 @@ class CornerSampler:
     def _message(self, level: Precise, index: int) -> Vector:
         """Messages in front of block ``index``.
 
-        They need not be known behind the next run that is long at this level: floats bound them.
+        They need not be known behind the next run that is long at this level, if floats bound them.
         """
         count = len(self._runs)
         end = next(
             (
                 i
                 for i in range(index, count)
-                if any(part.length >= level.long for part in self._runs[i].stretches(level.window))
+                if self._walk.messages[i + 1, 0].any()
+                and any(part.length >= level.long for part in self._runs[i].stretches(level.window))
             ),
             None,
         )
@@ -182,6 +179,8 @@ class CornerSampler:
         else:
             lower, upper = self._walk.messages[end + 1]
             vector = level.enclosing(lower, upper, self._walk.errors.item(end + 1))
+            # Floats are kept as the block before them sees them.
+            vector = mirrored(vector) if self._bits.item(end) else vector
         for i in range(end, index - 1, -1):
             run = self._runs[i]
             if self._bits.item(i):

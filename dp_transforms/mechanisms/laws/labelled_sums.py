@@ -38,7 +38,7 @@ class LabelledSums:
     """
 
     def __init__(self, up: complex, down: complex, window: int):
-        above, below = (_powers(rate, window) for rate in (up, down))
+        above, below = (_powers(complex(rate), window) for rate in (up, down))
         self._powers = [
             Powers(window, here.costs, here.rests, 0j, 1 + 0j, there)
             for here, there in ((above, below), (below, above))
