@@ -12,6 +12,8 @@ from collections.abc import Sequence
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.mechanisms.integer_partition.corner_weighted import LEAST_RATIO
+from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
 from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, failed
@@ -91,8 +93,13 @@ def make_parser() -> OneLineParser:
     return parser
 
 
-def tables(plans: Sequence[ReleasePlan]) -> str:
-    """The plans as text: one table of lists, and one of selections if there is a delta."""
+def tables(plans: Sequence[ReleasePlan], why: str) -> str:
+    """The plans as text: of lists, of mechanisms, and of selections if there is a delta.
+
+    Args:
+      plans: one for each epsilon.
+      why: says of the mechanisms which one is the default.
+    """
     rows = [["epsilon", "expected dist", "of all contributions", "seconds for one release"]]
     rows += [
         [
@@ -104,7 +111,7 @@ def tables(plans: Sequence[ReleasePlan]) -> str:
         for plan in plans
     ]
     text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
-    text += text_table(rows)
+    text += f"{text_table(rows)}\n\n{_mechanism_table(plans)}\n{why}"
     if not plans[0].selections:
         return text
     rows = [["epsilon", *(selection.strategy for selection in plans[0].selections)]]
@@ -121,6 +128,36 @@ def tables(plans: Sequence[ReleasePlan]) -> str:
         '* is what strategy="auto" takes; weighted strategies and sips do better where users have '
         "fewer partitions"
     )
+
+
+def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
+    """What each mechanism would do."""
+    rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
+    for plan in plans:
+        cells = [
+            "none" if one.expected_dist is None else f"{one.expected_dist:,.0f}" + " *" * one.chosen
+            for one in plan.mechanisms
+        ]
+        rows.append([f"{plan.epsilon:g}", *cells])
+    return f"Expected dist by --mechanism (none: it does not work there)\n{text_table(rows)}"
+
+
+def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kappa: int) -> str:
+    """In words: from where on each mechanism works, and what the next one would buy."""
+    least = least_epsilon(kappa)
+    text = (
+        "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
+        "KAPPA,\nwhich alone decide, the one with the least error, or within 1% of it. All are "
+        f"epsilon-DP.\ngeometric works from {least} on (ln 3 * KAPPA), corner_weighted from "
+        f"{float(LEAST_RATIO * kappa):g} up to there, exponential everywhere."
+    )
+    if min(plan.epsilon for plan in plans) < least:
+        (there,) = plan_releases(reference, [least], max_partitions_per_user=kappa)
+        text += (
+            f"\nAn epsilon of {least}, just above ln 3 * KAPPA, would buy the geometric mechanism: "
+            f"expected dist {there.expected_dist:,.0f}."
+        )
+    return text
 
 
 def plot(plans: Sequence[ReleasePlan], path: str) -> None:
@@ -175,6 +212,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         else:
             reference = read_frequency_list(flags.reference, public=True)
         plans = plan_releases(reference, flags.epsilon, flags.delta, kappa)
+        why = _why_the_default(reference, plans, kappa)
     except InputError as error:
         return failed(str(error))
     except ValueError as error:
@@ -182,7 +220,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{kappa} per user\n\n{tables(plans)}\n\n{_machine(reference, flags.records)}"
+        f"{kappa} per user\n\n{tables(plans, why)}\n\n{_machine(reference, flags.records)}"
     )
     if flags.plot is not None:
         try:

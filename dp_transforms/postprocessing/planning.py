@@ -15,7 +15,11 @@ import numpy as np
 
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.integer_partition.choice import (
+    NAMED_MECHANISMS,
+    chosen_mechanism,
+    partition_mechanism,
+)
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
 
@@ -38,11 +42,28 @@ class SelectionPlan:
 
 
 @dataclass(frozen=True)
+class MechanismPlan:
+    """One mechanism for frequency lists at one budget.
+
+    Attributes:
+      mechanism: its name.
+      chosen: it is the one that jobs take if none is named.
+      expected_dist: half the expected L1 distance between the released and the reference list; None
+        if it does not work at this epsilon.
+    """
+
+    mechanism: str
+    chosen: bool
+    expected_dist: float | None
+
+
+@dataclass(frozen=True)
 class ReleasePlan:
     """One frequency list and, with a delta, one selection at the same epsilon each.
 
     Attributes:
       epsilon: of the list, and of the selection.
+      mechanisms: one for each mechanism; what follows is of the chosen one.
       expected_dist: half the expected L1 distance between the released and the reference list.
       relative_error: the expected L1 distance, as a part of all contributions.
       seconds: how long one release of the reference list took here.
@@ -50,6 +71,7 @@ class ReleasePlan:
     """
 
     epsilon: float
+    mechanisms: tuple[MechanismPlan, ...]
     expected_dist: float
     relative_error: float
     seconds: float
@@ -76,6 +98,8 @@ def plan_releases(
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> round(plan.expected_dist)
     32
+    >>> [(m.mechanism, round(m.expected_dist)) for m in plan.mechanisms if m.expected_dist]
+    [('corner_weighted', 32), ('exponential', 45)]
     >>> [(s.strategy, s.half_from, s.named) for s in plan.selections if s.chosen]
     [('optimal', 12, 113)]
     """
@@ -136,11 +160,28 @@ def _plan(
     start = time.perf_counter()
     mechanism.release(reference)
     seconds = time.perf_counter() - start
-    expected = mechanism.law.expected_l1(reference)
-    selections = () if delta is None else _selections(reference, epsilon, delta, kappa)
+    chosen = chosen_mechanism(epsilon, kappa)
+    dists = {name: _expected_dist(reference, epsilon, kappa, name) for name in NAMED_MECHANISMS}
+    expected = dists[chosen]
+    assert expected is not None
     return ReleasePlan(
-        mechanism.epsilon_cost, expected / 2, expected / reference.total, seconds, selections
+        mechanism.epsilon_cost,
+        tuple(MechanismPlan(name, name == chosen, dist) for name, dist in dists.items()),
+        expected,
+        2 * expected / reference.total,
+        seconds,
+        () if delta is None else _selections(reference, epsilon, delta, kappa),
     )
+
+
+def _expected_dist(
+    reference: FrequencyList, epsilon: Number, kappa: int, name: str
+) -> float | None:
+    try:
+        mechanism = partition_mechanism(epsilon, kappa, name)
+    except ValueError:  # Another one works at this epsilon, or this would not have been asked.
+        return None
+    return mechanism.law.expected_l1(reference) / 2
 
 
 def _selections(

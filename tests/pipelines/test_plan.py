@@ -1,5 +1,7 @@
 import pytest
 
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.postprocessing.planning import zipf_list
 from pipelines.plan import main
 
 
@@ -9,7 +11,7 @@ def test_tables_and_plot(tmp_path, capsys):
     assert main([*arguments, "--max_partitions_per_user=2", "--records=3000000"]) == 0
     text = capsys.readouterr().out
     assert "at most 2 per user" in text
-    assert text.count("\n    0.5  ") == 2
+    assert text.count("\n    0.5  ") == 3
     assert "about 3 seconds" in text
     assert plot.read_bytes().startswith(b"\x89PNG")
 
@@ -21,6 +23,22 @@ def test_a_reference_list_and_no_delta(tmp_path, capsys):
     text = capsys.readouterr().out
     assert text.startswith("the reference list: 470 contributions, 321 partitions")
     assert "Selection" not in text
+
+
+def test_what_each_mechanism_would_do_and_which_is_the_default(capsys):
+    assert main(["--users=500", "--epsilon=1,2,3", "--max_partitions_per_user=2"]) == 0
+    text = capsys.readouterr().out
+    header, *rows = text.partition("Expected dist by --mechanism")[2].splitlines()[1:5]
+    assert header.split() == ["epsilon", "geometric", "corner_weighted", "exponential"]
+    starred = [[i for i, cell in enumerate(row.split()) if cell == "*"] for row in rows]
+    # After the numbers of the exponential, the corner-weighted and the geometric mechanism.
+    assert starred == [[4], [3], [2]]
+    assert "geometric works from 2.1973 on" in text and "corner_weighted from 1.1 up" in text
+    there = partition_mechanism(2.1973, 2).law.expected_l1(zipf_list(1000)) / 2
+    assert "An epsilon of 2.1973, just above ln 3 * KAPPA, would buy the geometric" in text
+    assert f"mechanism: expected dist {there:,.0f}.\n" in text
+    assert main(["--users=500", "--epsilon=3"]) == 0
+    assert "would buy" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 
@@ -43,16 +45,31 @@ def test_rockyou_gets_the_errors_that_were_measured():
 
 def test_more_partitions_per_user_cost_error_and_users():
     reference = zipf_list(20_000)
-    one, ten = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 10))
-    assert one.expected_dist < ten.expected_dist
-    assert ten.expected_dist == pytest.approx(
-        evaluation.expected_l1(IntegerPartitionMechanism(epsilon=1, sensitivity=10), reference) / 2
+    one, four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))
+    assert one.expected_dist < four.expected_dist
+    assert four.expected_dist == pytest.approx(
+        evaluation.expected_l1(IntegerPartitionMechanism(epsilon=1, sensitivity=4), reference) / 2
     )
-    for few, many in zip(one.selections, ten.selections, strict=True):
+    for few, many in zip(one.selections, four.selections, strict=True):
         assert few.strategy == many.strategy
         assert few.half_from < many.half_from and few.named > many.named
     # ln(1/delta) / epsilon users, about, under one partition per user.
     assert {s.half_from for s in one.selections if s.chosen} == {14}
+
+
+@pytest.mark.parametrize("epsilon", [1.0987, 1.0986, 0.55, 0.5])
+def test_the_default_has_the_least_error_of_what_works(epsilon):
+    (plan,) = plan_releases(zipf_list(10_000), [epsilon])
+    works = {m.mechanism: m.expected_dist for m in plan.mechanisms if m.expected_dist is not None}
+    (chosen,) = [m.mechanism for m in plan.mechanisms if m.chosen]
+    # Near 0.55 the least depends on the list, and the two are within one percent.
+    assert works[chosen] == plan.expected_dist < 1.01 * min(works.values())
+    assert epsilon == 0.55 or chosen == min(works, key=works.get)
+    assert set(works) == {
+        "exponential",
+        *["geometric"] * (epsilon > math.log(3)),
+        *["corner_weighted"] * (0.55 <= epsilon < math.log(3)),
+    }
 
 
 def test_an_empty_reference_is_refused():

@@ -20,7 +20,8 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 AUTO = "auto"
 GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL = "geometric", "corner_weighted", "exponential"
-MECHANISMS = (AUTO, GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL)
+NAMED_MECHANISMS = (GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL)
+MECHANISMS = (AUTO, *NAMED_MECHANISMS)
 
 
 def partition_mechanism(
@@ -53,7 +54,7 @@ def partition_mechanism(
     """
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
-    chosen = _chosen(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
+    chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
     if chosen == GEOMETRIC:
         return GeometricPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
     if chosen == CORNER_WEIGHTED:
@@ -63,7 +64,10 @@ def partition_mechanism(
     return IntegerPartitionMechanism(epsilon, sensitivity, eta)
 
 
-def _chosen(epsilon: Number | None, sensitivity: int, eta: Eta | None) -> str:
+def chosen_mechanism(
+    epsilon: Number | None = None, sensitivity: int = 1, eta: Eta | None = None
+) -> str:
+    """The name of what "auto" takes, see ``partition_mechanism``."""
     if eta is not None:
         # The weights are given: the geometric mechanism has the same ones at a lower price.
         return GEOMETRIC if is_geometric(Decay(base=eta)) else EXPONENTIAL
