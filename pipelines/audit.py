@@ -65,7 +65,7 @@ def make_parser() -> OneLineParser:
         help="the frequency list, or a strategy that selects partitions",
     )
     records = parser.add_argument_group("neighbours: records, and the same without one user")
-    records.add_argument("--input", metavar="FILE", help="CSV, TSV or Parquet")
+    records.add_argument("--input", metavar="FILE", help="CSV, TSV, JSON lines, Parquet or Avro")
     records.add_argument("--user_column", metavar="COLUMN", default=USER)
     records.add_argument("--partition_column", metavar="COLUMN", default=PARTITION)
     records.add_argument("--user", metavar="NAME", help="whose records the neighbour does not have")

@@ -82,9 +82,10 @@ def add_input_flags(
     add_columns(group)
     group.add_argument(
         "--input_format",
-        choices=("auto", "csv", "parquet"),
+        choices=("auto", "csv", "jsonl", "parquet", "avro"),
         default="auto",
-        help="csv is any delimited text; auto goes by the first file's name (default)",
+        help="csv is any delimited text, jsonl an object on each line; auto goes by the first "
+        "file's name (default)",
     )
     group.add_argument(
         "--drop_nulls",

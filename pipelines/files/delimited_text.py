@@ -11,25 +11,12 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
-from apache_beam.io.filesystem import CompressionTypes
 
 from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
-from pipelines.files.paths import FileRange, open_bytes
+from pipelines.files import text_lines
+from pipelines.files.paths import FileRange
 
-BLOCK_BYTES = 4 << 20
-RANGE_BYTES = 64 << 20
-LONGEST_LINE = 64 << 20
-
-_TO_THE_END = 1 << 62
-_SAMPLE_BYTES = 1 << 16
-# Text of identifiers, compressed.
-_COMPRESSION_RATIO = 4
-_ARROW_CODECS = {
-    CompressionTypes.GZIP: "gzip",
-    CompressionTypes.BZIP2: "bz2",
-    CompressionTypes.ZSTD: "zstd",
-}
 _QUOTE = b'"'
 _BYTE_ORDER_MARK = "\ufeff"
 # How files begin that are not text whatever their names say.
@@ -114,22 +101,11 @@ class DelimitedText:
         Raises:
           InputError: the file cannot be opened.
         """
-        with _text_bytes(path) as file:
-            try:
-                sample = file.read(_SAMPLE_BYTES)
-            except OSError as error:
-                raise InputError(f"{path}: {self._fault(error, None)}") from None
-        if _compression(path) != CompressionTypes.UNCOMPRESSED:
-            size *= _COMPRESSION_RATIO
-        return size * sample.count(b"\n") // max(1, len(sample))
+        return text_lines.estimated_lines(path, size)
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         """Ranges that cover the file, to be read in any order."""
-        if self.multiline or _compression(path) != CompressionTypes.UNCOMPRESSED:
-            yield FileRange(path, 0, _TO_THE_END)
-            return
-        for start in range(0, size, RANGE_BYTES):
-            yield FileRange(path, start, min(start + RANGE_BYTES, size))
+        return text_lines.split(path, size, whole=self.multiline)
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         """These columns of the records whose lines begin in the range.
@@ -138,13 +114,13 @@ class DelimitedText:
           InputError: the records cannot be read; the message says nothing of what they hold.
         """
         layout = self._layout(part.path, columns)
-        with _text_bytes(part.path) as file:
+        with text_lines.text_bytes(part.path) as file:
             try:
                 if self.multiline:
                     file.read(layout.data_start)
                     tables = self._stream(part.path, file, layout)
                 else:
-                    blocks = _blocks(part, file, layout.data_start, self._mark)
+                    blocks = text_lines.blocks(part, file, layout.data_start, self._mark)
                     parse = functools.partial(self._table, part.path, layout=layout)
                     tables = map_ahead(parse, blocks)
                 for table in tables:
@@ -153,14 +129,14 @@ class DelimitedText:
                 raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
 
     def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
-        with _text_bytes(path) as file:
+        with text_lines.text_bytes(path) as file:
             try:
-                line = _line(path, file)
+                line = text_lines.line(path, file)
                 for signature, fault in _SIGNATURES.items():
                     if line.startswith(signature):
                         raise InputError(f"{path} {fault}")
                 while not self.header and line and not line.strip(b"\r\n"):
-                    line = _line(path, file)
+                    line = text_lines.line(path, file)
                 if not line.strip(b"\r\n"):
                     if self.header:
                         raise InputError(
@@ -263,7 +239,7 @@ class DelimitedText:
         mark = self._mark if layout.data_start else b""
         stream = _Chained(mark, file, guard.encode("ascii"))
         last = pa.table({})
-        for batch in pa.csv.open_csv(stream, **self._options(layout, BLOCK_BYTES)):
+        for batch in pa.csv.open_csv(stream, **self._options(layout, text_lines.BLOCK_BYTES)):
             if batch.num_rows:
                 if last.num_rows:
                     yield last
@@ -286,11 +262,11 @@ class DelimitedText:
             )
         if "straddling" in text:
             return (
-                f"a record is longer than {BLOCK_BYTES >> 20} MiB, or a quote is not closed: "
-                f"check --multiline and --no_quotes"
+                f"a record is longer than {text_lines.BLOCK_BYTES >> 20} MiB, or a quote is not "
+                f"closed: check --multiline and --no_quotes"
             )
         if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
-            return "cannot be read to its end: it is cut short, damaged or not what its name says"
+            return text_lines.CUT_SHORT
         return "cannot be read as delimited text: check --input_format, --delimiter and --encoding"
 
 
@@ -316,54 +292,6 @@ class _Chained(io.RawIOBase):
         start, self._start = self._start, b""
         size -= len(start)
         return start + (self._file.read(size) or self._end.read(size))
-
-
-def _compression(path: str) -> str:
-    return CompressionTypes.detect_compression_type(path)
-
-
-def _text_bytes(path: str) -> Any:
-    compression = _compression(path)
-    if compression == CompressionTypes.UNCOMPRESSED:
-        return open_bytes(path)
-    if compression not in _ARROW_CODECS:
-        raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
-    # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
-    stream = pa.CompressedInputStream(open_bytes(path), _ARROW_CODECS[compression])
-    return io.BufferedReader(stream, 1 << 20)
-
-
-def _line(path: str, file: Any) -> bytes:
-    line: bytes = file.readline(LONGEST_LINE)
-    if len(line) == LONGEST_LINE and not line.endswith(b"\n"):
-        raise InputError(
-            f"{path}: a line is longer than {LONGEST_LINE >> 20} MiB: is this text with line ends?"
-        )
-    return line
-
-
-def _blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
-    """Whole lines that begin in the range and after the header, a few megabytes at a time.
-
-    A byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
-    somebody's record, and only one of two is left out.
-    """
-    if part.start <= data_start:
-        file.read(data_start)
-        position = data_start
-    else:
-        # One byte earlier: if that is a line end, then a line begins at part.start.
-        file.seek(part.start - 1)
-        position = part.start - 1 + len(_line(part.path, file))
-    while position < part.stop:
-        block = file.read(min(BLOCK_BYTES, part.stop - position))
-        if not block:
-            return
-        if not block.endswith(b"\n"):
-            block += _line(part.path, file)
-        inside = position > 0 and mark and block.startswith(mark)
-        position += len(block)
-        yield mark + block if inside else block
 
 
 def _records_if_lines(block: bytes) -> int:

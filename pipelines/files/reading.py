@@ -15,14 +15,23 @@ from apache_beam.io.filesystem import FileMetadata
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.runtime.shuffle import num_buckets_for
 from pipelines.errors import InputError
+from pipelines.files.avro_files import AvroFiles
 from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange, file_version, local_path, match_files
 
 FILES_CHECKED_AT_LAUNCH = 16
 
+Format = DelimitedText | ParquetFiles | JsonLines | AvroFiles
+
+FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
+"""What each --input_format reads."""
+
 _PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
+_JSON_SUFFIXES = (".jsonl", ".ndjson")
+_NAMES = {ParquetFiles: "Parquet", JsonLines: "JSON lines", AvroFiles: "Avro"}
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
@@ -51,7 +60,7 @@ class ReadRecords(beam.PTransform):
         pattern: str,
         user_column: str,
         partition_columns: Sequence[str],
-        file_format: DelimitedText | ParquetFiles | None = None,
+        file_format: Format | None = None,
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
     ):
@@ -172,11 +181,10 @@ def records_from_flags(
     Raises:
       InputError, ValueError: see ReadRecords and DelimitedText.
     """
-    file_format: DelimitedText | ParquetFiles
     if flags.input_format == "auto":
         file_format = format_of(match_files(local_path(flags.input))[0].path)
     else:
-        file_format = ParquetFiles() if flags.input_format == "parquet" else DelimitedText()
+        file_format = FORMATS[flags.input_format]()
     text_flags = [name for name in _TEXT_FLAGS if getattr(flags, name)]
     if isinstance(file_format, DelimitedText):
         delimiter = flags.delimiter or file_format.delimiter
@@ -189,8 +197,8 @@ def records_from_flags(
         )
     elif text_flags:
         raise ValueError(
-            f"--{text_flags[0]} is for delimited text, but these files are Parquet: leave it out, "
-            f"or give --input_format=csv"
+            f"--{text_flags[0]} is for delimited text, but these files are "
+            f"{_NAMES[type(file_format)]}: leave it out, or give --input_format=csv"
         )
     return ReadRecords(
         flags.input,
@@ -202,8 +210,8 @@ def records_from_flags(
     )
 
 
-def format_of(path: str) -> DelimitedText | ParquetFiles:
-    """Parquet for .parquet, .parq and .pq, tab-separated text for .tsv, and CSV otherwise.
+def format_of(path: str) -> Format:
+    """By the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson, .tsv, or else CSV.
 
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
@@ -211,7 +219,12 @@ def format_of(path: str) -> DelimitedText | ParquetFiles:
     name = path.lower()
     if name.endswith(_PARQUET_SUFFIXES):
         return ParquetFiles()
-    if ".tsv" in (name[-4:], name.rsplit(".", 1)[0][-4:]):
+    if name.endswith(".avro"):
+        return AvroFiles()
+    uncompressed = name.rsplit(".", 1)[0]
+    if name.endswith(_JSON_SUFFIXES) or uncompressed.endswith(_JSON_SUFFIXES):
+        return JsonLines()
+    if name.endswith(".tsv") or uncompressed.endswith(".tsv"):
         return DelimitedText(delimiter="\t")
     return DelimitedText()
 

@@ -4,6 +4,7 @@ import gzip
 import io
 import itertools
 
+import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -14,7 +15,9 @@ from dp_transforms.budget import BudgetExceededError, CorruptedJournalError, Led
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list
 from pipelines.errors import InputError
+from pipelines.files.avro_files import AvroFiles
 from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.json_lines import JsonLines
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange
 from tests.fuzzing.limits import MARKER, fuzz, no_hang
@@ -91,6 +94,27 @@ def test_delimited_text(directory, content, file_format, cuts):
     assert whole is None or whole.equals(parts)
 
 
+OBJECTS = [
+    f'{{"user": "ann", "page": "{MARKER}"}}\n{{"page": "home", "user": "{MARKER}"}}\n'.encode(),
+    f'{{"user": 1, "page": null, "{MARKER}": [{{}}]}}\r\n\n{{"page": true, "user": 2}}'.encode(),
+]
+
+
+@fuzz
+@given(
+    content=damaged(OBJECTS, [*PIECES, b"null", b"{", b"}", b"[", b'":1', b"1e9", b"\\ud800"]),
+    cuts=st.lists(st.integers(1, 10_000), max_size=3),
+)
+def test_json_lines(directory, content, cuts):
+    path = directory / "records.jsonl"
+    path.write_bytes(content)
+    with no_hang():
+        whole = read(JsonLines(), path, COLUMNS)
+        parts = read(JsonLines(), path, COLUMNS, cuts)
+    assert (whole is None) == (parts is None)
+    assert whole is None or whole.equals(parts)
+
+
 @fuzz
 @given(data=st.data(), content=damaged(TEXTS, PIECES, most=1), name=st.sampled_from(["gz", "bz2"]))
 def test_compressed_text(directory, data, content, name):
@@ -126,6 +150,30 @@ def test_parquet(directory, content, columns):
     path.write_bytes(content)
     with no_hang():
         read(ParquetFiles(), path, columns)
+
+
+def avro_file(kind, values, codec="null"):
+    fields = [{"name": "user", "type": "string"}, {"name": "page", "type": kind}]
+    records = [{"user": f"{MARKER}{i}", "page": value} for i, value in enumerate(values)]
+    sink = io.BytesIO()
+    fastavro.writer(sink, {"type": "record", "name": MARKER, "fields": fields}, records, codec)
+    return sink.getvalue()
+
+
+AVROS = [
+    avro_file("string", NAMES),
+    avro_file(["null", "long"], [None, 7] * 9, "deflate"),
+    avro_file({"type": "int", "logicalType": "date"}, [7, 8]),
+]
+
+
+@fuzz
+@given(content=damaged(AVROS, [b"Obj\1", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"string", b"null"]))
+def test_avro(directory, content):
+    path = directory / "records.avro"
+    path.write_bytes(content)
+    with no_hang():
+        read(AvroFiles(), path, COLUMNS)
 
 
 LISTS = [

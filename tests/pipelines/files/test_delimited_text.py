@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelines.errors import InputError
-from pipelines.files import delimited_text
+from pipelines.files import text_lines
 from pipelines.files.delimited_text import DelimitedText
 from pipelines.files.paths import FileRange
 
@@ -55,7 +55,7 @@ MARK = "\ufeff"
 def test_a_byte_order_mark_is_left_out_at_the_beginning_of_a_file_alone(
     tmp_path, monkeypatch, multiline
 ):
-    monkeypatch.setattr(delimited_text, "BLOCK_BYTES", 64)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 64)
     users = [f"{MARK}user{i}" for i in range(50)]
     lines = "".join(f"{user},home\n" for user in users)
     path = tmp_path / "a.csv"
@@ -173,7 +173,7 @@ def test_any_cuts_give_what_the_csv_module_reads(tmp_path_factory, rows, cuts, b
     with open(path, newline="", encoding="utf-8") as file:
         expected = [(row["user"], row["page"]) for row in csv.DictReader(file)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(delimited_text, "BLOCK_BYTES", block)
+        patch.setattr(text_lines, "BLOCK_BYTES", block)
         assert records(DelimitedText(), path, ("user", "page"), cuts) == expected
 
 
@@ -209,7 +209,7 @@ def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
 
 
 def test_a_file_is_cut_into_ranges_that_cover_it():
-    size = 3 * delimited_text.RANGE_BYTES + 5
+    size = 3 * text_lines.RANGE_BYTES + 5
     parts = list(DelimitedText().split("records.csv", size))
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 4)
@@ -262,13 +262,13 @@ def test_a_position_beyond_the_last_column(write):
 
 
 def test_a_line_without_an_end(write, monkeypatch):
-    monkeypatch.setattr(delimited_text, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(delimited_text, "LONGEST_LINE", 1000)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1000)
     assert "a line is longer" in fault(DelimitedText(), write("user,page\n" + SECRET * 1000))
 
 
 def test_a_record_too_long_for_multiline(write, monkeypatch):
-    monkeypatch.setattr(delimited_text, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 1000)
     path = write(f'user,page\nann,"{SECRET}\n{SECRET * 500}"\nbob,home\n')
     assert "a record is longer" in fault(DelimitedText(multiline=True), path)
 

@@ -1,0 +1,128 @@
+"""JSON lines, one object to a line, as Arrow tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from pipelines.errors import InputError
+from pipelines.files import text_lines
+from pipelines.files.logical_types import canonical, record_field
+from pipelines.files.paths import FileRange
+
+_SAMPLE_LINES = 1000
+_BYTE_ORDER_MARK = "\ufeff"
+_TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+
+
+@dataclass(frozen=True)
+class JsonLines:
+    """Records in the top-level keys of objects, of which each has a line of its own.
+
+    Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
+    first value in each file. A key that a record does not have is null. Lines are parsed one by
+    one, so that nothing in one record changes how another is read.
+    """
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        """The names and types of some of a file's columns, from its first lines.
+
+        Raises:
+          InputError: none of these has such a key, or values are of unfit types.
+        """
+        return _schema(_kinds(path, columns))
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        """About how many records a file has, by the length of its first lines.
+
+        Raises:
+          InputError: the file cannot be opened.
+        """
+        return text_lines.estimated_lines(path, size)
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        """Ranges that cover the file, to be read in any order."""
+        return text_lines.split(path, size)
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """These columns of the records whose lines begin in the range.
+
+        Raises:
+          InputError: the records cannot be read; the message says nothing of what they hold.
+        """
+        kinds = _kinds(part.path, columns)
+        with text_lines.text_bytes(part.path) as file:
+            try:
+                for block in text_lines.blocks(part, file, 0, b""):
+                    yield _table(part.path, _records(part.path, block), kinds)
+            except OSError:
+                raise InputError(f"{part.path} {text_lines.CUT_SHORT}") from None
+
+
+def _kinds(path: str, columns: Sequence[str]) -> dict[str, type]:
+    """The type of each column's first value; of text, if the first lines have none."""
+    with text_lines.text_bytes(path) as file:
+        try:
+            lines = [text_lines.line(path, file) for _ in range(_SAMPLE_LINES)]
+        except OSError:
+            raise InputError(f"{path} {text_lines.CUT_SHORT}") from None
+    records = _records(path, b"".join(lines))
+    kinds: dict[str, type] = {}
+    for column in columns:
+        if records and not any(column in record for record in records):
+            # Which keys there are may be private.
+            raise InputError(f"{path}: the first records have no key {column!r}: check the name")
+        values = (record.get(column) for record in records)
+        kinds[column] = next((type(value) for value in values if value is not None), str)
+        if kinds[column] not in _TYPES:
+            raise InputError(
+                f"{path}: key {column!r} has values of which it is not clear which ones are equal: "
+                "store them as strings or integers"
+            )
+    return kinds
+
+
+def _records(path: str, block: bytes) -> list[dict[str, Any]]:
+    try:
+        text = block.decode()
+        if _BYTE_ORDER_MARK in text:
+            text = text.removeprefix(_BYTE_ORDER_MARK).replace(f"\n{_BYTE_ORDER_MARK}", "\n")
+        # A line of white space is no record.
+        lines = [line for line in text.split("\n") if line and not line.isspace()]
+        records = [json.loads(line) for line in lines]
+    except (ValueError, RecursionError):
+        records = [None]
+    if not all(type(record) is dict for record in records):
+        raise InputError(
+            f"{path}: a line is not one JSON object in UTF-8: write each record on a line of its "
+            "own, and end names of compressed files with .gz, .bz2 or .zst"
+        )
+    return records
+
+
+def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, type]) -> pa.Table:
+    columns = {}
+    for name, kind in kinds.items():
+        values = [record.get(name) for record in records]
+        try:
+            if not set(map(type, values)) <= {kind, type(None)}:
+                raise TypeError
+            columns[name] = canonical(pa.chunked_array([pa.array(values, _TYPES[kind])]))
+        except (OverflowError, TypeError, ValueError, pa.ArrowException):
+            raise InputError(
+                f"{path}: not all values of key {name!r} are of the type of the first one, "
+                "integers of 64 bits at most: store them as strings"
+            ) from None
+    fields = [
+        field.with_type(column.type)
+        for field, column in zip(_schema(kinds), columns.values(), strict=True)
+    ]
+    return pa.table(list(columns.values()), schema=pa.schema(fields))
+
+
+def _schema(kinds: dict[str, type]) -> pa.Schema:
+    return pa.schema([record_field(name, _TYPES[kind]) for name, kind in kinds.items()])

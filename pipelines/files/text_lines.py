@@ -1,0 +1,117 @@
+"""Lines of text files, compressed or not, in ranges that several workers can read."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+from apache_beam.io.filesystem import CompressionTypes
+
+from pipelines.errors import InputError
+from pipelines.files.paths import FileRange, open_bytes
+
+BLOCK_BYTES = 4 << 20
+RANGE_BYTES = 64 << 20
+LONGEST_LINE = 64 << 20
+
+_TO_THE_END = 1 << 62
+_SAMPLE_BYTES = 1 << 16
+# Text of identifiers, compressed.
+_COMPRESSION_RATIO = 4
+_ARROW_CODECS = {
+    CompressionTypes.GZIP: "gzip",
+    CompressionTypes.BZIP2: "bz2",
+    CompressionTypes.ZSTD: "zstd",
+}
+
+CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its name says"
+
+
+def estimated_lines(path: str, size: int) -> int:
+    """About how many lines a file of so many bytes has, by the length of its first ones.
+
+    Raises:
+      InputError: the file cannot be opened.
+    """
+    with text_bytes(path) as file:
+        try:
+            sample = file.read(_SAMPLE_BYTES)
+        except OSError:
+            raise InputError(f"{path}: {CUT_SHORT}") from None
+    if is_compressed(path):
+        size *= _COMPRESSION_RATIO
+    return size * sample.count(b"\n") // max(1, len(sample))
+
+
+def split(path: str, size: int, whole: bool = False) -> Iterator[FileRange]:
+    """Ranges that cover the file, to be read in any order; one, if it must be read as a whole."""
+    if whole or is_compressed(path):
+        yield FileRange(path, 0, _TO_THE_END)
+        return
+    for start in range(0, size, RANGE_BYTES):
+        yield FileRange(path, start, min(start + RANGE_BYTES, size))
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file's name says that it is compressed."""
+    return _compression(path) != CompressionTypes.UNCOMPRESSED
+
+
+def text_bytes(path: str) -> Any:
+    """The bytes of a text file, decompressed if its name says that it is compressed.
+
+    Raises:
+      InputError: the file cannot be opened, or is compressed in another way.
+    """
+    compression = _compression(path)
+    if compression == CompressionTypes.UNCOMPRESSED:
+        return open_bytes(path)
+    if compression not in _ARROW_CODECS:
+        raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
+    # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
+    stream = pa.CompressedInputStream(open_bytes(path), _ARROW_CODECS[compression])
+    return io.BufferedReader(stream, 1 << 20)
+
+
+def line(path: str, file: Any) -> bytes:
+    """The next line of a file, with its end.
+
+    Raises:
+      InputError: it is too long to be one.
+    """
+    found: bytes = file.readline(LONGEST_LINE)
+    if len(found) == LONGEST_LINE and not found.endswith(b"\n"):
+        raise InputError(
+            f"{path}: a line is longer than {LONGEST_LINE >> 20} MiB: is this text with line ends?"
+        )
+    return found
+
+
+def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
+    """Whole lines that begin in the range and after the header, a few megabytes at a time.
+
+    A byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
+    somebody's record, and only one of two is left out.
+    """
+    if part.start <= data_start:
+        file.read(data_start)
+        position = data_start
+    else:
+        # One byte earlier: if that is a line end, then a line begins at part.start.
+        file.seek(part.start - 1)
+        position = part.start - 1 + len(line(part.path, file))
+    while position < part.stop:
+        block = file.read(min(BLOCK_BYTES, part.stop - position))
+        if not block:
+            return
+        if not block.endswith(b"\n"):
+            block += line(part.path, file)
+        inside = position > 0 and mark and block.startswith(mark)
+        position += len(block)
+        yield mark + block if inside else block
+
+
+def _compression(path: str) -> str:
+    return CompressionTypes.detect_compression_type(path)
