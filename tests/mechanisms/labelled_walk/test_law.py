@@ -1,10 +1,14 @@
 """The sampler's law is the corner-weighted one: enclosures of it contain the exact rationals."""
 
+import itertools
+import math
 from fractions import Fraction
+from functools import cache
 
 import pytest
 
 from dp_transforms.mechanisms import PartitionBounds
+from dp_transforms.mechanisms.integer_partition.corner_price import loss_enclosure
 from dp_transforms.mechanisms.labelled_walk.sampler import CornerSampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
@@ -15,6 +19,8 @@ from tests.labelled_reference import corner_weight
 
 RATIOS = [Fraction(2, 5), Fraction(1, 2), Fraction(2, 3)]
 QUARTER = Fraction(1, 4)
+MARGIN = Fraction(1, 10**9)
+"""More than what floats do not know of probabilities here, and of logarithms."""
 USERS = [3, pytest.param(7, marks=pytest.mark.slow)]
 
 
@@ -58,23 +64,44 @@ def test_floats_enclose_the_law_between_walls(q, lower, upper, users):
             assert hi - lo < Fraction(1, 10**11)
 
 
+@cache
+def enclosures(q, users):
+    """Enclosures of the probabilities of lists of up to 4 users, given each of up to ``users``."""
+    found = {}
+    for private in enumeration.partitions_of_at_most(users):
+        sampler = CornerSampler(Blocks.of(enumeration.as_list(private)), rational_decay(q))
+        law = SamplerLaw(sampler)
+        released = {*enumeration.partitions_of_at_most(min(users, 4)), private}
+        found[private] = {x: law.probability(x) for x in released}
+    return found
+
+
 @pytest.mark.parametrize("users", USERS)
 @pytest.mark.parametrize("q", RATIOS, ids=str)
 def test_floats_enclose_the_law_over_all_lists(q, users):
     """Two lists' probabilities have the ratio of their weights."""
-    for private in enumeration.partitions_of_at_most(users):
-        sampler = CornerSampler(Blocks.of(enumeration.as_list(private)), rational_decay(q))
-        law = SamplerLaw(sampler)
-        weights = {
-            x: q ** enumeration.l1_distance(x, private) * corner_weight(x, QUARTER)
-            for x in enumeration.partitions_of_at_most(min(users, 4))
-        }
-        base = law.probability(private)
-        for released, weight in weights.items():
-            lo, hi = law.probability(released)
-            share = weight / corner_weight(private, QUARTER)
+    for private, known in enclosures(q, users).items():
+        base = known[private]
+        for released, (lo, hi) in known.items():
+            distance = enumeration.l1_distance(released, private)
+            share = q**distance * corner_weight(released, QUARTER) / corner_weight(private, QUARTER)
             assert lo <= base[1] * share and base[0] * share <= hi
             assert hi - lo < Fraction(1, 10**11)
+
+
+@pytest.mark.parametrize("users", USERS)
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+def test_neighbours_keep_the_ratio_of_probabilities_and_one_pair_attains_it(q, users):
+    """e**epsilon for each cell by which two lists differ, epsilon being what q costs."""
+    known = enclosures(q, users)
+    most = Fraction(math.exp(loss_enclosure(Fraction(-math.log(q)))[1])) * (1 + MARGIN)
+    largest = 0
+    for (one, there), (other, here) in itertools.permutations(known.items(), 2):
+        limit = most ** enumeration.l1_distance(one, other)
+        for released in there.keys() & here.keys():
+            assert there[released][0] <= limit * here[released][1]
+            largest = max(largest, there[released][0] / here[released][1] / limit)
+    assert largest > 1 - 3 * MARGIN
 
 
 @pytest.mark.parametrize("q", [Fraction(2, 5), Fraction(2, 3)], ids=str)

@@ -49,7 +49,9 @@ def test_precise_numbers_give_the_same_states_between_walls():
 
 
 def test_questions_of_all_blocks_at_once_are_answered_as_one_by_one():
-    drawn = sampler(FrequencyList(range(60, 0, -1), [1, 2, 5, 70, 400, 1] * 10))
+    drawn = sampler(
+        FrequencyList(range(150, 0, -1), [1, 2, 5, 70, 3, 400] + [1, 2, 5, 70, 3, 1] * 24)
+    )
     count = len(drawn._runs)
     random = np.random.default_rng(1)
     settled = 0

@@ -1,7 +1,9 @@
-"""Bounds for corner-weighted releases hold at every small list, and marginals are those of all
-releases."""
+"""Bounds for corner-weighted releases hold at every small list, step by step in exact rationals
+between walls, and marginals are those of all releases."""
 
+import itertools
 import math
+import operator
 from collections import defaultdict
 from fractions import Fraction
 
@@ -10,7 +12,7 @@ import pytest
 from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
 from dp_transforms.mechanisms.laws.corner_marginals import CornerMarginals
 from tests import enumeration
-from tests.labelled_reference import corner_weight
+from tests.labelled_reference import cells, corner_weight
 
 RATES = [0.893297, 0.29]
 SIZE = 21
@@ -28,6 +30,111 @@ def probabilities(private, rate):
     }
     total = sum(weights.values())
     return {x: weight / total for x, weight in weights.items()}
+
+
+BOXES = [((), (3, 3, 3)), ((), (4, 2, 1, 1)), ((2, 1), (4, 4, 2))]
+FIRST = Fraction(1, 3)
+QUARTER = Fraction(1, 4)
+
+
+def between(lower, upper):
+    low = [*lower, *[0] * (len(upper) - len(lower))]
+    return [
+        x
+        for x in enumeration.partitions(len(upper), max(upper))
+        if all(a <= value <= b for a, value, b in zip(low, x, upper, strict=True))
+    ]
+
+
+def extremes(y, f):
+    """The maximal cells of y outside f, and the minimal cells of f outside y."""
+    new, gone = cells(y) - cells(f), cells(f) - cells(y)
+    return {(i, j) for i, j in new if not {(i + 1, j), (i, j + 1)} & new} | {
+        (i, j) for i, j in gone if not {(i - 1, j), (i, j - 1)} & gone
+    }
+
+
+def share(q):
+    """k."""
+    return (q - FIRST) / (q * (1 + FIRST))
+
+
+def products(q):
+    """The products of the first 0, 1, ..., 80 factors of G."""
+    factors = (1 + share(q) * q**i / (1 - q**i) for i in range(1, 81))
+    return list(itertools.accumulate(factors, operator.mul, initial=Fraction(1)))
+
+
+def first_stage_tails(q, count):
+    """t_0, ..., t_count, from below."""
+    found = products(q)
+    beyond = (found[-1] - found[j - 1] for j in range(1, count + 1))
+    return [Fraction(1), *(g / (1 + g) for g in beyond)]
+
+
+def tail_bound(q, n):
+    """What the law says of Pr[x_i >= f_i + n]."""
+    steps = [min(Fraction(1), FIRST ** (n - j) * 4 / 3) for j in range(n + 1)]
+    rises = [b - a for a, b in itertools.pairwise([Fraction(0), *steps])]
+    return sum(map(operator.mul, rises, first_stage_tails(q, n)))
+
+
+@pytest.mark.parametrize(("lower", "upper"), BOXES)
+def test_second_stage_strays_from_the_first_as_said(lower, upper):
+    """(1): Pr_y[x_i - y_i is n | x agrees with y at the extreme cells] <= a**n (1 + a)."""
+    space = between(lower, upper)
+    weights = {x: corner_weight(x, QUARTER, lower, upper) for x in space}
+    largest = 0
+    for f, y in itertools.product(space, repeat=2):
+        kept = extremes(y, f)
+        chances = {
+            x: FIRST ** enumeration.l1_distance(x, y) * weights[x]
+            for x in space
+            if not kept & (cells(x) ^ cells(y))
+        }
+        total = sum(chances.values())
+        assert total == 1 / (1 + FIRST) ** len(kept)
+        for row, side, n in itertools.product(range(len(y)), (-1, 1), (1, 2, 3)):
+            moved = sum(p for x, p in chances.items() if side * (x[row] - y[row]) >= n)
+            assert moved <= total * FIRST**n * (1 + FIRST)
+            largest = max(largest, moved / total / FIRST**n)
+    assert largest == 1 + FIRST
+
+
+@pytest.mark.parametrize("q", [Fraction(2, 5), Fraction(2, 3)], ids=str)
+@pytest.mark.parametrize(("lower", "upper"), BOXES)
+def test_both_stages_and_heads_have_the_tails_of_the_proof(lower, upper, q):
+    """(2), (3) and ``log_head``."""
+    space, k, total = between(lower, upper), share(q), products(q)[-1]
+    weights = {x: corner_weight(x, QUARTER, lower, upper) for x in space}
+    stage, release = first_stage_tails(q, 3), [tail_bound(q, n) for n in range(4)]
+    for f in space:
+        distances = {x: enumeration.l1_distance(x, f) for x in space}
+        first = {x: q ** distances[x] * k ** len(extremes(x, f)) for x in space}
+        law = {x: q ** distances[x] * weights[x] for x in space}
+        normalizer = sum(law.values())
+        assert sum(first.values()) == normalizer
+        for row, side, n in itertools.product(range(len(f)), (-1, 1), (1, 2, 3)):
+            for chances, bounds in ((first, stage), (law, release)):
+                strays = sum(p for x, p in chances.items() if side * (x[row] - f[row]) >= n)
+                assert strays <= bounds[n] * normalizer
+        for ranks, s in itertools.product((1, 2, len(f)), (Fraction(6, 5), (1 + 1 / q) / 2)):
+            mean = sum(
+                p * s ** enumeration.l1_distance(x[:ranks], f[:ranks]) for x, p in law.items()
+            )
+            power = ((1 + q * s) / (1 - q * s)) ** ranks
+            assert mean <= normalizer * power * (1 + (total - 1) / k) / k
+
+
+@pytest.mark.parametrize("q", [Fraction(2, 5), Fraction(2, 3)], ids=str)
+def test_the_law_says_what_the_proof_does(q):
+    law = CornerWeightedLaw(-math.log(q))
+    for failure in (0.3, 0.05, 1e-3, 1e-6):
+        n = law.largest_excess(failure)
+        assert float(tail_bound(q, n + 1)) <= failure * (1 + 1e-8)
+        assert n == 0 or float(tail_bound(q, n)) > failure * (1 - 1e-8)
+    k, total = share(q), products(q)[-1]
+    assert math.exp(law.log_head) == pytest.approx(float((1 + (total - 1) / k) / k), rel=1e-7)
 
 
 def at(values, rank):
