@@ -53,6 +53,7 @@ from dp_transforms.mechanisms.partition_selection import (
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.weighted_rounds import select_round, weigh_remaining
 from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 
 EPSILON, DELTA = 1.0, 1e-5
 KAPPAS = (1, 3, 10, 30, 100)
@@ -285,7 +286,7 @@ def select_file(path: str, strategy: str, output: str) -> None:
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = (
             pipeline
-            | ReadRecords(path, "user", ["item"])
+            | ReadRecords(RecordFiles(path, "user", ["item"]))
             | SelectPartitions(EPSILON, DELTA, 10, strategy)
             | beam.FlatMap(lambda table: table["partition"].to_pylist())
             | beam.io.WriteToText(output)

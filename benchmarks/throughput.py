@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import logging
 import os
@@ -64,27 +65,29 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     Args:
       path: a file of records.
       kappa: how many partitions of a user are kept.
-      source: "files" for the main job's reader, "tuples" for a step that yields tuples, "create"
-        for beam.Create of tuples, "create unshuffled" for that without its reshuffle, "create
-        alone" for that without the job.
+      source: "files" for the main job as it runs by default, "beam" for the same on Beam's runner
+        in process, "tuples" for a step that yields tuples, "create" for beam.Create of tuples,
+        "create unshuffled" for that without its reshuffle, "create alone" for that without the job.
     """
+    from pipelines.files.record_files import RecordFiles
+
+    if source == "files":
+        return functools.partial(without_beam, path, kappa)
     import apache_beam as beam
 
     from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList
-    from dp_transforms.runtime.shuffle import num_buckets_for
     from pipelines.files.reading import ReadRecords
 
     logging.disable(logging.WARNING)
     reader: beam.PTransform
-    if source == "files":
-        reader = ReadRecords(path, "user", ["partition"])
-        buckets = reader.num_buckets
+    files = RecordFiles(path, "user", ["partition"])
+    buckets = files.num_buckets
+    if source == "beam":
+        reader = ReadRecords(files)
+    elif source == "tuples":
+        reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
     else:
-        buckets = num_buckets_for(pq.read_metadata(path).num_rows)
-        if source == "tuples":
-            reader = beam.Create([path]) | beam.FlatMap(tuples).with_output_types(tuple[str, str])
-        else:
-            reader = beam.Create(list(tuples(path)), reshuffle=source != "create unshuffled")
+        reader = beam.Create(list(tuples(path)), reshuffle=source != "create unshuffled")
     job = beam.Filter(bool)
     if source != "create alone":
         job = (
@@ -100,18 +103,29 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     return run
 
 
+def without_beam(path: str, kappa: int) -> None:
+    from dp_transforms.job_secret import JobSecret
+    from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+    from pipelines.files.record_files import RecordFiles
+    from pipelines.release_frequency_list import release_here
+
+    reader = RecordFiles(path, "user", ["partition"])
+    release_here(reader, partition_mechanism(1, kappa), JobSecret.from_os())
+
+
 def selection(path: str, runner: str) -> Callable[[], None]:
     """From a CSV file to the selected names in a file, with the strategy of pipeline-dp."""
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
     from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
     logging.disable(logging.WARNING)
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as directory, beam.Pipeline(runner) as pipeline:
-            reader = ReadRecords(path, "user", ["partition"])
+            reader = ReadRecords(RecordFiles(path, "user", ["partition"]))
             select = SelectPartitions(
                 EPSILON, DELTA, KAPPA, "truncated_geometric", num_buckets=reader.num_buckets
             )

@@ -29,7 +29,7 @@ from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.logical_types import from_text
 from pipelines.files.paths import FileRange, local_path, match_files
-from pipelines.files.reading import format_of
+from pipelines.files.record_files import format_of
 
 FREQUENCY_LIST = "frequency_list"
 

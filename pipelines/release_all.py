@@ -51,7 +51,7 @@ from pipelines.select_partitions import release_partitions
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -122,7 +122,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: ReadRecords,
+    reader: RecordFiles,
     releases: Releases,
     output: str,
     budget: dict[str, Any],
@@ -150,12 +150,14 @@ def build(
     from dp_transforms.selection import SelectPartitions
     from pipelines.files.partition_file import header_line
     from pipelines.files.publishing import PublishRelease
+    from pipelines.files.reading import ReadRecords
 
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     mechanism, strategy = releases.mechanism, releases.strategy
     list_directory, partitions_directory = directories(output, overwrite)
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    records = pipeline | "ReadRecords" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading records", "records")
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | budget)
@@ -195,7 +197,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
-    from pipelines.files.reading import records_from_flags
+    from pipelines.files.record_files import records_from_flags
 
     kappa = flags.max_partitions_per_user
     releases = Releases(

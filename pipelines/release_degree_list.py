@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -182,7 +182,7 @@ def _add_columns(group: Any) -> None:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: ReadRecords,
+    reader: RecordFiles,
     release: DegreeRelease,
     publish: PublishRelease,
     secret: JobSecret | None = None,
@@ -204,10 +204,12 @@ def build(
     import pyarrow as pa
 
     from dp_transforms.frequency_release import ReleaseFrequencyList
+    from pipelines.files.reading import ReadRecords
 
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
-    records = pipeline | "ReadEdges" >> reader | "Records" >> watch("reading edges", "records")
+    records = pipeline | "ReadEdges" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading edges", "records")
     edges = records | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
     degrees = edges | "Degrees" >> release.count(secret, num_buckets)
     watched = degrees | "WatchDegrees" >> watch("counting degrees", "nodes")
@@ -243,7 +245,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.report and flags.nodes and not geometric:
         raise ValueError("--report has no error bars for --nodes at this epsilon: leave out one")
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import records_from_flags
+    from pipelines.files.record_files import records_from_flags
 
     directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
@@ -267,7 +269,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     return release_job(flags, options, Release(build_all, [directory], [part], budget))
 
 
-def _check_types(reader: ReadRecords) -> None:
+def _check_types(reader: RecordFiles) -> None:
     (target,) = reader.partition_fields
     source = reader.user_field
     if source.type != target.type:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret, release_frequency_list
-from dp_transforms.mechanisms import Eta
+from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
 from pipelines.budgeting import Part, charged
@@ -42,8 +42,9 @@ from pipelines.variant_flags import add_variant_flags, mechanism_from_flags
 if TYPE_CHECKING:
     import apache_beam as beam
 
+    from dp_transforms.mechanisms.released_list import ReleasedList
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -94,7 +95,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: ReadRecords,
+    reader: RecordFiles,
     mechanism: PartitionMechanism,
     publish: PublishRelease,
     secret: JobSecret | None = None,
@@ -115,10 +116,12 @@ def build(
     import apache_beam as beam
 
     from dp_transforms.contributions import BoundContributions
+    from pipelines.files.reading import ReadRecords
 
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    records = pipeline | "ReadRecords" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading records", "records")
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
     release = beam.ptransform_fn(release_bounded)(mechanism, publish, secret, num_buckets, watch)
     _ = bounded | "FrequencyList" >> release
@@ -155,6 +158,27 @@ def release_bounded(
     return lines | "Publish" >> publish
 
 
+def release_here(
+    reader: RecordFiles,
+    mechanism: PartitionMechanism,
+    secret: JobSecret,
+    num_buckets: int | None = None,
+) -> ReleasedList:
+    """What the job of ``build`` releases, computed in this process and without Beam.
+
+    Args:
+      reader, mechanism, secret, num_buckets: see ``build``.
+    """
+    from dp_transforms.runtime.local import count_distinct_users
+
+    partitions = count_distinct_users(
+        reader.tables(), mechanism.sensitivity, secret, num_buckets or reader.num_buckets
+    )
+    counts = sorted(partitions, reverse=True)
+    frequency_list = FrequencyList(counts, [partitions[count] for count in counts])
+    return release_frequency_list(frequency_list, mechanism, secret)
+
+
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.frequency_list is None):
@@ -167,13 +191,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         return _prepare_counted(flags, directory)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
-    from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import records_from_flags
+    from pipelines.files.record_files import records_from_flags
 
     reader = records_from_flags(flags)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    if not (flags.on_beam or flags.progress or flags.show_private_counters):
+
+        def release() -> ReleasedList:
+            return release_here(reader, mechanism, JobSecret.from_os(), flags.num_buckets)
+
+        return _job_here(flags, directory, mechanism, statement, release)
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        from pipelines.files.publishing import PublishRelease
+
         publish = PublishRelease(directory, FREQUENCIES_HEADER, statement | budget)
         build(
             pipeline,
@@ -199,19 +230,36 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
         remedy="; --show_private_errors says more",
     )
 
-    def job() -> None:
+    def release() -> ReleasedList:
         if flags.progress:
             from pipelines.progress import say
 
             say("releasing the frequency list")
-        with charged(flags.ledger, [_part(mechanism)]) as budget:
-            released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
-            statement = frequency_list_statement(mechanism, bounded_by_job=False) | budget
-            directory.publish([FREQUENCIES_HEADER, frequency_lines(released)], statement)
+        released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
         if flags.show_private_counters:
             from pipelines.progress import say_private
 
             say_private("contributions", frequency_list.total)
+        return released
+
+    statement = frequency_list_statement(mechanism, bounded_by_job=False)
+    return _job_here(flags, directory, mechanism, statement, release)
+
+
+def _job_here(
+    flags: argparse.Namespace,
+    directory: ReleaseDirectory,
+    mechanism: PartitionMechanism,
+    statement: dict[str, Any],
+    release: Callable[[], ReleasedList],
+) -> Job:
+    """The job that charges the budget, releases in this process and says what was written."""
+    check_outputs(flags, [directory])
+
+    def job() -> None:
+        with charged(flags.ledger, [_part(mechanism)]) as budget:
+            lines = frequency_lines(release())
+            directory.publish([FREQUENCIES_HEADER, lines], statement | budget)
         say_done(flags, [directory])
 
     return job

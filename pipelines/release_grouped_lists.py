@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
 LARGE_ERROR = 0.1
 
@@ -118,7 +118,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: ReadRecords,
+    reader: RecordFiles,
     release: ReleaseGroupedLists,
     publish: PublishRelease,
     watch: Watching = unwatched,
@@ -134,7 +134,10 @@ def build(
     """
     import apache_beam as beam
 
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    from pipelines.files.reading import ReadRecords
+
+    records = pipeline | "ReadRecords" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading records", "records")
     released = records | "Release" >> release
     watched = released | "WatchLists" >> watch("releasing lists", "lists")
     lines = watched | "Lines" >> beam.MapTuple(grouped_lines).with_output_types(bytes)
@@ -147,7 +150,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     from dp_transforms.grouped_lists import ALL_USERS_LIST, SELECTION
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import records_from_flags
+    from pipelines.files.record_files import records_from_flags
 
     attributes = _attributes(flags)
     # The parameters are heard of before the files are.

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.selection import SelectPartitions
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import ReadRecords
+    from pipelines.files.record_files import RecordFiles
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -129,7 +129,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: ReadRecords,
+    reader: RecordFiles,
     select: SelectPartitions,
     publish: PublishRelease,
     watch: Watching = unwatched,
@@ -145,7 +145,10 @@ def build(
     """
     import apache_beam as beam
 
-    records = pipeline | "ReadRecords" >> reader | "Records" >> watch("reading records", "records")
+    from pipelines.files.reading import ReadRecords
+
+    records = pipeline | "ReadRecords" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading records", "records")
     _ = records | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
 
 
@@ -179,7 +182,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     directory = ReleaseDirectory(flags.output, PARTITIONS_FILE, flags.overwrite)
     from pipelines.files.partition_file import header_line, read_public_partitions
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import records_from_flags
+    from pipelines.files.record_files import records_from_flags
 
     # The parameters are heard of before the files are.
     _select(flags, ())

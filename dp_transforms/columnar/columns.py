@@ -21,6 +21,9 @@ USER = "user"
 PARTITION = "partition"
 COUNT = "count"
 
+_BATCH_ROWS = 1 << 20
+_BATCH_BYTES = 1 << 26
+
 
 def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """The column in one of the plain types, as one array.
@@ -98,6 +101,11 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
     for table in tables:
         check_columns(table, names)
     return pa.table({name: coded([table[name] for table in tables], name) for name in names})
+
+
+def is_enough(rows: int, size: int) -> bool:
+    """Whether tables of so many rows and bytes are enough to be worked on together."""
+    return rows >= _BATCH_ROWS or size >= _BATCH_BYTES
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:

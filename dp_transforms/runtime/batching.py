@@ -23,8 +23,6 @@ from dp_transforms.runtime.records import (
 )
 from dp_transforms.runtime.shuffle import OnThreads, in_global_window
 
-_BATCH_ROWS = 1 << 20
-_BATCH_BYTES = 1 << 26
 _BATCH_OBJECTS = 1 << 17
 
 
@@ -109,11 +107,7 @@ class _Batch(OnThreads):
                 self._bytes += table.nbytes
         else:
             self._held.append(element)
-        if (
-            len(self._held) >= _BATCH_OBJECTS
-            or self._rows >= _BATCH_ROWS
-            or self._bytes >= _BATCH_BYTES
-        ):
+        if len(self._held) >= _BATCH_OBJECTS or columns.is_enough(self._rows, self._bytes):
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

@@ -18,52 +18,26 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dp_transforms.columnar.columns import single, sorted_by, value_types
-from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
+from dp_transforms.columnar.columns import sorted_by
+from dp_transforms.columnar.routing import (
+    DEFAULT_BUCKETS,
+    MAX_BUCKETS,
+    MAX_HELD_BYTES,
+    by_hash,
+    check_types,
+    types_of,
+)
 from dp_transforms.columnar.scattering import Reduce, Route, gather, scatter
 from dp_transforms.runtime import threads
 from dp_transforms.runtime.threads import thread_pool
 
-DEFAULT_BUCKETS = 64
 _TYPES = -1
-MAX_BUCKETS = 1 << 16
-MAX_HELD_BYTES = 32 << 20
-"""About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
-
-With the columns of intermediate results, a thread needs up to twelve times this. So the memory of a
-worker depends on its threads, and not on how many records a user or a partition has, except where
-all distinct partitions of one user are needed at once: for a ``max_partitions_per_user`` as large
-as that, and in selection by several rounds.
-"""
-
-
-def num_buckets_for(rows: int) -> int:
-    """A number of buckets for about this many rows: each is a few tables as large as one batch.
-
-    >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
-    (16, 33, 4096)
-    """
-    return min(max(rows // 600_000, 16), 4096)
-
-
-def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:
-    """A route (see ``columnar.scattering``): the hash of one or more columns of a row."""
-    hashes = _hash_column(single(table[names[0]]), key)
-    for name in names[1:]:
-        hashes = prf(key, hashes, _hash_column(single(table[name]), key))
-    return hashes
-
-
-def _hash_column(array: pa.Array, key: bytes) -> Hashes:
-    if pa.types.is_dictionary(array.type):
-        return hash_rows(array.dictionary, key)[array.indices.to_numpy()]
-    return hash_rows(array, key)
 
 
 def _cut(
     table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
 ) -> Iterator[tuple[int, bytes]]:
-    yield _TYPES, ", ".join(map(str, value_types(table))).encode()
+    yield _TYPES, types_of(table).encode()
     yield from scatter(table, route, num_buckets, reduce)
 
 
@@ -89,7 +63,7 @@ class ReduceByHash(beam.PTransform):
     ):
         super().__init__()
         self._reduce = reduce
-        self._route: Route = functools.partial(hash_columns, names=names, key=key)
+        self._route = by_hash(names, key)
         self._num_buckets = DEFAULT_BUCKETS if num_buckets is None else num_buckets
         if not 1 <= self._num_buckets <= MAX_BUCKETS:
             raise ValueError(
@@ -164,14 +138,6 @@ def in_global_window(result: Any) -> WindowedValue:
     return WindowedValue(result, GlobalWindow().max_timestamp(), (GlobalWindow(),))
 
 
-def _check_types(found: set[str]) -> None:
-    if len(found) > 1:
-        raise TypeError(
-            f"records differ in type ({' and '.join(sorted(found))}): give all users one type, and "
-            "all partitions one type"
-        )
-
-
 class _Gather(OnThreads):
     def __init__(self, route: Route, reduce: Reduce):
         super().__init__(
@@ -181,7 +147,7 @@ class _Gather(OnThreads):
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[pa.Table]:
         bucket, pieces = element
         if bucket == _TYPES:
-            _check_types({piece.decode() for piece in pieces})
+            check_types(piece.decode() for piece in pieces)
             return
         held, size = [], 0
         for piece in pieces:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pipelines.errors import InputError
@@ -20,9 +22,20 @@ class FileRange(NamedTuple):
     stop: int
 
 
+@dataclass(frozen=True)
+class FileVersion:
+    """A file, its size and when it was last written; equal as long as nobody writes to it."""
+
+    path: str
+    size_in_bytes: int
+    last_updated: float
+
+
 def local_path(path: str) -> str:
     """The path with a leading ~ expanded, which shells leave alone in `--flag=~/file`."""
-    return os.path.expanduser(path)
+    path = os.path.expanduser(path)
+    # Beam finds nothing by a glob without a directory.
+    return os.path.join(os.curdir, path) if "*" in path and not os.path.dirname(path) else path
 
 
 class LocalFiles:
@@ -34,6 +47,27 @@ class LocalFiles:
     @staticmethod
     def open(path: str) -> Any:
         return open(path, "rb")
+
+    @staticmethod
+    def match(pattern: str) -> list[str]:
+        """The files of a path, or of a directory and a name in which * stands for anything."""
+        if "*" not in pattern:
+            return [pattern] if os.path.exists(pattern) else []
+        directory, name = os.path.split(pattern)
+        if not os.path.isdir(directory):
+            return []
+        like = re.compile(r"[^/\\]*".join(map(re.escape, name.split("*"))))
+        with os.scandir(directory) as entries:
+            return [
+                os.path.join(directory, entry.name)
+                for entry in entries
+                if like.fullmatch(entry.name) and not entry.is_dir() and os.path.exists(entry.path)
+            ]
+
+    @staticmethod
+    def version(path: str) -> FileVersion:
+        found = os.stat(path)
+        return FileVersion(path, found.st_size, found.st_mtime)
 
     @staticmethod
     def create(path: str) -> Any:
@@ -60,21 +94,21 @@ def filesystem(path: str) -> Any:
     return FileSystems
 
 
-def match_files(pattern: str) -> list[FileMetadata]:
+def match_files(pattern: str) -> list[FileVersion]:
     """The files of a glob, in order of their paths.
 
     Raises:
       InputError: there are none, one is not a regular file, or no filesystem knows such a path.
     """
-    # Commands that run no pipeline do not wait for Beam.
-    from apache_beam.io.filesystem import BeamIOError
-    from apache_beam.io.filesystems import FileSystems
-
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
+    local = "://" not in pattern
     try:
-        found = FileSystems.match([pattern])[0].metadata_list
-    except (BeamIOError, OSError, ValueError) as error:
+        if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
+            found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
+        else:
+            found = [_version(file) for file in filesystem("://").match([pattern])[0].metadata_list]
+    except (OSError, ValueError) as error:
         raise InputError(f"{pattern} cannot be listed: {reason(error)}") from None
     if not found:
         raise InputError(
@@ -82,23 +116,23 @@ def match_files(pattern: str) -> list[FileMetadata]:
         )
     for file in found:
         # A pipe can be read only once, and a device may have no end.
-        if FileSystems.get_scheme(file.path) is None and not os.path.isfile(file.path):
+        if local and not os.path.isfile(file.path):
             raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
     return sorted(found, key=lambda file: file.path)
 
 
-def file_version(path: str) -> FileMetadata:
-    """The file's size and when it was last written; equal as long as nobody writes to it.
+def file_version(path: str) -> FileVersion:
+    """The file as it is now.
 
     Raises:
       InputError: the file is not there any more.
     """
-    from apache_beam.io.filesystem import BeamIOError
-    from apache_beam.io.filesystems import FileSystems
-
     try:
-        return FileSystems.get_filesystem(path).metadata(path)
-    except (BeamIOError, OSError) as error:
+        files = filesystem(path)
+        if files is LocalFiles:
+            return LocalFiles.version(path)
+        return _version(files.get_filesystem(path).metadata(path))
+    except OSError as error:
         raise InputError(f"{path} cannot be opened: {reason(error)}") from None
 
 
@@ -108,13 +142,22 @@ def open_bytes(path: str) -> Any:
     Raises:
       InputError: the file cannot be opened.
     """
-    from apache_beam.io.filesystem import BeamIOError, CompressionTypes
-    from apache_beam.io.filesystems import FileSystems
-
     try:
-        return FileSystems.open(path, compression_type=CompressionTypes.UNCOMPRESSED)
-    except (BeamIOError, OSError) as error:
+        if filesystem(path) is LocalFiles:
+            return LocalFiles.open(path)
+        return _as_stored(path)
+    except OSError as error:
         raise InputError(f"{path} cannot be opened: {reason(error)}") from None
+
+
+def _as_stored(path: str) -> Any:
+    from apache_beam.io.filesystem import CompressionTypes
+
+    return filesystem(path).open(path, compression_type=CompressionTypes.UNCOMPRESSED)
+
+
+def _version(file: FileMetadata) -> FileVersion:
+    return FileVersion(file.path, file.size_in_bytes, file.last_updated_in_seconds)
 
 
 def reason(error: Exception) -> str:

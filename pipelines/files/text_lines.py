@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-from apache_beam.io.filesystem import CompressionTypes
 
 from pipelines.errors import InputError
 from pipelines.files.paths import FileRange, open_bytes
@@ -20,10 +20,15 @@ _TO_THE_END = 1 << 62
 _SAMPLE_BYTES = 1 << 16
 # Text of identifiers, compressed.
 _COMPRESSION_RATIO = 4
-_ARROW_CODECS = {
-    CompressionTypes.GZIP: "gzip",
-    CompressionTypes.BZIP2: "bz2",
-    CompressionTypes.ZSTD: "zstd",
+# By the end of a name; None if Arrow cannot read it.
+_CODECS = {
+    ".gz": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".deflate": None,
+    ".xz": None,
+    ".lzma": None,
 }
 
 CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its name says"
@@ -56,7 +61,7 @@ def split(path: str, size: int, whole: bool = False) -> Iterator[FileRange]:
 
 def is_compressed(path: str) -> bool:
     """Whether a file's name says that it is compressed."""
-    return _compression(path) != CompressionTypes.UNCOMPRESSED
+    return _suffix(path) in _CODECS
 
 
 def text_bytes(path: str) -> Any:
@@ -65,13 +70,13 @@ def text_bytes(path: str) -> Any:
     Raises:
       InputError: the file cannot be opened, or is compressed in another way.
     """
-    compression = _compression(path)
-    if compression == CompressionTypes.UNCOMPRESSED:
+    if not is_compressed(path):
         return open_bytes(path)
-    if compression not in _ARROW_CODECS:
+    codec = _CODECS[_suffix(path)]
+    if codec is None:
         raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
     # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
-    stream = pa.CompressedInputStream(open_bytes(path), _ARROW_CODECS[compression])
+    stream = pa.CompressedInputStream(open_bytes(path), codec)
     return io.BufferedReader(stream, 1 << 20)
 
 
@@ -113,5 +118,5 @@ def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator
         yield mark + block if inside else block
 
 
-def _compression(path: str) -> str:
-    return CompressionTypes.detect_compression_type(path)
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()

@@ -17,7 +17,8 @@ from dp_transforms.job_secret import JobSecret
 from pipelines.command_line import Job, make_runner, run
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import records_from_flags
+from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import records_from_flags
 from pipelines.release_frequency_list import make_parser
 
 PAIRS_FILE = "bounded_pairs.csv"
@@ -30,7 +31,12 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     bound = BoundContributions(
         flags.max_partitions_per_user, JobSecret.from_os(), reader.num_buckets
     )
-    lines = pipeline | reader | "Bound" >> bound | beam.FlatMap(_lines).with_output_types(bytes)
+    lines = (
+        pipeline
+        | ReadRecords(reader)
+        | "Bound" >> bound
+        | beam.FlatMap(_lines).with_output_types(bytes)
+    )
     publish = PublishRelease(directory, b"user,partition\n", {"mechanism": "none: a test"})
     _ = lines | "Publish" >> publish
     return lambda: pipeline.run().wait_until_finish()

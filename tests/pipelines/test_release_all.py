@@ -10,7 +10,7 @@ from dp_transforms.job_secret import release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
-from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from pipelines.release_all import Releases, build, main
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
@@ -54,7 +54,7 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA)
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        reader = ReadRecords(write(tmp_path), "user", ["page"])
+        reader = RecordFiles(write(tmp_path), "user", ["page"])
         build(pipeline, reader, Releases(mechanism, strategy), f"{tmp_path}/out", {}, secret=SECRET)
     # Read once, and bounded once where the selection does not bound in its own rounds.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]

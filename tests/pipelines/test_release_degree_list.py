@@ -15,7 +15,7 @@ from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from pipelines.files.names import FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import DegreeRelease, build, main
 from tests.test_degrees import degrees_of
 
@@ -58,7 +58,7 @@ def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         build(
             pipeline,
-            ReadRecords(write(tmp_path), "from", ["to"]),
+            RecordFiles(write(tmp_path), "from", ["to"]),
             release,
             PublishRelease(
                 ReleaseDirectory(str(tmp_path / "out"), "list.csv"), FREQUENCIES_HEADER, {}

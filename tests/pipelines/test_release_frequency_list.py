@@ -1,4 +1,5 @@
 import gzip
+import hashlib
 import json
 import platform
 import random
@@ -11,19 +12,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from benchmarks.throughput_data import clicks, write
 from dp_transforms.budget import Ledger
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.runtime.local import count_distinct_users
 from dp_transforms.version import VERSION
 from pipelines.command_line import make_runner
 from pipelines.errors import InputError
 from pipelines.files.delimited_text import DelimitedText
 from pipelines.files.names import FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory
+from pipelines.files.output import ReleaseDirectory, frequency_lines
 from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import ReadRecords
-from pipelines.release_frequency_list import build, main, make_parser
+from pipelines.files.record_files import RecordFiles
+from pipelines.release_frequency_list import build, main, make_parser, release_here
 from pipelines.variant_flags import mechanism_from_flags
 
 KAPPA = 3
@@ -107,7 +110,7 @@ def check_release(directory, write, mechanism, pipeline):
     with pipeline:
         build(
             pipeline,
-            ReadRecords(pattern, user, [page], text_format),
+            RecordFiles(pattern, user, [page], text_format),
             mechanism,
             PublishRelease(
                 ReleaseDirectory(str(directory / "out"), "list.csv"), FREQUENCIES_HEADER, {}
@@ -128,6 +131,36 @@ def check_release(directory, write, mechanism, pipeline):
 )
 def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
     check_release(tmp_path, write, mechanism, beam.Pipeline(runner="FnApiRunner"))
+
+
+def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
+    # 60 users with up to 70 items each, of which 5 are kept.
+    mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=5)
+
+    def reader(suffix):
+        path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
+        return RecordFiles(path, "user", ["partition"])
+
+    released = {
+        suffix: frequency_lines(release_here(reader(suffix), mechanism, SECRET, num_buckets))
+        for num_buckets, suffix in enumerate(("parquet", "plain.parquet", "csv", "csv.gz"), 1)
+    }
+    (lines,) = set(released.values())
+    counts = sorted(count_distinct_users(reader("csv").tables(), 5, SECRET, 3).items())
+    assert hashlib.sha256(repr(counts).encode()).hexdigest()[:16] == "4919cdcd7a187f08"
+    directory = ReleaseDirectory(str(tmp_path / "out"), "list.csv")
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        publish = PublishRelease(directory, FREQUENCIES_HEADER, {})
+        build(pipeline, reader("csv"), mechanism, publish, SECRET)
+    assert (tmp_path / "out" / "list.csv").read_bytes() == FREQUENCIES_HEADER + lines
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_without_beam_the_job_releases_what_the_library_does(tmp_path, write):
+    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
+    pattern, (user, page), text_format = write(tmp_path)
+    released = release_here(RecordFiles(pattern, user, [page], text_format), mechanism, SECRET)
+    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
 
 @pytest.mark.parametrize(
@@ -294,7 +327,7 @@ def test_files_that_differ_in_type(tmp_path):
     with pytest.raises(
         InputError, match=r"b\.parquet: column 'user' is read as integer, but as string"
     ):
-        ReadRecords(f"{tmp_path}/*.parquet", "user", ["page"])
+        RecordFiles(f"{tmp_path}/*.parquet", "user", ["page"])
 
 
 def test_epsilon_is_the_same_with_and_without_a_ledger(tmp_path):

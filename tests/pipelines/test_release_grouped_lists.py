@@ -14,7 +14,7 @@ from pipelines.files.grouped_file import read_grouped_lists
 from pipelines.files.names import LISTS_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from pipelines.release_grouped_lists import (
     build,
     main,
@@ -47,7 +47,7 @@ def test_the_job_releases_what_the_library_does(tmp_path):
         path = write(tmp_path, records, columns)
         build(
             pipeline,
-            ReadRecords(path, "user", ["page"], attribute_columns=columns[2:]),
+            RecordFiles(path, "user", ["page"], attribute_columns=columns[2:]),
             transform,
             PublishRelease(ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), LISTS_HEADER, {}),
         )

@@ -16,7 +16,7 @@ from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.partition_file import header_line
 from pipelines.files.paths import FileRange
 from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from pipelines.reports.privacy_statement import library_versions
 from pipelines.select_partitions import build, main
 from tests.selection_reference import RECORDS, SECRET, selected
@@ -59,7 +59,7 @@ def test_the_job_selects_what_the_library_does(tmp_path, name):
     (tmp_path / "a.csv").write_text(
         "user,page\n" + "".join(f"{user},{page}\n" for user, page in RECORDS)
     )
-    reader = ReadRecords(f"{tmp_path}/a.csv", "user", ["page"])
+    reader = RecordFiles(f"{tmp_path}/a.csv", "user", ["page"])
     directory = ReleaseDirectory(str(tmp_path / "out"), "released_partitions.csv")
     publish = PublishRelease(directory, header_line(reader.partition_fields, False), {})
     with beam.Pipeline(runner="FnApiRunner") as pipeline:

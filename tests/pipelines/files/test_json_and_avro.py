@@ -18,6 +18,7 @@ from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange
 from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from tests.beam_runs import rows_of, run
 
 VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]
@@ -50,8 +51,8 @@ def test_records_of_a_job(tmp_path, name):
         write_avro(path, {"user": "string", "page": ["null", "long"]}, visits, "deflate")
     else:
         write_json(path)
-    reader = ReadRecords(str(path), "user", ["page"])
-    assert sorted(rows_of(run(lambda pipeline: pipeline | reader))) == PAIRS
+    reader = RecordFiles(str(path), "user", ["page"])
+    assert sorted(rows_of(run(lambda pipeline: pipeline | ReadRecords(reader)))) == PAIRS
     assert [logical_name(field) for field in reader.partition_fields] == ["integer"]
 
 
@@ -157,7 +158,7 @@ def test_uuids_are_text(tmp_path):
 def test_avro_fields_that_do_not_fit(tmp_path, kinds, message):
     write_avro(tmp_path / "a.avro", kinds, [])
     with pytest.raises(InputError, match=message):
-        ReadRecords(f"{tmp_path}/*.avro", "user", ["page"])
+        RecordFiles(f"{tmp_path}/*.avro", "user", ["page"])
 
 
 def test_avro_that_is_none_or_cut_short(tmp_path):

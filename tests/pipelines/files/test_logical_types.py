@@ -15,6 +15,7 @@ from pipelines.errors import InputError
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange
 from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import RecordFiles
 from tests.beam_runs import rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -56,7 +57,7 @@ def write(path, name, kind, numbers, **options):
 
 def read(path):
     """The users of the files of a glob, whose schemas have been compared, one table for each."""
-    ReadRecords(str(path), "user", ["partition"])
+    RecordFiles(str(path), "user", ["partition"])
     parts = [FileRange(str(file), 0, 1 << 40) for file in sorted(path.parent.glob(path.name))]
     return [table for part in parts for table in ParquetFiles().read(part, ("user",))]
 
@@ -107,6 +108,6 @@ def test_a_user_of_two_files_is_bounded_as_one(tmp_path):
         pq.write_table(
             pa.table({"user": users, "partition": partitions}), tmp_path / f"{i}.parquet"
         )
-    reader = ReadRecords(str(tmp_path / "*.parquet"), "user", ["partition"])
+    reader = ReadRecords(RecordFiles(str(tmp_path / "*.parquet"), "user", ["partition"]))
     kept = rows_of(run(lambda pipeline: pipeline | reader, BoundContributions(1, SECRET)))
     assert len(kept) == len({user for user, _ in kept}) == 200

@@ -1,9 +1,10 @@
 import pytest
 
-from dp_transforms.runtime.shuffle import ReduceByHash, num_buckets_for
+from dp_transforms.columnar.routing import num_buckets_for
+from dp_transforms.runtime.shuffle import ReduceByHash
 from pipelines import release_frequency_list, select_partitions
-from pipelines.files import reading
-from pipelines.files.reading import ReadRecords
+from pipelines.files import record_files
+from pipelines.files.record_files import RecordFiles
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
@@ -21,19 +22,22 @@ def flags(tmp_path, *more):
 
 
 def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(reading, "num_buckets_for", lambda rows: rows)
+    monkeypatch.setattr(record_files, "num_buckets_for", lambda rows: rows)
     (tmp_path / "a.csv").write_text("user,page\n")
-    assert ReadRecords(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets <= 1
+    assert RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets <= 1
     for name in "bcd":
         (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
-    found = ReadRecords(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets
+    found = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets
     assert 29_000 <= found <= 31_000
 
 
 @pytest.mark.parametrize(
     ("job", "more", "in_order"),
     # One worker puts selected names in order.
-    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
+    [
+        (release_frequency_list, ["--runner=FnApiRunner"], []),
+        (select_partitions, ["--delta=1e-6"], [1]),
+    ],
 )
 def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
     (tmp_path / "a.csv").write_text("user,page\n" + LINES)

@@ -1,0 +1,73 @@
+"""By which hash and to how many buckets rows travel, so that those that must meet do."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from dp_transforms.columnar.columns import single, value_types
+from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
+from dp_transforms.columnar.scattering import Route
+
+DEFAULT_BUCKETS = 64
+MAX_BUCKETS = 1 << 16
+MAX_HELD_BYTES = 32 << 20
+"""About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
+
+With the columns of intermediate results, a thread needs up to twelve times this. So the memory of a
+worker depends on its threads, and not on how many records a user or a partition has, except where
+all distinct partitions of one user are needed at once: for a ``max_partitions_per_user`` as large
+as that, and in selection by several rounds.
+"""
+
+
+def num_buckets_for(rows: int) -> int:
+    """A number of buckets for about this many rows: each is a few tables as large as one batch.
+
+    >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
+    (16, 33, 4096)
+    """
+    return min(max(rows // 600_000, 16), 4096)
+
+
+def by_hash(names: tuple[str, ...], key: bytes) -> Route:
+    """The route by the values of these columns; see ``hash_columns``."""
+    return functools.partial(hash_columns, names=names, key=key)
+
+
+def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:
+    """A route (see ``scattering``): the hash of one or more columns of a row."""
+    hashes = _hash_column(single(table[names[0]]), key)
+    for name in names[1:]:
+        hashes = prf(key, hashes, _hash_column(single(table[name]), key))
+    return hashes
+
+
+def _hash_column(array: pa.Array, key: bytes) -> Hashes:
+    if pa.types.is_dictionary(array.type):
+        return hash_rows(array.dictionary, key)[array.indices.to_numpy()]
+    return hash_rows(array, key)
+
+
+def types_of(table: pa.Table) -> str:
+    """The types of a table's values, in words."""
+    return ", ".join(map(str, value_types(table)))
+
+
+def check_types(found: Iterable[str]) -> None:
+    """Checks that all tables have the same types: a value of another would not meet its equals.
+
+    Args:
+      found: what ``types_of`` gave for each.
+
+    Raises:
+      TypeError: they differ.
+    """
+    kinds = sorted(set(found))
+    if len(kinds) > 1:
+        raise TypeError(
+            f"records differ in type ({' and '.join(kinds)}): give all users one type, and all "
+            "partitions one type"
+        )

@@ -1,0 +1,98 @@
+"""Records to counts in this process, without Beam.
+
+The same kernels under the same keys as ``BoundContributions`` and ``CountDistinctUsers``, and so
+the same counts. Beam's import and its in-process runner take seconds, however few the records are.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, is_enough
+from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
+from dp_transforms.columnar.routing import MAX_HELD_BYTES, by_hash, check_types, types_of
+from dp_transforms.columnar.scattering import Reduce, gather, scatter
+from dp_transforms.runtime.threads import map_ahead
+
+if TYPE_CHECKING:
+    from dp_transforms.job_secret import JobSecret
+
+
+def count_distinct_users(
+    records: Iterable[pa.Table], max_partitions_per_user: int, secret: JobSecret, num_buckets: int
+) -> collections.Counter[int]:
+    """How many partitions have each number of users, of records that are bounded first.
+
+    Args:
+      records: tables with the columns ``user`` and ``partition``.
+      max_partitions_per_user: kappa; see ``BoundContributions``.
+      secret: the job's; decides which partitions of a user are kept.
+      num_buckets: how many parts users, and then partitions, are split into.
+
+    Returns:
+      {number of users: partitions}.
+
+    Raises:
+      ValueError, TypeError: see ``BoundContributions``.
+    """
+    bound = functools.partial(
+        distinct_pairs, at_most=max_partitions_per_user, key=secret.key("bound contributions")
+    )
+    # Nobody is in two of the tables, so the counts of partitions in them add.
+    pairs = _reduced(records, (USER, PARTITION), bound, secret.key("route users"), num_buckets)
+    counts = _reduced(
+        map(count_pairs, pairs),
+        (PARTITION, COUNT),
+        sum_counts,
+        secret.key("route partitions"),
+        num_buckets,
+    )
+    found: collections.Counter[int] = collections.Counter()
+    for table in counts:
+        found.update(histogram(table))
+    return found
+
+
+def _reduced(
+    tables: Iterable[pa.Table], names: tuple[str, str], reduce: Reduce, key: bytes, num_buckets: int
+) -> Iterator[pa.Table]:
+    """What ``ReduceByHash`` does by the first of these columns."""
+    route = by_hash(names[:1], key)
+
+    def cut(batch: list[pa.Table]) -> tuple[str, list[tuple[int, bytes]]]:
+        table = coded_table(batch, names)
+        return types_of(table), list(scatter(table, route, num_buckets, reduce))
+
+    def reduced(pieces: list[bytes]) -> list[pa.Table]:
+        return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
+
+    kinds: set[str] = set()
+    buckets: dict[int, list[bytes]] = collections.defaultdict(list)
+    for kind, pieces in map_ahead(cut, _batches(tables)):
+        kinds.add(kind)
+        for bucket, piece in pieces:
+            buckets[bucket].append(piece)
+    check_types(kinds)
+    # What is done is not held.
+    rest = (buckets.popitem()[1] for _ in range(len(buckets)))
+    for found in map_ahead(reduced, rest):
+        yield from found
+
+
+def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
+    held: list[pa.Table] = []
+    rows = size = 0
+    for table in tables:
+        held.append(table)
+        rows, size = rows + table.num_rows, size + table.nbytes
+        if is_enough(rows, size):
+            yield held
+            held, rows, size = [], 0, 0
+    if held:
+        yield held

@@ -1,0 +1,240 @@
+"""The records of a job's files, as Arrow tables with the columns user and partition."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.routing import num_buckets_for
+from pipelines.errors import InputError
+from pipelines.files.avro_files import AvroFiles
+from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.json_lines import JsonLines
+from pipelines.files.logical_types import logical_name
+from pipelines.files.parquet_files import ParquetFiles
+from pipelines.files.paths import FileRange, FileVersion, file_version, local_path, match_files
+
+FILES_CHECKED_AT_LAUNCH = 16
+
+Format = DelimitedText | ParquetFiles | JsonLines | AvroFiles
+
+FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
+"""What each --input_format reads."""
+
+_PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
+_JSON_SUFFIXES = (".jsonl", ".ndjson")
+_NAMES = {ParquetFiles: "Parquet", JsonLines: "JSON lines", AvroFiles: "Avro"}
+_TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
+_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
+
+
+class RecordFiles:
+    """The records of files that match a glob, in tables with the columns user and partition.
+
+    The first files are opened when this is made, so that a misspelt column fails at once.
+    Files are read in ranges, which workers can share.
+
+    Args:
+      pattern: a path or glob of a filesystem that Beam knows.
+      user_column: the column of users: a name, or a position from 1 in text without a header.
+      partition_columns: the column of partitions likewise; several make a composite partition.
+      file_format: by default what `format_of` says of the first file.
+      drop_nulls: leave out records with a null in one of these columns, rather than fail.
+      attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
+
+    Raises:
+      InputError: no file matches, or one of the first files does not have these columns.
+      ValueError: a column is given twice, or not by position where there is no header.
+    """
+
+    def __init__(
+        self,
+        pattern: str,
+        user_column: str,
+        partition_columns: Sequence[str],
+        file_format: Format | None = None,
+        drop_nulls: bool = False,
+        attribute_columns: Sequence[str] = (),
+    ):
+        self.pattern = local_path(pattern)
+        self._columns = (user_column, *partition_columns, *attribute_columns)
+        self._attributes = len(attribute_columns)
+        self._drop_nulls = drop_nulls
+        if len(set(self._columns)) < len(self._columns):
+            names = "user_column and partition_column"
+            if attribute_columns:
+                names = "user_column, partition_column and group_by"
+            raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
+        files = match_files(self.pattern)
+        self._bytes = sum(file.size_in_bytes for file in files)
+        self._largest = max(files, key=lambda file: file.size_in_bytes)
+        self._format = file_format or format_of(files[0].path)
+        if isinstance(self._format, DelimitedText) and not self._format.header:
+            _check_positions(self._columns)
+        schemas = {
+            file.path: self._format.schema(file.path, self._columns)
+            for file in files[:FILES_CHECKED_AT_LAUNCH]
+        }
+        self._first, self._schema = next(iter(schemas.items()))
+        for path, schema in schemas.items():
+            self._check_schema(path, schema)
+
+    @property
+    def user_field(self) -> pa.Field:
+        """The user column, with the type that it has in the files."""
+        return self._schema.field(self._columns[0])
+
+    @property
+    def partition_fields(self) -> list[pa.Field]:
+        """The partition columns, with the types that they have in the files."""
+        columns = self._columns[1 : len(self._columns) - self._attributes]
+        return [self._schema.field(column) for column in columns]
+
+    @property
+    def attribute_fields(self) -> list[pa.Field]:
+        """The attribute columns, with the types that they have in the files."""
+        columns = self._columns[len(self._columns) - self._attributes :]
+        return [self._schema.field(column) for column in columns]
+
+    @functools.cached_property
+    def num_buckets(self) -> int:
+        """Into how many buckets to shuffle the records, by the sizes of the files.
+
+        The largest file says how many records there are to a byte.
+        """
+        size = self._largest.size_in_bytes
+        rows = self._format.estimated_rows(self._largest.path, size)
+        return num_buckets_for(rows * self._bytes // max(1, size))
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records, read in this process.
+
+        Raises:
+          InputError: they cannot be read; the message says nothing of what they hold.
+        """
+        for file in match_files(self.pattern):
+            for element in self.split(file):
+                yield from self.read(element)
+
+    def split(self, file: FileVersion) -> Iterator[tuple[FileRange, FileVersion]]:
+        """The ranges of a file, each to be read by one worker."""
+        version = file_version(file.path)
+        for part in self._format.split(file.path, version.size_in_bytes):
+            yield part, version
+
+    def read(self, element: tuple[FileRange, FileVersion]) -> Iterator[pa.Table]:
+        """The records of a range.
+
+        Raises:
+          InputError: see ``tables``.
+        """
+        part, version = element
+        for table in self._format.read(part, self._columns):
+            self._check_schema(part.path, table.schema)
+            if table.num_rows:
+                yield self._records(part.path, table)
+        # Ranges of different versions of a file do not fit together: records would be lost.
+        if file_version(part.path) != version:
+            raise InputError(
+                f"{part.path} has changed while it was read: give a copy that nobody writes to"
+            )
+
+    def _check_schema(self, path: str, schema: pa.Schema) -> None:
+        for column, here, first in zip(self._columns, schema, self._schema, strict=True):
+            if logical_name(here) != logical_name(first):
+                raise InputError(
+                    f"{path}: column {column!r} is read as {logical_name(here)}, but as "
+                    f"{logical_name(first)} in {self._first}: give both the same type"
+                )
+
+    def _records(self, path: str, table: pa.Table) -> pa.Table:
+        needed = self._columns[: len(self._columns) - self._attributes]
+        nulls = any(column.null_count for column in table.columns[: len(needed)])
+        if nulls and not self._drop_nulls:
+            raise InputError(
+                f"{path} has records without a user or without a partition: fill these in, or "
+                f"leave them out with --drop_nulls"
+            )
+        if nulls:
+            valid = [column.is_valid() for column in table.columns[: len(needed)]]
+            table = table.filter(functools.reduce(pc.and_, valid))
+        user, *others = table.columns
+        parts, attributes = others[: len(needed) - 1], others[len(needed) - 1 :]
+        if len(parts) > 1:
+            arrays = [part.combine_chunks() for part in parts]
+            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+        names = [USER, PARTITION, *self._columns[len(needed) :]]
+        return pa.table([user, parts[0], *attributes], names=names)
+
+
+def records_from_flags(
+    flags: argparse.Namespace, attribute_columns: Sequence[str] = ()
+) -> RecordFiles:
+    """The files that the flags describe.
+
+    Args:
+      flags: as parsed.
+      attribute_columns: see RecordFiles.
+
+    Raises:
+      InputError, ValueError: see RecordFiles and DelimitedText.
+    """
+    if flags.input_format == "auto":
+        file_format = format_of(match_files(local_path(flags.input))[0].path)
+    else:
+        file_format = FORMATS[flags.input_format]()
+    text_flags = [name for name in _TEXT_FLAGS if getattr(flags, name)]
+    if isinstance(file_format, DelimitedText):
+        delimiter = flags.delimiter or file_format.delimiter
+        file_format = DelimitedText(
+            delimiter=_NAMED_DELIMITERS.get(delimiter, delimiter),
+            header=not flags.no_header,
+            quotes=not flags.no_quotes,
+            multiline=flags.multiline,
+            encoding=flags.encoding or file_format.encoding,
+        )
+    elif text_flags:
+        raise ValueError(
+            f"--{text_flags[0]} is for delimited text, but these files are "
+            f"{_NAMES[type(file_format)]}: leave it out, or give --input_format=csv"
+        )
+    return RecordFiles(
+        flags.input,
+        flags.user_column,
+        flags.partition_column,
+        file_format,
+        flags.drop_nulls,
+        attribute_columns,
+    )
+
+
+def format_of(path: str) -> Format:
+    """By the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson, .tsv, or else CSV.
+
+    >>> format_of("users.tsv.gz").delimiter
+    '\\t'
+    """
+    name = path.lower()
+    if name.endswith(_PARQUET_SUFFIXES):
+        return ParquetFiles()
+    if name.endswith(".avro"):
+        return AvroFiles()
+    uncompressed = name.rsplit(".", 1)[0]
+    if name.endswith(_JSON_SUFFIXES) or uncompressed.endswith(_JSON_SUFFIXES):
+        return JsonLines()
+    if name.endswith(".tsv") or uncompressed.endswith(".tsv"):
+        return DelimitedText(delimiter="\t")
+    return DelimitedText()
+
+
+def _check_positions(columns: Sequence[str]) -> None:
+    for column in columns:
+        if not (column.isascii() and column.isdigit() and 1 <= int(column) <= 1_000_000):
+            raise ValueError(
+                f"columns must be positions counted from 1 when there is no header, got {column!r}"
+            )
