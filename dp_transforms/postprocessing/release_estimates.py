@@ -59,8 +59,8 @@ class ReleaseEstimates:
       mechanism: of all lists.
 
     Raises:
-      ValueError: c is below 1/256, where float64's range is too small, or the mechanism has no
-        ``law``.
+      ValueError: c is below 1/256, where float64's range is too small; the mechanism has no
+        ``law``, or public bounds on which its marginals depend.
 
     >>> released = FrequencyList([5000, 21, 20, 1], [1, 4, 5, 300])
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism

@@ -1,26 +1,30 @@
-"""Long runs: their two ends have nothing to do with each other, up to a bound.
+"""Long runs: their two ends are independent, up to a bound.
 
-Let T_n be the weights of walks through n zero bits, between constant walls, and L and R what
-``labels`` calls leaving and settling. A walk from -s to t (s, t >= 0) has s early moves, on its
-way up to 0, and t late ones. Let the last early move be at place a, and the first late one b places
+Let T_n be the transfer through n zero bits between constant walls, and L and R the weights that
+``labels`` calls leaving and settling. A walk from -s to t (s, t >= 0) has s early moves, on its way
+up to 0, and t late ones. Let the last early move be at place a, and the first late one at place b
 from the end (a = 0 without early moves, b = 0 without late ones). If n - a - b >= 2, two zero bits
-lie between: no chain of corners reaches across both, so the walk weighs exactly what its two parts
-weigh in infinite runs. In all other pairs of parts a + b >= n - 1. Without labels, which only lower
-weights, all early parts weigh B(s) and all late ones A(t) (``sampler.transfer``),
+lie between. No chain of corners reaches across both, so the weight of the walk is the product of
+those of its two parts in infinite runs. In all other pairs of parts a + b >= n - 1. Labels only
+lower weights; without them all early parts weigh B(s) and all late ones A(t) in total
+(``sampler.transfer``),
 
     A(t) = q**(t(t+1)/2) / (q; q)_t         B(s) = q**(s(s-1)/2) / (q; q)_s
 
-and the largest of s distinct parts is at least x with a probability of at most s q**(x - s). The
-sum over x of Pr[a >= x] Pr[b >= n - 1 - x] bounds Pr[a + b >= n - 1]. Therefore
+and in the law with these weights the largest of s distinct parts is below x with probability
+prod_{j=1..s} (1 - q**(x - 1 - s + j)), and so at least x with at most s q**(x - s). The sum over x
+= 0..n-1 of Pr[a >= x] Pr[b >= n - 1 - x] bounds Pr[a + b >= n - 1]. Therefore
 
     |T_n(-s, t) - R(-s) L(t)| <= C = B(s) A(t) n max(s, 1) max(t, 1) q**(n - 1 - s - t)
 
-for each pair of kinds. Walks that do not cross 0 stay in D != 0 all the time:
+for each pair of kinds. Walks that neither start nor end at 0, nor cross it, are at D != 0 all the
+time:
 
     T_n(D, D + k) <= q**(n D) A(k)          T_n(-s, -t) <= q**(n t) B(s - t)
 
-All these bounds fall in n from 1 / c on. They hold between walls, which forbid walks only, and
-which within a window do not depend on what lies beyond it, as D is monotone in a run.
+All these bounds decrease in n from n = 1 / c on. They hold between walls, which forbid walks and
+lift labels at corners that they hold, and on a window, as D is monotone in a run: a walk between
+states of the window never leaves it.
 """
 
 from __future__ import annotations
@@ -40,17 +44,17 @@ def window_of(rate: float, bits: int) -> int:
 
 
 def long_from(rate: float, window: int, bits: int) -> int:
-    """The length from which on runs count as long, so that C is about 2**-bits R L or less."""
+    """The length from which on runs count as long: there C is about 2**-bits R L or less."""
     logarithms = bits * math.log(2) + 4 * math.log(2 * window + 2) + 2 * window * (rate + 1)
     length = logarithms / rate
     return math.ceil(length + math.log(length) / rate)
 
 
 def remainder(upper: Powers, length: int) -> Array:
-    """Bounds of |T_n(D, D') - R(D) L(D')| for one kind behind the run, n >= length.
+    """Bounds of |T_n(D, D') - R(D) L(D')| for n >= length and any kinds before and after the run.
 
-    Shape (levels, levels), in MPFR numbers; the context rounds up. Weights into the upper exit are
-    counted here alone, and so is what the lower exit bounds.
+    Shape (levels, levels), in MPFR numbers; the context rounds up. R and L are 0 at exits, so that
+    these bounds are all that is known of the weights from the lower exit and into the upper one.
 
     Args:
       upper: powers of q that are upper bounds.

@@ -1,8 +1,8 @@
-"""Where a walk moves inside its blocks, once its states at the block ends are known.
+"""The places of a walk's moves inside blocks, given its states at the blocks' ends.
 
-A block with moves in it is halved, and the state at its middle drawn given those at its ends, until
-each part has no choice left. All blocks are halved in lockstep, a round at a time. These questions
-are about weights of runs only, never about messages.
+A block with moves is halved, and the state at its middle drawn given those at its ends, until each
+part has only one walk left. All blocks are halved in rounds. The probabilities of these decisions
+depend on the weights of runs only, and not on messages.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from dp_transforms.mechanisms.randomness import RandomTape, Uniform
 from dp_transforms.mechanisms.sampler.walk import Undecided, choose
 
 _MOVES = 4
-"""Blocks with at most this many moves are halved all at once."""
+"""Blocks with at most this many moves are halved in one array operation."""
 
 FIRST_BITS = 128
-"""The first precision of what floats do not settle."""
+"""The first precision of decisions for which floats are not precise enough."""
 
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a state: a run of zeros from or to a known state, or an infinite one.
+    """What lies on one side of a state: a run of zeros with a known other end, or an infinite one.
 
     Attributes:
       run: the run; of an infinite one, its walls.
@@ -48,7 +48,7 @@ class Side:
 
 
 class Filler:
-    """Answers questions about states inside runs of zeros.
+    """Draws states inside runs of zeros.
 
     Args:
       transfer: matrices of runs.
@@ -59,17 +59,21 @@ class Filler:
         self._precise: dict[tuple[int, int], Precise] = {}
 
     def precise(self, bits: int, reach: int = 0) -> Precise:
-        """The weights at one precision, on a window that has the states |D| <= reach."""
-        # Few sizes, so that they are made once.
+        """The weights at one precision, on a window that contains the states |D| <= reach."""
+        # Few sizes, so that each is computed once.
         reach = 1 << max(reach, 1).bit_length()
         if (bits, reach) not in self._precise:
             self._precise[bits, reach] = Precise(self._transfer.decay, bits, reach)
         return self._precise[bits, reach]
 
     def between(self, first: int, left: Side, right: Side, uniform: Uniform) -> int:
-        """The state between two sides; states come in the order of their codes from ``first`` on.
+        """Draws the state between two sides, with the product of their weights as its weight.
 
-        Its weight is the product of both sides' weights.
+        Args:
+          first: the least code that it can have; states are in the order of codes.
+          left: what is before it.
+          right: what is after it.
+          uniform: the number that decides.
         """
         word = uniform.prefix(53)
         try:
@@ -88,7 +92,7 @@ class Filler:
                 bits *= 2
 
     def vectors(self, level: Precise, left: Side, right: Side) -> tuple[Vector, Vector]:
-        """The weights of the states between two sides, from the left and from the right."""
+        """The weights of the states between two sides: those of the left and of the right."""
         return (
             level.leaving(left.run.highest)
             if left.code is None
@@ -102,7 +106,7 @@ class Filler:
         """Enclosures of the shares of the states from ``first`` on.
 
         Raises:
-          Undecided: nothing is known of the total weight.
+          Undecided: the total weight may be too small for floats, or states are off the window.
         """
         transfer = self._transfer
         start = KINDS * (transfer.window + 1) + first
@@ -133,8 +137,9 @@ class Filler:
         Args:
           runs: the runs.
           befores: the codes of the states before them.
-          behinds: and behind them.
-          tape: "``channel`` r" is read in round r, in the order of the parts.
+          behinds: the codes of the states after them.
+          tape: "``channel`` r" is read in round r, a number for each part.
+          channel: see ``tape``.
 
         Returns:
           (runs, places): the run and the place in it of every move, the places from 1.
@@ -150,7 +155,7 @@ class Filler:
         is_walled = runs.walled(self._transfer.window)
         found: list[tuple[IntArray, IntArray]] = []
         turn = 0
-        while len(parts["run"]):
+        while True:
             moves = parts["behind"] // KINDS - parts["before"] // KINDS
             full = moves == parts["length"]
             runs_of, starts, lengths = (parts[name][full] for name in ("run", "start", "length"))
@@ -159,6 +164,8 @@ class Filler:
             )
             found.append((np.repeat(runs_of, lengths), np.repeat(starts, lengths) + within))
             parts = {name: values[(moves > 0) & ~full] for name, values in parts.items()}
+            if not len(parts["run"]):
+                break
             middles = self._middles(runs, parts, is_walled, tape, f"{channel} {turn}")
             halves = parts["length"] // 2
             early = parts | {"length": halves, "behind": middles}
@@ -169,10 +176,9 @@ class Filler:
             }
             parts = {name: np.concatenate([early[name], late[name]]) for name in parts}
             turn += 1
-        empty = numbers[:0]
         return (
-            np.concatenate([empty, *(run for run, _ in found)]),
-            np.concatenate([empty, *(at for _, at in found)]),
+            np.concatenate([run for run, _ in found]),
+            np.concatenate([place for _, place in found]),
         )
 
     def _middles(
@@ -208,7 +214,7 @@ class Filler:
         return middles
 
     def _at_once(self, parts: dict[str, IntArray], words: Any) -> IntArray:
-        """How many states the middle ones are behind the first; -1 where floats do not tell."""
+        """The middle states less the least possible; -1 where floats are not precise enough."""
         transfer = self._transfer
         halves = parts["length"] // 2
         lefts, rights = transfer.numbers(halves), transfer.numbers(parts["length"] - halves)

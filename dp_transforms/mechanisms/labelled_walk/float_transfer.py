@@ -1,8 +1,8 @@
-"""The weights of whole runs in float64, certified.
+"""Transfer matrices of runs in float64, with bounds of their errors.
 
-A matrix of a run holds, for each state before it and each behind it, a float within a relative
-error of the true weight. Entries below TINY are TINY, also where the true weight is zero: as lower
-bounds they do not count. The indices are level * KINDS + kind (see ``labels``).
+The matrix of a run has, for each state before and each after it, a float within a known relative
+error of the true weight. Entries below TINY are replaced by TINY, also where the true weight is
+zero; they are upper bounds only. The index of a state is level * KINDS + kind (see ``labels``).
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Shares = tuple[list[float], list[float]]
 UNIT = 2.0**-53
 TINY = 2.0**-900
 SURE = 2.0**-800
-"""A matrix entry above this is a lower bound too: TINY is nothing beside it."""
+"""A matrix entry above this is a lower bound too: TINY is negligible beside it."""
 
 FAINT = 2.0**-400
 """Total weights below this are left to more precise numbers."""
 
 SLACK = 1 + 2.0**-20
-"""Covers errors of floats, and of messages, in numbers that are only bounds from above."""
+"""More than all relative errors, for numbers that need only be upper bounds."""
 
 _BITS = 53
 _DECOUPLED_BITS = 56
@@ -50,13 +50,13 @@ _STEP_ERROR = 8 * UNIT
 
 
 class FloatTransfer:
-    """Matrices of runs of zeros, made when they are first needed.
+    """The matrices of runs of zeros, each computed when it is first needed.
 
     Attributes:
       window: W; matrices have KINDS * (2 W + 3) rows.
-      long: runs of this length and more share one matrix.
-      matrices: by number, the first ``count`` of an array; upper bounds.
-      errors: their relative errors.
+      long: runs at least this long share one matrix.
+      matrices: upper bounds, by number; as many as there are ``errors``.
+      errors: the matrices' relative errors.
       growths: the logarithms to base 2 of their largest row sums, or 1 if that is more.
     """
 
@@ -103,7 +103,7 @@ class FloatTransfer:
         return found
 
     def numbers(self, lengths: IntArray) -> IntArray:
-        """Those of runs without walls."""
+        """The numbers of the matrices of runs without walls."""
         lengths = np.minimum(lengths, self.long)
         for length in np.flatnonzero(np.bincount(lengths)).tolist():
             if self.plain[length] < 0:
@@ -118,11 +118,11 @@ class FloatTransfer:
         return found[0].ravel(), found[1].ravel()
 
     def row(self, number: int, index: int) -> FloatArray:
-        """(lower, upper) bounds of a row of a matrix, up to its relative error."""
+        """(lower, upper) bounds of a row of a matrix, up to the matrix's relative error."""
         return self._bounds(number, np.s_[index, :])
 
     def column(self, number: int, index: int) -> FloatArray:
-        """Those of a column."""
+        """(lower, upper) bounds of a column, likewise."""
         return self._bounds(number, np.s_[:, index])
 
     def _bounds(self, number: int, where: Any) -> FloatArray:
@@ -132,14 +132,14 @@ class FloatTransfer:
         return np.stack([np.where(upper > SURE, upper, 0), upper])
 
     def shares(self, weights: FloatArray, error: float) -> Shares:
-        """What (lower, upper) bounds of weights say about the states' shares.
+        """Enclosures of the states' shares, from (lower, upper) bounds of their weights.
 
         Args:
-          weights: of the states in order; the last level is the exit.
+          weights: the bounds, for the states in order; the last level is the exit.
           error: their relative error.
 
         Raises:
-          Undecided: nothing is known of the total weight.
+          Undecided: the total weight may be too small for floats.
         """
         lo, hi = weights.cumsum(axis=1)
         if not lo[-1] > FAINT:
@@ -173,7 +173,7 @@ class FloatTransfer:
 
     @property
     def limit_error(self) -> float:
-        """The relative error of ``limits``, a chain of about ten operations a level."""
+        """The relative error of ``limits``: about ten operations for each level."""
         return 16 * (self.window + 2) * UNIT
 
 

@@ -1,9 +1,9 @@
-"""Messages along a list in float64, and the questions that they settle.
+"""Messages along a list in float64, and the decisions that they are precise enough for.
 
-The message of a block end is the weight of all that follows, by state, up to a factor. It is kept
-as two arrays of floats, lower and upper, which hold for the true numbers up to a relative error
-that is counted. Matrices are applied to both; exits are in the upper one only. A long run makes
-messages independent of what follows, so that errors start again.
+The message at a block's end is the total weight of all continuations, for each state, up to a
+common factor. It is kept as two arrays of floats, a lower and an upper bound up to a relative error
+that is counted. The matrix of a block is applied to both; only the upper one has exits. Messages
+before a long run do not depend on what follows it, so that their errors start anew.
 
 Underflow. Messages are scaled to a largest entry near 1 where that of D = 0 leaves 2**-60 .. 2**60,
 and before the growths of blocks (the row sums of matrices) multiply to more than 2**GROWTH. No
@@ -43,19 +43,19 @@ _LEAST, _MOST = 2.0**-60, 2.0**60
 _FALL = 2.0**-100
 
 PART = 4096
-"""The questions of so many blocks are settled at once."""
+"""Blocks whose decisions are made at once."""
 
 _CENTRAL = 2
-"""Those from states with |D| up to this."""
+"""The largest |D| before a block for which they are."""
 
 _MOVES = 2
-"""As far as they are about fewer moves than this."""
+"""They are made if there are fewer moves than this in the block."""
 
 UNSETTLED = -(2**62)
 
 
 class FloatWalk:
-    """Settles questions about a list's blocks by certified floats.
+    """Enclosures of the probabilities that decisions at a list's blocks need.
 
     Args:
       transfer: matrices of runs.
@@ -65,11 +65,11 @@ class FloatWalk:
     Attributes:
       transfer: the matrices.
       numbers: which one each block has.
-      messages: (blocks + 1, 2, states): lower and upper messages in front of each block and behind
-        the last, as the block before them sees them: as zeros.
-      is_turned: which of them the block behind them sees in the mirror.
-      factors: (2, blocks + 1): what a block's message is to be multiplied by, to be that of the
-        next one through it.
+      messages: (blocks + 1, 2, states): lower and upper messages before each block and after the
+        last one, in the orientation in which the block before them is one of zeros.
+      is_turned: where the block after them is one of zeros in the other orientation.
+      factors: (2, blocks + 1): a block's matrix times the message after it is the message before
+        it times this.
       errors: the messages' relative errors.
     """
 
@@ -95,7 +95,7 @@ class FloatWalk:
         transfer, messages, is_turned = self.transfer, list(self.messages), self.is_turned
         numbers, known = self.numbers.tolist(), len(transfer.errors)
         matrices = np.swapaxes(transfer.matrices[:known], 1, 2)
-        # For a message that the block before the next sees in the mirror, or not.
+        # For messages that the block before is to see in the mirror image, and for others.
         matrix_of = {
             turned: list(np.ascontiguousarray(matrices[..., :: -1 if turned else 1]))
             for turned in np.unique(is_turned[:-1]).tolist()
@@ -147,10 +147,10 @@ class FloatWalk:
     # Questions.
 
     def head(self, highest: int) -> Shares:
-        """Enclosures for the state behind the first infinite run, in the order of codes from 0 on.
+        """Enclosures of the shares of the states after the first infinite run, from code 0 on.
 
         Raises:
-          Undecided: nothing is known of the total weight.
+          Undecided: the total weight may be too small for floats.
         """
         transfer = self.transfer
         weights = transfer.powers.leaving(highest).ravel() * self.messages[0]
@@ -159,24 +159,26 @@ class FloatWalk:
         return transfer.shares(weights[:, KINDS * (transfer.window + 1) :], error)
 
     def part(self, start: int, lower: FloatArray, upper: FloatArray) -> Part:
-        """The questions of the blocks ``start``, ``start`` + 1, ..., PART of them at most.
+        """The decisions of the blocks ``start``, ``start`` + 1, ..., PART of them at most.
 
         Args:
           start: the first block.
-          lower: lower <= U for the uniform numbers U of all blocks.
-          upper: U < upper.
+          lower: lower bounds of the uniform numbers U of all blocks.
+          upper: upper bounds, U < upper.
         """
         return Part(self, start, lower[start : start + PART], upper[start : start + PART])
 
     def shares(self, index: int, code: int) -> Shares:
-        """Enclosures for the state behind one block, given the one before it, both as zeros.
+        """Enclosures of the shares of the states after a block, given the state before it.
+
+        Both are in the orientation in which the block is one of zeros.
 
         Args:
           index: the block.
-          code: the state before it; the others come in the order of codes from 3 D on.
+          code: the state before it, 3 D + kind; states after it are in order from code 3 D on.
 
         Raises:
-          Undecided: nothing is known of the total weight.
+          Undecided: the total weight may be too small for floats.
         """
         transfer, number = self.transfer, self.numbers.item(index)
         if abs(code // KINDS) > transfer.window:
@@ -188,13 +190,13 @@ class FloatWalk:
 
 
 class Part:
-    """Settles the questions of many blocks at once.
+    """The decisions of many blocks, all at once.
 
     Args:
       walk: the messages.
       start: the first block.
-      lower: for each block, lower <= U for its uniform number U.
-      upper: U < upper.
+      lower: for each block, a lower bound of its uniform number U.
+      upper: an upper bound, U < upper.
     """
 
     def __init__(self, walk: FloatWalk, start: int, lower: FloatArray, upper: FloatArray):
@@ -204,17 +206,19 @@ class Part:
         behind = slice(start + 1, start + 1 + len(lower))
         first = KINDS * (walk.transfer.window + 1 - _CENTRAL)
         states = slice(first, first + KINDS * (2 * _CENTRAL + _MOVES))
-        # (2, states, blocks): the messages behind the blocks.
+        # (2, states, blocks): the messages after the blocks.
         self._after = np.ascontiguousarray(walk.messages[behind, :, states].transpose(1, 2, 0))
         self._numbers = walk.numbers[self._blocks]
         errors = walk.errors[behind] + np.array(walk.transfer.errors)[self._numbers]
         self._margin = 2 * errors + 2 * (walk.transfer.size + 16) * UNIT
 
     def states(self, code: int) -> list[int] | None:
-        """The states behind all blocks if they are entered in one state, both as zeros.
+        """The state after each block if the state before it is this one.
+
+        Both are in the orientation in which the block is one of zeros.
 
         Returns:
-          Codes, UNSETTLED where floats do not tell; None for states that are far from zero.
+          Codes, or UNSETTLED where floats are not precise enough; None for states far from zero.
         """
         if code not in self._answers:
             known = abs(code // KINDS) <= _CENTRAL
@@ -238,7 +242,7 @@ class Part:
             totals = before * walk.factors[:, self._blocks]
             for_lo, for_hi = (1 - self._margin) / totals[1], (1 + self._margin) / totals[0]
             lo, hi = (rows[:, self._numbers].transpose(0, 2, 1) * after).cumsum(axis=1)
-            # A bound that is not a number settles nothing.
+            # Comparisons with NaN are false: such a bound decides nothing.
             passed = (self._lower >= hi * for_hi).sum(axis=0)
             reached = np.take_along_axis(lo, np.minimum(passed, options - 1)[None], axis=0)[0]
             certain = (passed < options) & (self._upper <= reached * for_lo) & (before[0] > FAINT)

@@ -1,35 +1,36 @@
-"""The corner-weighted mechanism as a walk with labels: its states and one step of it.
+"""The corner-weighted mechanism as a labelled walk: its states, and the transfer of one step.
 
-As in ``sampler.walk``, a list x is read along the diagonals as bits b_x, and D is how far its
-diagram is from that of f; a position costs q**|D|. The corner weight of x at s = 1/4 is
+As in ``sampler.walk``, a list x is read along the diagonals as bits b_x, D is the number of cells
+by which its Young diagram exceeds that of f on a diagonal, and each position contributes a factor
+of q**|D|. The corner weight of x at s = 1/4 is
 
     w(x) = product over maximal chains of m corners at consecutive vertices of (m + 2) / 2**(m+1)
 
-where a corner is a vertex between two different bits, which are called flippable if exchanging them
-stays within the walls. That is the probability that independent fair labels (0 or 1), one for
-each bit, never read (1, 0) at the two sides of a flippable corner: along a chain of m corners the
-m + 1 labels must be ascending, and m + 2 of their 2**(m+1) values are. So the law of x is that of a
-walk which also draws labels, if these are forgotten. Its states are (D, kind), with the kinds
+where a corner is a vertex between two different bits. Corners count if they are flippable: if
+exchanging the two bits keeps the list between the walls. w(x) is the probability that independent
+fair labels (0 or 1), one for each bit, are never (1, 0) at the two sides of a flippable corner:
+along a chain of m corners the m + 1 labels must ascend, and m + 2 of their 2**(m+1) values do. So
+the law of x is a marginal of that of a walk which draws labels too. Its states are (D, kind):
 
     OPEN       the last label is 0: the next bit and label are free
     HELD_ZERO  the last bit is 0 and its label 1: at a flippable corner the next label must be 1
     HELD_ONE   the last bit is 1 and its label 1: likewise
 
-The mirror image (D to -D, bits exchanged) exchanges the two held kinds, so only steps on a zero
-bit of f are written here: for a one bit, arrays are read backwards in both axes.
+The mirror image (D to -D, bits exchanged) exchanges the two held kinds. So only steps on a zero
+bit of f are written here; for a one bit, arrays are reversed along both axes.
 
-Windows. Arrays hold the states |D| <= window, and at both ends a level more, the exit, for all that
-lies beyond. A label that is forced weighs less than a free one. So OPEN has the largest message of
-a level, and if h bounds the messages beyond the window behind a step, then
+Windows. Arrays have a level for each D with |D| <= window, and at each end one more, the exit, for
+all states beyond. A forced label weighs less than a free one, so OPEN has the largest message of
+each level. If h bounds the messages of the states beyond one end after a step, then
 
-    q**(window + 1) (1 + q) h + q**window F        F: that of OPEN at the window's edge
+    q**(window + 1) (1 + q) h + q**window F        F: the message of OPEN at that end
 
-bounds them before it, where the step leads inwards (and without F where it leads outwards). Read
-forwards, the same numbers bound the total weight of what has left. An exit holds such a bound where
-arrays are upper bounds, and zero where they are lower bounds.
+bounds them before it if steps lead inwards there, and the first term does if they lead outwards.
+Read forwards, the same numbers bound the total weight of the walks beyond. In upper bounds an exit
+holds such a bound; in lower bounds it is zero.
 
 Functions here take arrays of any numbers: floats, complex numbers, or MPFR numbers in a context
-that rounds down or up. All operations are sums and products of numbers that are not negative.
+that rounds down or up. All operations are sums and products of nonnegative numbers.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Powers:
       window: the largest |D|.
       costs: q**d for d = 0 .. window + 2.
       rests: bounds of 1 - q**d on the other side.
-      loop: q**(window + 1) (1 + q), what an exit keeps.
+      loop: q**(window + 1) (1 + q), the factor of an exit.
       loop_rest: 1 - loop, likewise on the other side.
       below: those for D < 0, if there q is another number; by default the same.
     """
@@ -90,7 +91,7 @@ class Powers:
         return state + self.window + 1
 
     def backward(self, after: Array, lowest: int = -NO_WALL, highest: int = NO_WALL) -> Array:
-        """Messages before one step on a zero bit of f, from those behind it.
+        """Messages before one step on a zero bit of f, from those after it.
 
         Args:
           after: an array of shape (levels, KINDS, ...).
@@ -120,10 +121,10 @@ class Powers:
         return before
 
     def forward(self, before: Array, lowest: int = -NO_WALL, highest: int = NO_WALL) -> Array:
-        """Weights of the states behind one step on a zero bit of f, from those before it.
+        """Weights of the states after one step on a zero bit of f, from those before it.
 
-        The weight of all that is above the window is in the upper exit, as OPEN. Nothing may be in
-        the lower one.
+        The weight of all states above the window is in the upper exit, as OPEN. The lower exit
+        must be zero.
         """
         inner = before[1:-1].copy()
         zero = self.costs[0] - self.costs[0]
@@ -147,10 +148,11 @@ class Powers:
         return after
 
     def leaving(self, highest: int = NO_WALL) -> Array:
-        """The weights of the states behind an infinite run of zeros.
+        """The weights of the states after an infinite run of zeros.
 
-        Solves L = L T for one step T, with the labels fair far from the end. With y = OPEN +
-        HELD_ZERO at level a, and o, h, k the weights of OPEN, HELD_ZERO and HELD_ONE below it,
+        Solves L = L T, T being the transfer of one step, with fair labels far from the end. With y
+        = OPEN + HELD_ZERO at level a, and o, h, k the weights of OPEN, HELD_ZERO and HELD_ONE one
+        level below,
 
             HELD_ONE = q**a (o + h + k) / 2         y (1 - q**a) = q**a (o + k + HELD_ONE) / 2.
         """
@@ -170,9 +172,9 @@ class Powers:
         return found
 
     def settling(self, lowest: int = -NO_WALL) -> Array:
-        """The messages before an infinite run of zeros, of walks that are at 0 in the end.
+        """The messages before an infinite run of zeros, for walks that end at D = 0.
 
-        Solves R = T R likewise, from 0 down.
+        Solves R = T R, from level 0 down.
         """
         found = self.zeros()
         centre, one = self.level(0), self.costs[0]

@@ -1,8 +1,8 @@
-"""Messages and weights of the walk in MPFR numbers, of any precision.
+"""Messages and weights of the walk in MPFR numbers, at any precision.
 
-A vector is a pair (lower, upper) of arrays of ``labels``: up to one common factor, the true numbers
-lie between. Only ratios within a vector matter for questions, so the factor is dropped where a long
-run makes it unknown.
+A vector is a pair (lower, upper) of arrays as in ``labels``: up to one common factor, the true
+numbers lie between them. Only ratios within a vector matter for decisions, so factors common to a
+vector are dropped at long runs.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def enclosed_powers(decay: Decay, window: int, precision: int) -> tuple[Powers, 
 
 
 def mirrored(vector: Vector) -> Vector:
-    """The same states seen in the mirror."""
+    """The mirror image: D to -D, and bits exchanged."""
     return vector[0][::-1, ::-1], vector[1][::-1, ::-1]
 
 
@@ -62,8 +62,8 @@ class Precise:
 
     Args:
       decay: q.
-      bits: about how precise ratios should be.
-      reach: the window has at least the states |D| <= reach.
+      bits: the precision of ratios, about.
+      reach: the window contains the states |D| <= reach, and more.
     """
 
     def __init__(self, decay: Decay, bits: int, reach: int = 0):
@@ -75,14 +75,14 @@ class Precise:
         self._powers = enclosed_powers(decay, self.window, bits + _GUARD_BITS)
 
     def single(self, code: int) -> Vector:
-        """The state D = code // 3 of the kind code % 3, and no other."""
+        """Weight 1 for the state D = code // 3 of the kind code % 3, and 0 for all others."""
         found = self._pair(Powers.zeros)
         for bound in found:
             bound[self._powers[0].level(code // KINDS), code % KINDS] += 1
         return found
 
     def leaving(self, highest: int) -> Vector:
-        """The weights of the states behind an infinite run of zeros."""
+        """The weights of the states after an infinite run of zeros."""
         lower, upper = self._pair(lambda powers: powers.leaving(highest))
         return self._without_exits(lower), upper
 
@@ -92,12 +92,18 @@ class Precise:
         return self._without_exits(lower), upper
 
     def enclosing(self, lower: Array, upper: Array, error: float) -> Vector:
-        """Messages from flat arrays of floats on a smaller window, with their relative error."""
+        """A vector from bounds in flat arrays of floats, on a smaller window.
+
+        Args:
+          lower: up to a relative error.
+          upper: likewise.
+          error: the relative error.
+        """
         side = (self._powers[0].levels - len(lower) // KINDS) // 2
         found = []
         for bound, factor, outside in ((lower, 1 - 2 * error, 0.0), (upper, 1 + 2 * error, None)):
             levels = (bound * factor).reshape(-1, KINDS)
-            # What lies beyond the smaller window is below its exit.
+            # Messages of states beyond the smaller window are at most its exit's.
             low, high = levels[[0, -1]] if outside is None else (outside, outside)
             padded = np.empty((len(levels) + 2 * side, KINDS))
             padded[:side], padded[side : len(padded) - side], padded[-side:] = low, levels, high
@@ -117,10 +123,10 @@ class Precise:
         return after
 
     def forward(self, run: Run, before: Vector) -> Vector:
-        """The weights of the states behind a run of zeros."""
+        """The weights of the states after a run of zeros."""
         for stretch in run.stretches(self.window):
             if stretch.length >= self.long:
-                before = self._behind_long(stretch, before)
+                before = self._after_long(stretch, before)
                 continue
             walls = stretch.lowest, stretch.highest
             for _ in range(stretch.length):
@@ -132,12 +138,12 @@ class Precise:
         """Enclosures of Pr[at most the j-th state], for j = 0, 1, ...
 
         Args:
-          first: the code of the first of them; they come in the order of their codes.
-          left: the weights up to the state.
-          right: those from it on.
+          first: the code of the first state; states are in the order of codes.
+          left: the weights of what is before a state.
+          right: the weights of what is after it.
 
         Raises:
-          Undecided: nothing is known of their total weight.
+          Undecided: the lower bound of the total weight is zero.
         """
         start = KINDS * (self.window + 1) + first
         sums: list[list[Any]] = []
@@ -155,10 +161,10 @@ class Precise:
         return lo, hi
 
     def choose(self, first: int, left: Vector, right: Vector, uniform: Uniform) -> int:
-        """The state that a number chooses: the first with U < Pr[at most this state].
+        """The state that the uniform number U chooses: the first with U < Pr[at most this state].
 
         Raises:
-          Undecided: the enclosures leave more than one answer.
+          Undecided: the enclosures allow more than one.
         """
         return first + choose(*uniform.enclosure(self.bits), *self.shares(first, left, right))
 
@@ -167,7 +173,7 @@ class Precise:
         beyond = self._remainder
         return self._decoupled(ends[0], ends[1], after, lambda sums: beyond @ sums)
 
-    def _behind_long(self, run: Run, before: Vector) -> Vector:
+    def _after_long(self, run: Run, before: Vector) -> Vector:
         ends = self.leaving(run.highest), self.settling(run.lowest)
         beyond = self._remainder
         found = self._decoupled(ends[0], ends[1], before, lambda sums: sums @ beyond)
@@ -178,8 +184,16 @@ class Precise:
     def _decoupled(
         self, near: Vector, far: Vector, vector: Vector, apply: Callable[[Array], Array]
     ) -> Vector:
-        """``near`` times the product of ``far`` and the vector, which is the factor that is
-        dropped, with the remainder that ``apply`` gives."""
+        """The vector on the other side of a long run: ``near``, up to a remainder.
+
+        The factor that is dropped is the inner product of ``far`` and the vector.
+
+        Args:
+          near: settling or leaving, whichever is on the other side.
+          far: the other of the two.
+          vector: the vector on this side.
+          apply: multiplies by the bounds of ``decoupling.remainder``.
+        """
         down, up = self._contexts
         with gmpy2.context(down):
             factor = (far[0] * vector[0])[1:-1].sum()

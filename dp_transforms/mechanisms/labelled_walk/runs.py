@@ -1,4 +1,4 @@
-"""Runs of equal bits between walls, as zero bits, and how they fall into even stretches."""
+"""Runs of equal bits between walls, seen as runs of zeros, and their parts with constant walls."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from dp_transforms.mechanisms.sampler.walk import Blocks
 
 @dataclass(frozen=True)
 class Run:
-    """A run of zero bits of f, or of one bits seen in the mirror.
+    """A run of zero bits of f, or of one bits in the mirror image.
 
     Attributes:
       length: how many bits.
       lowest: the least D that is allowed before its first bit, at most 0.
       highest: the largest, at least 0.
-      low_rise: by how much ``lowest`` changes with each bit.
-      high_rise: and ``highest``.
+      low_rise: the change of ``lowest`` from bit to bit.
+      high_rise: that of ``highest``.
     """
 
     length: int
@@ -41,7 +41,7 @@ class Run:
         )
 
     def on_window(self, window: int) -> Run:
-        """The same on the states |D| <= window, where walls beyond it do not count."""
+        """The same run on the states |D| <= window: walls beyond the window are left out."""
         lowest, highest, low_rise, high_rise = -NO_WALL, NO_WALL, 0, 0
         last = self.length - 1
         if max(self.lowest, self.lowest + last * self.low_rise) >= -window:
@@ -53,7 +53,7 @@ class Run:
         return Run(self.length, lowest, highest, low_rise, high_rise)
 
     def stretches(self, window: int) -> Iterator[Run]:
-        """Parts in order, on a window; each has constant walls, or one bit."""
+        """Its parts in order, on a window; each has constant walls, or is one bit."""
         start = 0
         while start < self.length:
             rest = self.part(start, self.length - start)
@@ -67,7 +67,7 @@ class Run:
 
 
 def _steady(wall: int, rise: int, side: int, window: int) -> int:
-    """For how many bits a wall is constant or beyond the window; at least one."""
+    """For how many bits a wall is constant, or beyond the window; at least one."""
     beyond = side * wall - window - 1
     if rise == 0 or (beyond >= 0 and rise * side > 0):
         return NO_WALL
@@ -75,14 +75,14 @@ def _steady(wall: int, rise: int, side: int, window: int) -> int:
 
 
 class Runs:
-    """A list's runs as zero bits, those of ones in the mirror; ``runs[i]`` is a ``Run``.
+    """A list's runs, those of ones in the mirror image; ``runs[i]`` is a ``Run``.
 
     Args:
       blocks: each run as one block.
 
     Attributes:
       bits: f's bits, 0 or 1 for each run.
-      lengths: how many there are.
+      lengths: the numbers of bits of the runs.
     """
 
     def __init__(self, blocks: Blocks):
@@ -101,7 +101,7 @@ class Runs:
 
     @classmethod
     def repeated(cls, run: Run, count: int) -> Runs:
-        """One run many times, its walls constant."""
+        """``count`` copies of a run with constant walls."""
         walls = np.full(count + 1, run.lowest), np.full(count + 1, run.highest)
         bits, lengths = np.zeros(count, dtype=np.int64), np.full(count, run.length)
         return cls(Blocks(bits, lengths, lengths, 0, *walls))
@@ -113,7 +113,7 @@ class Runs:
         return Run(self.lengths.item(index), *self._walls[:, index].tolist())
 
     def walled(self, window: int) -> npt.NDArray[np.bool_]:
-        """Which runs have a wall on the states |D| <= window."""
+        """Which runs have a wall within the window."""
         lowest, highest, low_rises, high_rises = self._walls
         last = self.lengths - 1
         found: npt.NDArray[np.bool_] = (

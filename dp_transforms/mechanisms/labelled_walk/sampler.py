@@ -1,8 +1,8 @@
-"""Draws lists with the corner-weighted law, from a tape.
+"""Draws lists from the corner-weighted law, by a tape.
 
-The questions. A release asks these, and no others; each reads its own uniform number, and all ask
-for the smallest j with U < C_j, for exact real C_j: the states in order, by the share of them and
-all before.
+Decisions. A release makes these, and no others. Each reads a uniform number U of its own and takes
+the first state j, in the order of codes, with U < C_j: the exact probability of this state or an
+earlier one.
 
     head           in which state does the first infinite run end?
     moves r        in which state does block r end?        In the order r = 0, 1, ...
@@ -10,10 +10,10 @@ all before.
     tail pieces i  in which state does a piece of the last one end?      Until D is 0.
     splits t, i    which state is in the middle of a part of a block?    See ``filling``.
 
-Which are asked, and from which number, depends on f, q and earlier answers only: never on a window
-or a precision. Each is settled on its own, by float64 enclosures or else by MPFR ones of rising
-precision on wider windows, from the nearest long run on. So a list is a function of the tape alone,
-and its law is exactly the mechanism's. How often floats do not settle a question depends on f and
+Which decisions are made, and by which numbers, depends on f, q and earlier decisions only: never on
+a window or a precision. Each is made by enclosures in float64 or, if these are not precise enough,
+by MPFR numbers of rising precision on wider windows. So the list is a function of the tape alone,
+and its law is exactly the mechanism's. How often floats are not precise enough depends on f, and
 can show in the running time.
 """
 
@@ -72,11 +72,11 @@ class CornerSampler:
         return Walk(head, blocks, places, tail).applied_to(self._blocks)
 
     def states(self, tape: RandomTape, floats: bool = True) -> IntArray:
-        """The codes of the states before each block and behind the last: 3 D + kind.
+        """The codes, 3 D + kind, of the states before each block and after the last.
 
         Args:
-          tape: channels "head" and "moves" are read.
-          floats: whether floats may settle questions; the answers are the same without.
+          tape: the channels "head" and "moves" are read.
+          floats: whether floats may decide; the states are the same without.
         """
         word = tape.prefix("head", 0, 53)
         try:
@@ -109,10 +109,12 @@ class CornerSampler:
         return np.array(codes)
 
     def _outwards(self, tape: RandomTape, code: int, channel: str) -> list[int]:
-        """How far from the list's end the moves in an infinite run are, at least 1 each.
+        """The distances of the moves in an infinite run from the list's end, at least 1 each.
 
         Args:
-          code: the state next to the list, for the last run in the mirror.
+          tape: ``channel`` and "``channel`` splits r" are read.
+          code: the state next to the list; for the last run, in the mirror image.
+          channel: "head pieces" or "tail pieces".
         """
         is_head = channel == "head pieces"
         run = self._first if is_head else self._last
@@ -132,7 +134,7 @@ class CornerSampler:
         distances: list[int] = (pieces * run.length + inner).tolist()
         return sorted(distances)
 
-    # Questions that floats do not settle.
+    # Decisions for which floats are not precise enough.
 
     def _head(self, tape: RandomTape) -> int:
         bits = FIRST_BITS
@@ -145,7 +147,7 @@ class CornerSampler:
                 bits *= 2
 
     def _state(self, tape: RandomTape, index: int, code: int) -> int:
-        """The state behind a block, given the one before it, both as zeros."""
+        """The state after a block, given the one before it, in the block's orientation."""
         bits = FIRST_BITS
         while True:
             level = self._filler.precise(bits, max(abs(code // KINDS), self._transfer.window))
@@ -160,9 +162,9 @@ class CornerSampler:
                 bits *= 2
 
     def _message(self, level: Precise, index: int) -> Vector:
-        """Messages in front of block ``index``.
+        """The messages before block ``index``.
 
-        They need not be known behind the next run that is long at this level, if floats bound them.
+        After the next run that is long at this level, messages in floats are precise enough.
         """
         count = len(self._runs)
         end = next(

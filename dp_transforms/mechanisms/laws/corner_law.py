@@ -53,8 +53,9 @@ class CornerWeightedLaw(ReleaseLaw):
     cell and has corners of its own: V is at most that part times 1 + (G - 1) / k. QED.
 
     Attributes:
-      walled: between walls fewer corners count in w: ``log_weight`` is 0, and ``expected_l1`` that
-        of all lists.
+      walled: the lists are those between public bounds. Fewer corners count in w, so that
+        ``log_weight`` is 0. ``expected_l1`` and ``marginals`` depend on the bounds, which a law
+        does not know: they raise a ValueError. ``evaluation.expected_l1`` takes the mechanism.
     """
 
     walled: bool = False
@@ -93,10 +94,19 @@ class CornerWeightedLaw(ReleaseLaw):
         return math.log((1 + (total - 1) / share) / share) / ROUNDING
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
+        self._check_all_lists()
         return expected_l1(Blocks.of(frequency_list), self.rate)
 
     def marginals(self, frequency_list: FrequencyList) -> CornerMarginals:
+        self._check_all_lists()
         return CornerMarginals(frequency_list, self.rate)
+
+    def _check_all_lists(self) -> None:
+        if self.walled:
+            raise ValueError(
+                "the law of a corner-weighted release between bounds depends on them: "
+                "evaluation.expected_l1 computes its mean distance, and its marginals are not known"
+            )
 
     @property
     def _share(self) -> float:
