@@ -15,6 +15,7 @@ import pyarrow as pa
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
 from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
+from dp_transforms.columnar.numbers import to_arrow
 
 
 def distinct_pairs(
@@ -38,7 +39,9 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, members = group(single(table[per])), group(single(table[of]))
-    owner, member = _distinct(owners, members)
+    owner, member = owners.codes, members.codes
+    if (owner[1:] <= owner[:-1]).any():  # not each of one pair
+        owner, member = _distinct(owners, members)
     if at_most is not None:
         keep = _smallest(owner, member, owners, members, at_most, key)
         owner, member = owner[keep], member[keep]
@@ -81,7 +84,7 @@ def _smallest(
     # Most owners may be within the limit, and theirs need no hash.
     crowded_owners = np.flatnonzero(over)
     owner_hashes = np.empty(len(over), np.uint64)
-    owner_hashes[crowded_owners] = hash_rows(owners.values.take(pa.array(crowded_owners)), key)
+    owner_hashes[crowded_owners] = hash_rows(owners.values.take(to_arrow(crowded_owners)), key)
     member_hashes = hash_rows(members.values, key)
     priorities = prf(key, owner_hashes[owner[positions]], member_hashes[member[positions]])
     sizes = counts[crowded_owners]

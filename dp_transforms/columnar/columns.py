@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.grouping import group, repeats
+from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 USER = "user"
 PARTITION = "partition"
@@ -164,10 +165,12 @@ def _plain_codes(array: pa.DictionaryArray, name: str) -> pa.DictionaryArray:
         plain(array.indices, name)  # raises the error that says so
     values = plain(array.dictionary, name)
     groups = group(values)
-    codes = array.indices.to_numpy(zero_copy_only=False)
+    codes = to_numpy(array.indices)
     if len(groups.values) < len(values):
         return groups.encoded(groups.codes[codes])
-    return pa.DictionaryArray.from_arrays(pa.array(codes, pa.int32()), values, safe=False)
+    return pa.DictionaryArray.from_arrays(
+        to_arrow(codes.astype(np.int32, copy=False)), values, safe=False
+    )
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
@@ -190,7 +193,7 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
     groups = group(pa.concat_arrays([array.dictionary for array in arrays]))
     codes, start = [], 0
     for array in arrays:
-        codes.append(groups.codes[start:][array.indices.to_numpy()])
+        codes.append(groups.codes[start:][to_numpy(array.indices)])
         start += len(array.dictionary)
     return groups.encoded(np.concatenate(codes))
 
@@ -221,7 +224,7 @@ def compacted_array(array: pa.Array) -> pa.Array:
     """The column without values in its dictionary that no row has, if these are many."""
     if not pa.types.is_dictionary(array.type):
         return array
-    values, codes = array.dictionary, array.indices.to_numpy()
+    values, codes = array.dictionary, to_numpy(array.indices)
     used = np.zeros(len(values), bool)
     used[codes] = True
     found = np.flatnonzero(used)
@@ -230,7 +233,7 @@ def compacted_array(array: pa.Array) -> pa.Array:
     renamed = np.empty(len(values), np.int32)
     renamed[found] = np.arange(len(found), dtype=np.int32)
     return pa.DictionaryArray.from_arrays(
-        pa.array(renamed[codes]), values.take(pa.array(found)), safe=False
+        to_arrow(renamed[codes]), values.take(to_arrow(found)), safe=False
     )
 
 

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import COUNT, PARTITION, decoded, single
 from dp_transforms.columnar.grouping import Groups, group
+from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
@@ -27,14 +28,14 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     column = single(table[PARTITION])
     if pa.types.is_dictionary(column.type):
-        groups = Groups(column.indices.to_numpy(), column.dictionary)
+        groups = Groups(to_numpy(column.indices), column.dictionary)
     else:
         groups = group(column)
     counts = np.bincount(groups.codes, minlength=len(groups.values))
     present = np.flatnonzero(counts)
     values = groups.values
     if len(present) < len(counts):
-        values, counts = values.take(pa.array(present)), counts[present]
+        values, counts = values.take(to_arrow(present)), counts[present]
     return _counts_table(values, counts, cap)
 
 
@@ -51,7 +52,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     table = decoded(table)
     groups = group(single(table[PARTITION]))
     sums = np.zeros(len(groups.values), np.int64)
-    np.add.at(sums, groups.codes, table[COUNT].to_numpy())
+    np.add.at(sums, groups.codes, to_numpy(single(table[COUNT])))
     return _counts_table(groups.values, sums, cap)
 
 
@@ -66,4 +67,4 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
 def _counts_table(values: pa.Array, counts: np.ndarray, cap: int | None) -> pa.Table:
     if cap is not None:
         counts = np.minimum(counts, cap)
-    return pa.table({PARTITION: values, COUNT: pa.array(counts, pa.int64())})
+    return pa.table({PARTITION: values, COUNT: to_arrow(counts)})

@@ -18,6 +18,8 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.cmac import CMAC
 
+from dp_transforms.columnar.numbers import to_numpy
+
 Hashes = npt.NDArray[np.uint64]
 
 KEY_BYTES = 32
@@ -48,7 +50,7 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
         width, data = 8 * words.shape[1], np.ascontiguousarray(words).view(np.uint8).reshape(-1)
         return _hash_bytes(_even_offsets(len(array), width), data, _derived(key, b"struct"))
     if pa.types.is_integer(array.type):
-        words = array.to_numpy(zero_copy_only=False).astype(_WORD.newbyteorder("<"), copy=False)
+        words = to_numpy(array).astype(_WORD.newbyteorder("<"), copy=False)
         return _hash_bytes(_even_offsets(len(array), 8), words.view(np.uint8), key)
     if not len(array):
         return np.empty(0, np.uint64)

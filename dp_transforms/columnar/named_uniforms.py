@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dp_transforms.columnar.numbers import to_arrow, to_numpy
+
 KEY_BYTES = 32
 _BLOCK_BITS = 512
 
@@ -42,7 +44,7 @@ class NamedUniforms:
         self._key = key
         self._rows = np.arange(len(names)) if needed is None else np.flatnonzero(needed)
         if len(self._rows) < len(names):
-            names = names.take(pa.array(self._rows))
+            names = names.take(to_arrow(self._rows))
         self._names = name_bytes(names)
         self._total = len(names) if needed is None else len(needed)
 
@@ -82,6 +84,6 @@ def name_bytes(values: pa.Array) -> list[bytes]:
             for parts in zip(*fields, strict=True)
         ]
     if pa.types.is_integer(kind):
-        data = values.to_numpy(zero_copy_only=False).astype("<i8").tobytes()
+        data = to_numpy(values).astype("<i8").tobytes()
         return [data[i : i + 8] for i in range(0, len(data), 8)]
     return values.cast(pa.binary()).to_pylist()

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import single
+from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 _SIZE_BYTES = 8
 _SCHEMA = b"schema"
@@ -54,7 +55,7 @@ def unpack(data: bytes) -> pa.Table:
 def _buffers(array: pa.Array) -> Iterator[pa.Array]:
     if pa.types.is_dictionary(array.type):
         narrow = np.min_scalar_type(max(len(array.dictionary) - 1, 0))
-        yield _one_list(pa.array(array.indices.to_numpy().astype(narrow)))
+        yield _one_list(to_arrow(to_numpy(array.indices).astype(narrow)))
         yield from _buffers(array.dictionary)
     elif pa.types.is_struct(array.type):
         for field in array.flatten():
@@ -69,7 +70,7 @@ def _buffers(array: pa.Array) -> Iterator[pa.Array]:
             offsets = offsets[array.offset : array.offset + len(array) + 1]
         lengths = np.diff(offsets)
         longest = int(lengths.max(initial=0))
-        yield _one_list(pa.array(lengths.astype(np.min_scalar_type(longest))))
+        yield _one_list(to_arrow(lengths.astype(np.min_scalar_type(longest))))
         start, size = int(offsets[0]), int(offsets[-1] - offsets[0])
         data = pa.py_buffer(b"") if data is None else data.slice(start, size)
         ends = pa.py_buffer(np.array([0, size], np.int32))
@@ -77,7 +78,7 @@ def _buffers(array: pa.Array) -> Iterator[pa.Array]:
 
 
 def _one_list(values: pa.Array) -> pa.Array:
-    return pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+    return pa.ListArray.from_arrays(to_arrow(np.array([0, len(values)], np.int32)), values)
 
 
 def _column(kind: pa.DataType, buffers: Iterator[pa.Array]) -> pa.Array:
@@ -92,6 +93,6 @@ def _column(kind: pa.DataType, buffers: Iterator[pa.Array]) -> pa.Array:
     if pa.types.is_integer(kind):
         return values
     offsets = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(values, out=offsets[1:])
+    np.cumsum(to_numpy(values), out=offsets[1:])
     data = next(buffers).buffers()[2]
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(offsets), data])

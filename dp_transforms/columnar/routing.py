@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import single, value_types
 from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
+from dp_transforms.columnar.numbers import to_numpy
 from dp_transforms.columnar.scattering import Route
 
 DEFAULT_BUCKETS = 64
@@ -47,7 +48,7 @@ def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:
 
 def _hash_column(array: pa.Array, key: bytes) -> Hashes:
     if pa.types.is_dictionary(array.type):
-        return hash_rows(array.dictionary, key)[array.indices.to_numpy()]
+        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
     return hash_rows(array, key)
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import compacted, concat, single
 from dp_transforms.columnar.hashing import Hashes
+from dp_transforms.columnar.numbers import to_arrow
 from dp_transforms.columnar.packing import pack, unpack
 
 Reduce = Callable[[pa.Table], pa.Table]
@@ -85,7 +86,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
 
 
 def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
-    indices = pa.array(rows)
+    indices = to_arrow(rows)
     return pa.table({name: single(table[name]).take(indices) for name in table.column_names})
 
 
@@ -146,7 +147,7 @@ def gather(
 def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
     """Whether about half of the rows or more have one and the same hash."""
     step = max(1, table.num_rows // _SAMPLE_ROWS)
-    sample = route(table.take(pa.array(np.arange(0, table.num_rows, step))))
+    sample = route(table.take(to_arrow(np.arange(0, table.num_rows, step))))
     return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)
 
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.named_uniforms import name_bytes
+from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 WEIGHT = "weight"
 
@@ -58,7 +59,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> 
         return pairs
     groups = _groups(single(pairs[PARTITION]))
     gone = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
-    rows = pa.array(np.flatnonzero(~gone[groups.codes]))
+    rows = to_arrow(np.flatnonzero(~gone[groups.codes]))
     # Column by column: the result has one chunk each, also where no row is left.
     return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
 
@@ -80,7 +81,7 @@ def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
 def _groups(column: pa.Array) -> Groups:
     if not pa.types.is_dictionary(column.type):
         return group(column)
-    return Groups(column.indices.to_numpy(), column.dictionary)
+    return Groups(to_numpy(column.indices), column.dictionary)
 
 
 def _summed(
@@ -93,5 +94,5 @@ def _summed(
     present = np.flatnonzero(sums[1])
     values = groups.values
     if len(present) < len(values):
-        values, sums = values.take(pa.array(present)), sums[:, present]
+        values, sums = values.take(to_arrow(present)), sums[:, present]
     return pa.table({PARTITION: values, WEIGHT: pa.array(sums[0]), COUNT: pa.array(sums[1])})

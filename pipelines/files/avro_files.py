@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import fastavro
 import pyarrow as pa
 
 from pipelines.errors import InputError
@@ -51,7 +50,7 @@ class AvroFiles:
           InputError: the file has no such fields, they are of unfit types, or it is not Avro.
         """
         with open_bytes(path) as file:
-            types = _types(path, _opened(path, fastavro.reader, file).writer_schema, columns)
+            types = _types(path, _opened(path, "reader", file).writer_schema, columns)
         return _schema(types)
 
     def estimated_rows(self, path: str, size: int) -> int:
@@ -61,7 +60,7 @@ class AvroFiles:
           InputError: it is not an Avro file.
         """
         with open_bytes(path) as file:
-            blocks = _opened(path, fastavro.block_reader, file)
+            blocks = _opened(path, "block_reader", file)
             try:
                 block = next(blocks, None)
             except Exception:
@@ -79,7 +78,7 @@ class AvroFiles:
           InputError: the records cannot be read; the message says nothing of what they hold.
         """
         with open_bytes(part.path) as file:
-            reader = _opened(part.path, fastavro.reader, file)
+            reader = _opened(part.path, "reader", file)
             types = _types(part.path, reader.writer_schema, columns)
             while True:
                 try:
@@ -93,9 +92,12 @@ class AvroFiles:
                 yield table
 
 
-def _opened(path: str, reader: Any, file: Any) -> Any:
+def _opened(path: str, reader: str, file: Any) -> Any:
+    # Other formats do not wait for it.
+    import fastavro
+
     try:
-        return reader(file)
+        return getattr(fastavro, reader)(file)
     except Exception:
         raise InputError(
             f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "

@@ -26,6 +26,12 @@ def test_distinct_pairs(records):
     assert set(pairs) == set(records)
 
 
+def test_codes_of_a_dictionary_with_values_that_no_row_has():
+    users = pa.DictionaryArray.from_arrays(pa.array([0, 0, 2], pa.int32()), ["ann", "bob", "cy"])
+    table = pa.table({"user": users, "partition": ["x", "x", "x"]})
+    assert sorted(pairs_of(distinct_pairs(table))) == [("ann", "x"), ("cy", "x")]
+
+
 @given(RECORDS, st.integers(1, 5))
 def test_bounding_agrees_with_the_reference(records, kappa):
     pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY))
