@@ -39,8 +39,11 @@ from dp_transforms.mechanisms.labelled_walk.labels import Array, Powers
 
 
 def window_of(rate: float, bits: int) -> int:
-    """A window that walks leave with a probability of about 2**-bits."""
-    return 1 + math.ceil(math.sqrt(bits * math.log(2) / rate))
+    """A window that walks leave with a probability of about 2**-bits.
+
+    Beyond it q**D (1 + q) < 1, so that A and B decrease there, and exits have weights below 1.
+    """
+    return 1 + math.ceil(max(math.sqrt(bits * math.log(2) / rate), math.log(2) / rate))
 
 
 def long_from(rate: float, window: int, bits: int) -> int:

@@ -1,6 +1,7 @@
 """Bounds for long runs hold for all walks through short ones, by the definition of weights."""
 
 import itertools
+import math
 from collections import defaultdict
 from fractions import Fraction
 
@@ -8,7 +9,7 @@ import gmpy2
 import pytest
 
 from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.labelled_walk.decoupling import remainder
+from dp_transforms.mechanisms.labelled_walk.decoupling import remainder, window_of
 from dp_transforms.mechanisms.labelled_walk.labels import HELD_ONE, HELD_ZERO, OPEN
 from dp_transforms.mechanisms.labelled_walk.precise import enclosed_powers
 from tests.corner_reference import rational_decay
@@ -63,6 +64,13 @@ def test_runs_are_their_ends_up_to_the_bound(q, length):
             assert lo - bound <= weight <= hi + bound
             widths.append(bound)
     assert min(widths) > 0
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.29, 1.09])
+def test_weights_decrease_beyond_the_window(rate):
+    q = math.exp(-rate)
+    for bits in (16, 53, 128):
+        assert q ** window_of(rate, bits) * (1 + q) < 1
 
 
 def fraction(number):

@@ -48,6 +48,18 @@ def test_precise_numbers_give_the_same_states_between_walls():
         assert drawn.states(tape).tolist() == drawn.states(tape, floats=False).tolist()
 
 
+def test_floats_that_know_nothing_leave_all_to_precise_numbers():
+    """Which then do without messages in floats, up to the end of the list."""
+    drawn = sampler(LISTS["long runs"])
+    expected = drawn.states(InsecureSeededTape(0)).tolist()
+    walk = drawn._walk
+    walk.messages *= 2.0**-200
+    for index in range(len(walk.messages)):
+        walk._rescale(index)
+    assert not walk.messages[:, 0].any() and walk.messages[:, 1].max() == pytest.approx(1, abs=0.5)
+    assert drawn.states(InsecureSeededTape(0)).tolist() == expected
+
+
 def test_questions_of_all_blocks_at_once_are_answered_as_one_by_one():
     drawn = sampler(
         FrequencyList(range(150, 0, -1), [1, 2, 5, 70, 3, 400] + [1, 2, 5, 70, 3, 1] * 24)
