@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.sampler.float_messages import Messages, backward, edge_of
+from dp_transforms.mechanisms.sampler.float_messages import edge_of, float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
+from dp_transforms.mechanisms.sampler.messages import Messages
 from dp_transforms.mechanisms.sampler.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped, cumulative, settle
@@ -227,5 +228,5 @@ def _backward(blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]) -> Mes
     if isinstance(zeros, ScaledTransfer) and isinstance(ones, ScaledTransfer):
         return scaled_backward(blocks, (zeros, ones))
     if isinstance(zeros, FloatTransfer) and isinstance(ones, FloatTransfer):
-        return backward(blocks, (zeros, ones))
+        return float_backward(blocks, (zeros, ones))
     raise TypeError("both transfers must be of one kind")

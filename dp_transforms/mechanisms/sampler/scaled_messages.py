@@ -1,6 +1,6 @@
-"""The backward pass of the walk in float64 with an exponent for every state.
+"""Messages with an exponent for every state.
 
-For rates so small that messages span more than float64's range. Every message keeps its relative
+Every message keeps its relative
 precision, or is not *known*: then it is bounded by log-concavity from those that are,
 
     beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
@@ -19,7 +19,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.sampler.float_messages import Messages
+from dp_transforms.mechanisms.sampler.messages import Messages, backward
 from dp_transforms.mechanisms.sampler.scaled_transfer import CLEARANCE, LOST, ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped
 from dp_transforms.mechanisms.sampler.walk import Blocks
@@ -39,43 +39,12 @@ _DEEP = 2**48
 
 
 def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTransfer]) -> Messages:
-    """The messages of all blocks.
-
-    Args:
-      blocks: f's blocks.
-      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window.
-
-    Raises:
-      FloatingPointError: the window is too narrow.
-    """
-    size, count = transfers[0].size, len(blocks)
-    values = np.empty((count + 1, 2, size))
-    exponents = np.empty((count + 1, size), dtype=np.int64)
-    errors = np.empty(count + 1)
-    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
-    current = _Vector(transfers[0], lowest[count], highest[count])
-    orientation = 0
-    for index in range(count, -1, -1):
-        if index < count:
-            bit = blocks.bits.item(index)
-            # Mirrored before a block of ones, so that all blocks are of zeros.
-            if bit != orientation:
-                current.mirror()
-                orientation = bit
-            length = blocks.lengths.item(index)
-            current.pass_block(transfers[bit], length, lowest[index], highest[index])
-        direction = -1 if orientation else 1
-        values[index] = current.values[:, ::direction]
-        exponents[index] = current.exponents[::direction]
-        errors[index] = current.error
-    if not errors[0] < 2.0**-20:
-        raise FloatingPointError("too many blocks for float64")
-    # A product of factors 1 + e is at most exp(sum e), below 1 + 1.01 sum e for small sums.
-    return Messages(values[:, 0], values[:, 1], exponents, 1.01 * errors)
+    """The messages of all blocks: see ``backward``."""
+    return backward(blocks, transfers, _ScaledVector)
 
 
-class _Vector:
-    """Bounds values[0] <= beta <= values[1], times 2**exponents, before or behind some block.
+class _ScaledVector:
+    """Bounds values[0] <= beta <= values[1], times 2**exponents.
 
     Only some states are alive: those from which a walk can still end at zero, which lies as far
     below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
@@ -96,15 +65,18 @@ class _Vector:
         self._above: tuple[float, int] = 0.0, 0
         self._normalise()
 
+    def bounds(self) -> tuple[FloatArray, IntArray]:
+        return self.values, self.exponents
+
     def mirror(self) -> None:
-        """Turns ones into zeros."""
         self._mirrored = not self._mirrored
         self.values = self.values[:, ::-1]
         self.exponents = self.exponents[::-1]
         self._below, self._above = self._above, self._below
 
-    def pass_block(self, transfer: ScaledTransfer, length: int, lowest: int, highest: int) -> None:
-        """Passes a block that has these walls in front of it."""
+    def pass_block(
+        self, transfer: ScaledTransfer, length: int, run_length: int, lowest: int, highest: int
+    ) -> None:
         if length <= transfer.most_steps:
             self._step(transfer, length)
         else:

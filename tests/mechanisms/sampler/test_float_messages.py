@@ -7,7 +7,7 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.sampler.float_messages import backward
+from dp_transforms.mechanisms.sampler.float_messages import float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.sampler.precise_level import PreciseLevel
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
@@ -36,7 +36,7 @@ def test_messages_lie_in_their_enclosures(name, window):
         FloatTransfer(decay, decay, window),
         PreciseTransfer(decay, decay, wide, 128),
     )
-    messages = backward(blocks, (transfer, transfer))
+    messages = float_backward(blocks, (transfer, transfer))
     exact = PreciseLevel(blocks, (precise, precise))._messages
     for index in range(len(blocks) + 1):
         error = Fraction(messages.errors[index])
@@ -54,4 +54,4 @@ def test_a_window_that_is_too_narrow_is_refused():
     decay = Decay(Fraction(1, 20))
     transfer = FloatTransfer(decay, decay, window)
     with pytest.raises(FloatingPointError, match="too narrow"):
-        backward(Blocks.of(LISTS[name]), (transfer, transfer))
+        float_backward(Blocks.of(LISTS[name]), (transfer, transfer))
