@@ -32,23 +32,23 @@ run: .venv/installed
 	@echo "$(RELEASE)/privacy.json states the guarantee."
 
 test: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not slow and not law and not flink and not spark"
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal
 
 test-long: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal -m "not law and not flink and not spark"
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "not law and not flink and not spark"
 
 # PART=K/N: the K-th of N parts
 test-slow: .venv/installed-test
-	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
+	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
 
 test-laws: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal -m law
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law
 
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants
 
 fuzz: .venv/installed-test
-	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q tests/fuzzing
+	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing
 
 # LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges
 bench: .venv-bench/installed .venv-peers/installed
@@ -67,16 +67,16 @@ bench: .venv-bench/installed .venv-peers/installed
 
 coverage: .venv/installed-test
 	$(BIN)/python -m pytest -q tests/mechanisms tests/statistical tests/evaluation/test_auditing.py dp_transforms/mechanisms \
-	  -m "not slow and not law" --cov --cov-report=term-missing:skip-covered
+	  --cov --cov-report=term-missing:skip-covered
 
 test-flink: .venv/installed-test
-	$(BIN)/python -m pytest -q -rs -m flink tests/clusters
+	$(BIN)/python -m pytest -q -rs --timeout=900 -m flink tests/clusters
 
 test-spark: .venv/installed-test
-	$(BIN)/python -m pytest -q -rs -m spark tests/clusters
+	$(BIN)/python -m pytest -q -rs --timeout=600 -m spark tests/clusters
 
 test-dataflow: .venv/installed-gcp
-	$(BIN)/python -m pytest -q -rs tests/clusters/test_dataflow.py
+	$(BIN)/python -m pytest -q -rs --timeout=900 -m "not law" tests/clusters/test_dataflow.py
 
 flink-up: .venv/installed
 	$(BIN)/python -m runner_configs.flink up

@@ -45,6 +45,7 @@ setup(
             "pandas<2.4",
             "pytest",
             "pytest-cov",
+            "pytest-timeout",
             "pytest-xdist",
             "ruff",
             "setuptools>=68",

@@ -104,7 +104,7 @@ def first_failure(
     A run that never ends fails too.
     """
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-rfE", "-p", "no:cacheprovider"]
-    command += ["-m", "not slow and not law and not flink", *targets]
+    command += targets
     environment = {**os.environ, "PYTHONPATH": str(directory)}
     start = time.monotonic()
     try:

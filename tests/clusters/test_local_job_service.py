@@ -1,5 +1,6 @@
 """The jobs behind a job service, in its simplest form: Beam's own in Python, without Java."""
 
+import itertools
 import subprocess
 import sys
 import time
@@ -7,6 +8,7 @@ import time
 import pytest
 
 from pipelines import release_frequency_list
+from tests.cases import slow_unless
 from tests.clusters.agreement import FLAGS, JOBS, ROOT, check_agreement, write_records
 
 
@@ -48,8 +50,13 @@ def pool():
         process.stdout.close()
 
 
-@pytest.mark.parametrize("job", JOBS)
-@pytest.mark.parametrize("environment", ["LOOPBACK", "EXTERNAL"])
+@pytest.mark.parametrize(
+    ("job", "environment"),
+    slow_unless(
+        itertools.product(JOBS, ["LOOPBACK", "EXTERNAL"]),
+        [("frequency list", "EXTERNAL"), ("names", "LOOPBACK")],
+    ),
+)
 def test_agrees_with_the_in_process_runner(
     job, environment, job_service, pool, same_secret, tmp_path
 ):

@@ -52,11 +52,11 @@ def test_every_small_eta_has_exactly_the_law_of_the_definition():
         assert {i: Fraction(share, int(total)) for i, share in shares.items()} == law
 
 
-@pytest.mark.parametrize("part", slow_unless(range(4), [0]))
+@pytest.mark.parametrize("part", slow_unless(range(12), [0]))
 def test_every_small_eta_draws_its_law(part):
-    # A fourth of the 360 parameters in each run; the stated false-alarm rate is for all together.
+    # A twelfth of the 360 parameters in each run; the stated false-alarm rate is for all together.
     utilities = [-9, -2, -2, 0, 1, 3, 50]
-    for number, eta in enumerate(SMALL_ETAS[part::4]):
+    for number, eta in enumerate(SMALL_ETAS[part::12]):
         mechanism = ExponentialMechanism(eta, -3, 4, max_outcomes=7)
         sample = draws(mechanism, utilities, 500, seed=1000 * part + number)
         law = definition(eta, utilities, -3, 4)
@@ -75,7 +75,7 @@ def test_every_small_eta_draws_its_law(part):
             (1_000, 4_000),
             (10_000, 1_500),
         ],
-        [(1, 20), (3, 20_000), (1_000, 4_000)],
+        [(1, 20), (100, 10_000)],
     ),
 )
 def test_sizes_from_one_to_ten_thousand(outcomes, count):

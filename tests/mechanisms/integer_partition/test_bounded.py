@@ -6,6 +6,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from gmpy2 import mpq
 
 from dp_transforms.mechanisms import (
     BoundedPartitionMechanism,
@@ -52,7 +53,7 @@ def total_weight(private, bounds, rate=HALF):
     decay = decay_of(rate)
     lo, hi = Sampler(walled_blocks(private, bounds), decay).at_level(Level(40, 128)).total_weight()
     moved = decay.power(private.l1_distance(bounds.nearest(private)), 128)
-    return lo * moved[0], hi * moved[1]
+    return mpq(lo) * mpq(moved[0]), mpq(hi) * mpq(moved[1])
 
 
 def within(bounds, reach=26):
@@ -76,10 +77,11 @@ def test_the_total_weight_is_the_tables(name):
         assert lo * (1 - 2.0**-14) <= table <= hi
 
 
-def test_random_bounds_have_the_total_weight_of_enumeration():
-    numbers = random.Random(1)
+@pytest.mark.parametrize("seed", slow_unless(range(4), [0]))
+def test_random_bounds_have_the_total_weight_of_enumeration(seed):
+    numbers = random.Random(seed)
     tried = 0
-    while tried < 60:
+    while tried < 15:
         lower, upper = ([numbers.randint(0, 7) for _ in range(5)] for _ in range(2))
         target = tuple(sorted((numbers.randint(0, 7) for _ in range(5)), reverse=True))
         outcomes = [
@@ -93,7 +95,7 @@ def test_random_bounds_have_the_total_weight_of_enumeration():
         exact = sum(Fraction(3, 4) ** enumeration.l1_distance(x, target) for x in outcomes)
         bounds = PartitionBounds.of_runs(lower, upper, [1] * 5)
         lo, hi = total_weight(enumeration.as_list(target), bounds, Eta(3, 2, 1))
-        assert lo <= exact <= hi <= lo * (1 + 2.0**-60)
+        assert lo <= exact <= hi <= lo * (1 + Fraction(1, 2**60))
 
 
 @pytest.mark.parametrize("name", BOUNDS)
@@ -223,7 +225,9 @@ def test_the_mechanism_is_its_sampler_and_keeps_its_parameters():
 
 
 @pytest.mark.parametrize("rate", slow_unless([HALF, Fraction(1, 20)], [HALF]), ids=str)
-@pytest.mark.parametrize("name", ["around", "first rank free", "values up to two", "mixed"])
+@pytest.mark.parametrize(
+    "name", slow_unless(["around", "first rank free", "values up to two", "mixed"], ["mixed"])
+)
 def test_float_messages_lie_in_their_enclosures(name, rate):
     """Also on a window so narrow that the walls lie outside, or some messages are not known."""
     private = FrequencyList([600, 50, 4, 1], [1, 30, 70, 200])

@@ -40,12 +40,12 @@ def exact_law(base, target, total):
     )
 
 
-@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[1:4]), ids=str)
+@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[2:4]), ids=str)
 def test_the_exact_total_has_the_law_of_enumeration(target, total):
     check_exact(target, total, HALF, 600)
 
 
-@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[1:4]), ids=str)
+@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:4]), ids=str)
 def test_the_maximum_total_has_the_law_of_enumeration(target, total):
     check_maximum(target, total, HALF, 600)
 
