@@ -19,6 +19,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from pipelines import flag_types
 from pipelines.budgeting import Part, charged
 from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import (
@@ -168,6 +169,9 @@ def release_here(
 
     Args:
       reader, mechanism, secret, num_buckets: see ``build``.
+
+    Raises:
+      InputError: the records cannot be read, or need more memory than there is.
     """
     import pyarrow as pa
 
@@ -175,9 +179,15 @@ def release_here(
 
     # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the time.
     pa.set_memory_pool(pa.system_memory_pool())
-    partitions = count_distinct_users(
-        reader.tables(), mechanism.sensitivity, secret, num_buckets or reader.num_buckets
-    )
+    try:
+        partitions = count_distinct_users(
+            reader.tables(), mechanism.sensitivity, secret, num_buckets or reader.num_buckets
+        )
+    except MemoryError:
+        raise InputError(
+            "the records need more memory than there is: give it more, or a runner that keeps what "
+            "it shuffles on disks, such as Flink (see docs/engines.md)"
+        ) from None
     counts = sorted(partitions, reverse=True)
     frequency_list = FrequencyList(counts, [partitions[count] for count in counts])
     return release_frequency_list(frequency_list, mechanism, secret)

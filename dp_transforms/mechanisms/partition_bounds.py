@@ -24,8 +24,24 @@ IntArray = npt.NDArray[np.int64]
 NO_BOUND = 2**62
 """Stands for infinity among upper bounds."""
 
+MAX_DISTANCE = 2**40
+"""The largest ``distance`` of bounds around a list: they have some 2 sqrt(distance) values."""
+
 _LARGEST = 2**63 - 1
 """No value of any list is above this."""
+
+
+def check_distance(distance: int) -> None:
+    """Makes sure that bounds at a distance from a list fit in memory.
+
+    Raises:
+      ValueError: they do not; the message says how far is possible.
+    """
+    if distance > MAX_DISTANCE:
+        raise ValueError(
+            f"distance must be at most 2**40, got {distance}: bounds have some 2 sqrt(distance) "
+            "values, which would not fit in memory"
+        )
 
 
 @dataclass(frozen=True)
@@ -150,12 +166,16 @@ class PartitionBounds:
         U_i is the largest and L_i the smallest value that x_i has in any list x with
         ||x - r||_1 <= distance (Blocki, Datta, Bonneau 2016, Equation 1).
 
+        Raises:
+          ValueError: the distance is negative, or above 2**40.
+
         >>> bounds = PartitionBounds.within_distance(FrequencyList([5, 1], [1, 2]), 3)
         >>> list(bounds.lower), list(bounds.upper)
         ([(2, 1)], [(8, 1), (4, 1), (2, 1), (1, 3)])
         """
         if _integer("distance", distance) < 0:
             raise ValueError(f"distance must not be negative, got {distance}")
+        check_distance(distance)
         return cls(smallest_within(reference, distance), largest_within(reference, distance))
 
     @cached_property

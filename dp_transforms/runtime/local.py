@@ -2,12 +2,16 @@
 
 The same kernels under the same keys as ``BoundContributions`` and ``CountDistinctUsers``, and so
 the same counts. Beam's import and its in-process runner take seconds, however few the records are.
+
+What is shuffled stays in memory, packed: up to some ten bytes a record.
 """
 
 from __future__ import annotations
 
 import collections
 import functools
+import os
+import pathlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
@@ -22,6 +26,11 @@ from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
+
+_CONTROL_GROUPS = (
+    "/sys/fs/cgroup/memory.max",
+    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+)
 
 
 def count_distinct_users(
@@ -40,6 +49,7 @@ def count_distinct_users(
 
     Raises:
       ValueError, TypeError: see ``BoundContributions``.
+      MemoryError: packed records take more than half of ``memory_limit``.
     """
     bound = functools.partial(
         distinct_pairs, at_most=max_partitions_per_user, key=secret.key("bound contributions")
@@ -72,17 +82,32 @@ def _reduced(
     def reduced(pieces: list[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
 
+    room = memory_limit() // 2
     kinds: set[str] = set()
     buckets: dict[int, list[bytes]] = collections.defaultdict(list)
     for kind, pieces in map_ahead(cut, _batches(tables)):
         kinds.add(kind)
         for bucket, piece in pieces:
             buckets[bucket].append(piece)
+            room -= len(piece)
+        if room < 0:
+            raise MemoryError("packed records take more than half of the memory")
     check_types(kinds)
     # What is done is not held.
     rest = (buckets.popitem()[1] for _ in range(len(buckets)))
     for found in map_ahead(reduced, rest):
         yield from found
+
+
+def memory_limit() -> int:
+    """How many bytes of memory this process may have, by the machine and its control group."""
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for path in _CONTROL_GROUPS:
+        try:
+            limits.append(int(pathlib.Path(path).read_text()))
+        except (OSError, ValueError):  # there is none, or no number in it
+            continue
+    return min(limits)
 
 
 def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:

@@ -1,6 +1,7 @@
 import gzip
 import hashlib
 import json
+import os
 import platform
 import random
 from collections import Counter
@@ -17,6 +18,7 @@ from dp_transforms.budget import Ledger
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.runtime import local
 from dp_transforms.runtime.local import count_distinct_users
 from dp_transforms.version import VERSION
 from pipelines.command_line import make_runner
@@ -153,6 +155,14 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
         publish = PublishRelease(directory, FREQUENCIES_HEADER, {})
         build(pipeline, reader("csv"), mechanism, publish, SECRET)
     assert (tmp_path / "out" / "list.csv").read_bytes() == FREQUENCIES_HEADER + lines
+
+
+def test_an_error_comes_before_memory_ends(tmp_path, capsys, monkeypatch):
+    assert 0 < local.memory_limit() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    monkeypatch.setattr(local, "memory_limit", lambda: 100)
+    assert command(tmp_path) == 1
+    assert "the records need more memory than there is" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("write", WRITERS)

@@ -17,7 +17,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import (
     UnsuitableListError,
     check_total,
 )
-from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_distance
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
@@ -68,7 +68,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
     Raises:
       ValueError: see ``PartitionMechanism``; both or neither of delta and distance are given, one
-        is out of range, or delta' is not below 1.
+        is out of range, the distance is above 2**40, or delta' is not below 1.
       UnsuitableListError: at a release, the list's total is above N.
 
     >>> mechanism = DistanceBoundedPartitionMechanism(max_total=10_000, delta=1e-9, epsilon=1.0)
@@ -96,6 +96,8 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             check_total("distance", self.distance)
             outside = probability_outside(self.decay, self.max_total, self.distance)
             object.__setattr__(self, "delta", outside)
+        assert self.distance is not None
+        check_distance(self.distance)
         if not self.delta_prime < 1:
             raise ValueError(
                 "delta * (1 + e**epsilon) is not below 1, which promises nothing: give a "

@@ -130,6 +130,7 @@ def test_a_real_release_is_near():
         ({"max_total": 10, "delta": 0.0}, "delta must be a float between 0 and 1"),
         ({"max_total": 10, "delta": math.nan}, "delta must be a float between 0 and 1"),
         ({"max_total": 10, "distance": -4}, "distance must be an integer"),
+        ({"max_total": 10, "distance": 2**60}, r"distance must be at most 2\*\*40"),
         ({"max_total": 1000, "distance": 4}, "is not below 1, which promises nothing"),
         ({"max_total": 1000, "delta": 0.5}, "is not below 1, which promises nothing"),
         ({"max_total": 1000, "delta": 0.1, "epsilon": -1}, "epsilon"),

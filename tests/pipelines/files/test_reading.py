@@ -1,9 +1,13 @@
+from dataclasses import astuple
+
 import pytest
+from apache_beam.io.filesystems import FileSystems
 
 from dp_transforms.columnar.routing import num_buckets_for
 from dp_transforms.runtime.shuffle import ReduceByHash
 from pipelines import release_frequency_list, select_partitions
 from pipelines.files import record_files
+from pipelines.files.paths import local_path, match_files
 from pipelines.files.record_files import RecordFiles
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
@@ -54,6 +58,28 @@ def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_
         parser = job.make_parser()
         job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
         assert numbers == [expected] * 2 + in_order
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a.csv", "*.csv", "*", ".*", "a*", "a*b*", "*.c[st]v", "?.csv", "*/a.csv", "**.csv"]
+)
+def test_a_glob_finds_what_beam_finds(tmp_path, pattern):
+    for name in ("a.csv", "b.csv", "ab.csv.gz", ".a.csv", "a\\b.csv", "in/a.csv", "in/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "gone.csv").symlink_to("nowhere")
+    (found,) = FileSystems.match([f"{tmp_path}/{pattern}"])
+    expected = sorted(
+        (file.path, file.size_in_bytes, file.last_updated_in_seconds)
+        for file in found.metadata_list
+    )
+    assert [astuple(file) for file in match_files(f"{tmp_path}/{pattern}")] == expected
+
+
+def test_a_glob_needs_no_directory(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    assert [file.path for file in match_files(local_path("*.csv"))] == ["./a.csv"]
 
 
 @pytest.mark.parametrize("number", ["0", "65537", "-1", "many", ""])
