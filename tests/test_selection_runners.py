@@ -41,7 +41,7 @@ def check(pipeline):
     ("runner", "flags"),
     [
         ("DirectRunner", []),
-        ("FnApiRunner", MULTI_PROCESSING),
+        pytest.param("FnApiRunner", MULTI_PROCESSING, marks=pytest.mark.slow),
         # Every bundle is run three times.
         (FnApiRunner(bundle_repeat=2), []),
     ],

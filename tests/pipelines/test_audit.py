@@ -1,6 +1,7 @@
 """The command that audits a mechanism on a pair of neighbours."""
 
 import decimal
+import itertools
 import re
 
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines import audit, audited_pairs
+from tests.cases import slow_unless
 from tests.statistical.laws import SIGNIFICANCE
 
 RECORDS = "user,page\nann,home\nann,help\nbob,home\ncy,home\ncy,news\ndee,help\n"
@@ -40,8 +42,10 @@ def exact(out):
     return float(re.search(r"^exact: +epsilon = (\S+) ", out, re.MULTILINE)[1])
 
 
-@pytest.mark.parametrize("mechanism", PROMISES)
-@pytest.mark.parametrize("kappa", [1, 2])
+@pytest.mark.parametrize(
+    ("mechanism", "kappa"),
+    slow_unless(itertools.product(PROMISES, [1, 2]), [(name, 2) for name in PROMISES]),
+)
 def test_no_mechanism_is_accused(records, capsys, mechanism, kappa):
     code, said = run(
         capsys,
@@ -61,11 +65,11 @@ def test_no_mechanism_is_accused(records, capsys, mechanism, kappa):
 
 
 def test_a_broken_promise_is_seen(tmp_path, capsys):
-    """Lists six apart, for a mechanism that promises to hide a difference of one.
+    """Lists 24 apart, for a mechanism that promises to hide a difference of one.
 
-    Not seeded: what is certified is 1.65 with a standard deviation of 0.07, nine of these above 1.
+    Not seeded: what is certified is 1.7 with a standard deviation of 0.07, nine of these above 1.
     """
-    lists = {"a.csv": "7,3\n2,3\n", "b.csv": "8,3\n3,3\n"}
+    lists = {"a.csv": "7,3\n2,3\n", "b.csv": "11,3\n6,3\n"}
     for name, entries in lists.items():
         (tmp_path / name).write_text(f"frequency,multiplicity\n{entries}")
     code, said = run(
@@ -74,10 +78,10 @@ def test_a_broken_promise_is_seen(tmp_path, capsys):
         f"--frequency_list={tmp_path}/a.csv",
         f"--neighbour={tmp_path}/b.csv",
         "--epsilon=1",
-        "--draws=4000",
+        "--draws=300",
     )
     assert code == 1
-    assert "two lists, 6 apart in L1" in said.out and "THE PROMISE IS BROKEN" in said.out
+    assert "two lists, 24 apart in L1" in said.out and "THE PROMISE IS BROKEN" in said.out
     assert 1 < certified(said.out) < exact(said.out)
 
 

@@ -152,9 +152,18 @@ def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
     assert SECRET in capsys.readouterr().err
 
 
+TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
 @pytest.mark.parametrize(
     "flags",
-    [[], ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]],
+    [
+        [],
+        pytest.param(
+            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+            marks=pytest.mark.slow,
+        ),
+    ],
 )
 def test_errors_of_workers(parser, capfd, flags):
     def prepare_with(error):

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+from tests.cases import slow_unless
+
 SLOW = ("apache_beam", "dp_accounting", "matplotlib", "pandas", "pyarrow", "scipy")
 JOBS = (
     "release_all",
@@ -36,7 +38,7 @@ def loaded(*arguments, code=0):
     return set(modules) & set(SLOW)
 
 
-@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("job", slow_unless(JOBS, ["release_all", "select_partitions"]))
 def test_a_job_s_help_and_a_misspelt_flag_load_no_beam(job):
     assert not loaded(job, "--help")
     assert not loaded(job, "--outputt=nowhere", "--input=nowhere", code=2)

@@ -173,11 +173,17 @@ def test_without_beam_the_job_releases_what_the_library_does(tmp_path, write):
     assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
 
+TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
+
+
 @pytest.mark.parametrize(
     "flags",
     [
         ["--runner=DirectRunner"],
-        ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+        pytest.param(
+            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_other_local_runners_release_the_same(tmp_path, flags):

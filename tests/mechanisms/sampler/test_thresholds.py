@@ -1,5 +1,6 @@
 """Thresholds of float64 levels against those of MPFR numbers: the enclosures overlap."""
 
+import itertools
 from fractions import Fraction
 
 import numpy as np
@@ -12,6 +13,7 @@ from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
+from tests.cases import slow_unless
 
 LISTS = {
     "one corner": FrequencyList([200], [400]),
@@ -31,8 +33,13 @@ def count_contradictions(floats, precise):
     return found
 
 
-@pytest.mark.parametrize("name", LISTS)
-@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize(
+    ("name", "epsilon"),
+    slow_unless(
+        CASES := list(itertools.product(LISTS, EPSILONS)),
+        [case for case in CASES if case[0] != "runs of many lengths" or case[1] > 0.2],
+    ),
+)
 def test_thresholds_of_all_states_overlap(name, epsilon):
     """Far from zero they are close to underflow: an upper bound of 0 would be wrong."""
     decay = IntegerPartitionMechanism(epsilon=epsilon).decay
