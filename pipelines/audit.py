@@ -9,6 +9,7 @@ exactly, so is epsilon. What is printed depends on the records: it is PRIVATE.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +25,14 @@ from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy
 from pipelines import flag_types
 from pipelines.audited_pairs import Audit, list_audit, records_list_audit, selection_audit
-from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR, OneLineParser, failed
+from pipelines.command_line import (
+    FAILURE,
+    SUCCESS,
+    USAGE_ERROR,
+    OneLineParser,
+    add_json_flag,
+    failed,
+)
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.logical_types import from_text
@@ -92,6 +100,7 @@ def make_parser() -> OneLineParser:
         default=1e-6,
         help="how often the bound may be too large (default: 1e-6)",
     )
+    add_json_flag(parser)
     return parser
 
 
@@ -136,42 +145,59 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
     return selection_audit(strategy, table, without, own, flags.noisy_counts)
 
 
-def report(audit: Audit, draws: int, error_rate: float) -> tuple[str, bool]:
-    """(what the audit found, whether the promise is broken)."""
+def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
+    """What the audit found; ``broken`` says whether the promise is."""
     outputs, others = (draw(draws) for draw in audit.draw)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
     broken = bound.epsilon > audit.epsilon
     broken |= exact is not None and exact > audit.epsilon * (1 + _ROUNDING)
-    if broken:
+    return {
+        "pair": audit.pair,
+        "promised": audit.epsilon,
+        "exact": exact,
+        "certified": bound.epsilon,
+        "delta": audit.delta,
+        "error_rate": error_rate,
+        "draws": bound.draws,
+        "hits": bound.hits,
+        "other_hits": bound.other_hits,
+        "broken": broken,
+    }
+
+
+def report(found: dict[str, Any]) -> str:
+    """``findings`` in words."""
+    exact = found["exact"]
+    if found["broken"]:
         verdict = "THE PROMISE IS BROKEN for this pair"
     elif exact is not None:
         verdict = "the promise is kept for this pair"
     else:
         verdict = "nothing contradicts the promise for this pair"
-    at = f"at delta {audit.delta:.3g}"
-    found = "not known" if exact is None else f"epsilon = {exact:.6g} {at}"
+    at = f"at delta {found['delta']:.3g}"
+    known = "not known" if exact is None else f"epsilon = {exact:.6g} {at}"
     return (
-        f"pair:      {audit.pair}\n"
-        f"promised:  epsilon = {audit.epsilon:.6g} {at}\n"
-        f"exact:     {found}\n"
-        f"certified: epsilon >= {bound.epsilon:.4f} {at}, with error rate {error_rate:.3g} "
-        f"(an event in {bound.hits:,} of {bound.draws:,} draws against {bound.other_hits:,})\n"
-        f"verdict:   {verdict}",
-        broken,
+        f"pair:      {found['pair']}\n"
+        f"promised:  epsilon = {found['promised']:.6g} {at}\n"
+        f"exact:     {known}\n"
+        f"certified: epsilon >= {found['certified']:.4f} {at}, with error rate "
+        f"{found['error_rate']:.3g} (an event in {found['hits']:,} of {found['draws']:,} draws "
+        f"against {found['other_hits']:,})\n"
+        f"verdict:   {verdict}"
     )
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        text, broken = report(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
+        found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     except InputError as error:
         return failed(str(error))
     except ValueError as error:
         return failed(str(error), USAGE_ERROR)
-    print(text)
-    return FAILURE if broken else SUCCESS
+    print(json.dumps(found, indent=2) if flags.json else report(found))
+    return FAILURE if found["broken"] else SUCCESS
 
 
 def _mechanism(flags: argparse.Namespace) -> PartitionMechanism:

@@ -12,11 +12,14 @@ from dp_transforms.budget import (
     BudgetExceededError,
     CorruptedJournalError,
     Ledger,
+    LedgerLine,
     PrivacyBudget,
     PrivacyUnit,
     PrivacyUnitError,
     Reservation,
 )
+from dp_transforms.budget.filter import Cost
+from dp_transforms.budget.ledger import State
 from pipelines.errors import InputError
 from pipelines.files.paths import local_path, reason
 
@@ -74,7 +77,7 @@ def spending(
             "epsilon": str(ledger.budget.epsilon),
             "delta": str(ledger.budget.delta),
             "neighbours": parts[0].unit.neighbours,
-            "ledger": [line.to_json() for line in ledger.lines()],
+            "ledger": [_told(line, reserved) for line in ledger.lines()],
         }
         try:
             for reservation in reserved:
@@ -102,6 +105,36 @@ def charged(
         yield {"budget": budget}
 
 
+def price(path: str | None, parts: Sequence[Part]) -> list[str]:
+    """What a job would spend, in lines of text. Nothing is reserved.
+
+    Raises:
+      InputError: the ledger is none or damaged, is for other neighbours, or has too little left.
+    """
+    lines = [f"{part.purpose}: {part.budget}; {part.unit.neighbours}" for part in parts]
+    if path is None:
+        return lines
+    ledger = _opened(path)
+    if any(part.unit is not ledger.unit for part in parts):
+        raise InputError(f"{path} is a ledger for other neighbours: take another one")
+    try:
+        fits = ledger.admits([Cost(part.budget, part.loss_range) for part in parts])
+        left = ledger.remaining()
+    except (CorruptedJournalError, OSError) as error:
+        raise InputError(str(error)) from None
+    if not fits:
+        raise InputError(f"this does not fit into {path}, of which {left} is left")
+    return [*lines, f"{path}: {left} is left before"]
+
+
+def _told(line: LedgerLine, reserved: Sequence[Reservation]) -> dict[str, Any]:
+    """A line of the ledger for a privacy.json, which is only there if its release is."""
+    told = line.to_json()
+    if line.number in [one.number for one in reserved]:
+        told["state"] = State.COMMITTED.value
+    return told
+
+
 def _ledger(
     path: str | None, whole: PrivacyBudget, unit: PrivacyUnit, stack: contextlib.ExitStack
 ) -> Ledger:
@@ -110,6 +143,10 @@ def _ledger(
         return Ledger.create(
             os.path.join(directory, "ledger"), whole.epsilon, whole.delta, unit=unit
         )
+    return _opened(path)
+
+
+def _opened(path: str) -> Ledger:
     path = local_path(path)
     try:
         return Ledger.open(path)

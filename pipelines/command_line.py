@@ -90,12 +90,26 @@ class JobParser(OneLineParser):
             "--config",
             metavar="FILE.yaml",
             action="append",
-            help="flags as a YAML mapping, such as those in runner_configs/; the command line wins",
+            help="flags as a YAML mapping, one 'flag: value' on each line; the command line wins",
+        )
+        group.add_argument(
+            "--dry_run",
+            # With a value it is Beam's own option for Dataflow.
+            nargs="?",
+            const=True,
+            default=False,
+            metavar="",
+            help="check flags, columns, ledger and output, print what the job would spend, and end",
         )
         group.add_argument(
             "--progress",
             action="store_true",
-            help="show stages and rates on stderr (local runs)",
+            help="show stages, rates and, of what the size is known, the time left on stderr",
+        )
+        group.add_argument(
+            "--log_level",
+            choices=("error", "warning", "info", "debug"),
+            help="show Beam's log on stderr from this level on: it may quote PRIVATE records",
         )
         group.add_argument(
             "--show_private_counters",
@@ -120,6 +134,9 @@ class JobParser(OneLineParser):
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
         flags, others = self.parse_known_args(arguments)
+        if isinstance(getattr(flags, "dry_run", None), str):
+            others.append(f"--dry_run={flags.dry_run}")
+            flags.dry_run = False
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
         options = functools.cache(functools.partial(self._beam_options, flags, others))
@@ -178,6 +195,8 @@ class JobParser(OneLineParser):
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
         self._refuse_strays(others, sorted(unknown), known, standard.runner)
+        if standard.runner in LOCAL_RUNNERS and options.get_all_options()["dry_run"]:
+            self.error("--dry_run takes no value: with one it is Beam's option for Dataflow")
         try:
             refuse_reruns(options)
         except ValueError as error:
@@ -191,7 +210,9 @@ class JobParser(OneLineParser):
         # The code is in the package. Beam's default depends on the runner.
         setup.save_main_session = bool(setup.save_main_session)
         worker = options.view_as(WorkerOptions)
-        if not flags.show_private_errors and not worker.default_sdk_harness_log_level:
+        if flags.log_level:
+            worker.default_sdk_harness_log_level = flags.log_level.upper()
+        elif not flags.show_private_errors and not worker.default_sdk_harness_log_level:
             # Workers log the tracebacks of errors, and these may quote records.
             worker.default_sdk_harness_log_level = "CRITICAL"
         return options
@@ -202,7 +223,7 @@ class JobParser(OneLineParser):
         for flag in others:
             name = flag.partition("=")[0]
             near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
-            if near and name.startswith("--"):
+            if near and name.startswith("--") and name[2:] not in own:
                 self.error(f"there is no flag {name}: did you mean --{near[0]}?")
 
     def _refuse_strays(
@@ -217,6 +238,11 @@ class JobParser(OneLineParser):
         for before, other in zip(["", *others], others, strict=False):
             if not other.startswith("-") and ("=" in before or not before.startswith("--")):
                 self.error(f"there is no place for {other!r}: give flags as --name=value")
+
+
+def add_json_flag(parser: argparse.ArgumentParser) -> None:
+    """The flag of commands that print something which a program may want to read."""
+    parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
 def failed(message: str, exit_code: int = FAILURE) -> int:
@@ -251,7 +277,9 @@ def run(
     """
     flags, options = parser.parse_job(argv)
     with contextlib.ExitStack() as stack:
-        if not flags.show_private_errors:
+        if flags.log_level:
+            logging.basicConfig(level=flags.log_level.upper())
+        elif not flags.show_private_errors:
             stack.enter_context(quiet_beam())
         try:
             try:
@@ -293,7 +321,8 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
     multi_processing = direct.direct_running_mode == "multi_processing"
-    if name != DEFAULT_RUNNER or not multi_processing or flags.show_private_errors:
+    loud = flags.show_private_errors or flags.log_level
+    if name != DEFAULT_RUNNER or not multi_processing or loud:
         runner = create_runner(name)
         if isinstance(runner, PortableRunner):
             prepare_portable(runner, options)

@@ -6,12 +6,14 @@ or for public lists.
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
-from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.reports.text_table import text_table
 
@@ -35,7 +37,30 @@ def make_parser() -> OneLineParser:
         "--original", metavar="FILE.csv", required=True, help="what was released; PRIVATE"
     )
     parser.add_argument("--released", metavar="FILE.csv", required=True, help="the release of it")
+    add_json_flag(parser)
     return parser
+
+
+def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
+    """What ``comparison`` shows: {name: [of the original, of the release]}, and their distance.
+
+    Raises:
+      ValueError: a list is empty.
+    """
+    lists = (original, released)
+    return {
+        "contributions": [one.total for one in lists],
+        "partitions": [one.distinct for one in lists],
+        **{
+            f"lambda_{guesses}": [guessing_metrics.success_rate_bits(one, guesses) for one in lists]
+            for guesses in (1, 10, 100)
+        },
+        **{
+            f"G_{alpha}": [guessing_metrics.alpha_guesswork_bits(one, alpha) for one in lists]
+            for alpha in ("0.25", "0.5")
+        },
+        "dist": original.l1_distance(released) / 2,
+    }
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
@@ -55,39 +80,24 @@ def comparison(original: FrequencyList, released: FrequencyList) -> str:
     G_0.5              1.00      1.81        0.81
     dist (half the L1 distance): 1
     """
+    values = measured(original, released)
+    distance = values.pop("dist")
     rows = [["", "original", "released", "difference"]]
-    for name, size in (("contributions", "total"), ("partitions", "distinct")):
-        one, other = getattr(original, size), getattr(released, size)
-        rows.append([name, f"{one:,}", f"{other:,}", f"{other - one:,}"])
-    for guesses in (1, 10, 100):
-        rows.append(
-            _bits(
-                f"lambda_{guesses}",
-                *(guessing_metrics.success_rate_bits(f, guesses) for f in (original, released)),
-            )
-        )
-    for alpha in ("0.25", "0.5"):
-        rows.append(
-            _bits(
-                f"G_{alpha}",
-                *(guessing_metrics.alpha_guesswork_bits(f, alpha) for f in (original, released)),
-            )
-        )
-    distance = original.l1_distance(released) / 2
+    for name, (one, other) in values.items():
+        numbers = (one, other, other - one)
+        form = ",d" if isinstance(one, int) else ".2f"
+        rows.append([name, *(format(number, form) for number in numbers)])
     return f"{text_table(rows, words=1)}\ndist (half the L1 distance): {distance:,.12g}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        print(comparison(*map(read_frequency_list, (flags.original, flags.released))))
+        lists = map(read_frequency_list, (flags.original, flags.released))
+        print(json.dumps(measured(*lists), indent=2) if flags.json else comparison(*lists))
     except ValueError as error:
         return failed(str(error))
     return SUCCESS
-
-
-def _bits(name: str, one: float, other: float) -> list[str]:
-    return [name, f"{one:.2f}", f"{other:.2f}", f"{other - one:.2f}"]
 
 
 if __name__ == "__main__":

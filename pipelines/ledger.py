@@ -5,13 +5,15 @@ Jobs spend from it with ``--ledger=FILE``; see ``dp_transforms.budget.ledger`` f
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from dp_transforms.budget import CorruptedJournalError, Ledger, PrivacyUnit
 from pipelines import flag_types
-from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, failed
+from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
 from pipelines.files.paths import reason
 from pipelines.reports.text_table import text_table
 
@@ -64,6 +66,7 @@ def make_parser() -> OneLineParser:
     )
     show = commands.add_parser("show", help="print the reservations and what is left")
     show.add_argument("file", metavar="FILE")
+    add_json_flag(show)
     return parser
 
 
@@ -99,7 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
             print(path)
         else:
-            print(ledger_table(Ledger.open(path)))
+            ledger = Ledger.open(path)
+            print(json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger))
     except FileExistsError:
         return failed(f"{path} exists: a ledger is never replaced; give another file")
     except OSError as error:
@@ -109,6 +113,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return failed(str(error), USAGE_ERROR)
     return SUCCESS
+
+
+def _as_json(ledger: Ledger) -> dict[str, Any]:
+    left = ledger.remaining()
+    return {
+        "epsilon": str(ledger.budget.epsilon),
+        "delta": str(ledger.budget.delta),
+        "unit": ledger.unit and ledger.unit.value,
+        "left": {"epsilon": str(left.epsilon), "delta": str(left.delta)},
+        "reservations": [line.to_json() for line in ledger.lines()],
+    }
 
 
 def _done(command: str) -> str:

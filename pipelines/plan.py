@@ -6,6 +6,8 @@ time and memory that a release takes on this machine.
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import resource
 import sys
 from collections.abc import Sequence
@@ -16,7 +18,7 @@ from dp_transforms.mechanisms.integer_partition.corner_weighted import LEAST_RAT
 from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
 from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
-from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.reports.text_table import text_table
@@ -28,7 +30,7 @@ Never give the list that is to be released as --reference: its expected error is
 
 examples:
   python -m pipelines.plan --users=1000000 --epsilon=1,0.5,0.1
-  python -m pipelines.plan --reference=dp_transforms/sample_data/rockyou.csv --epsilon=1
+  python -m pipelines.plan --reference=last_year/released_frequencies.csv --epsilon=1
       --delta=1e-8 --max_partitions_per_user=10 --plot=plan.png
 """
 
@@ -87,6 +89,7 @@ def make_parser() -> OneLineParser:
         metavar="KAPPA",
         help="how many partitions of each user are kept at most (default: 1)",
     )
+    add_json_flag(parser)
     parser.add_argument(
         "--plot", metavar="FILE.png", help="draw the same (matplotlib, extra: report)"
     )
@@ -217,6 +220,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         return failed(str(error))
     except ValueError as error:
         parser.error(str(error))
+    if flags.json:
+        about = {"contributions": reference.total, "partitions": reference.distinct}
+        print(json.dumps(about | {"plans": [dataclasses.asdict(plan) for plan in plans]}, indent=2))
+        return SUCCESS
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
@@ -244,8 +251,8 @@ def _machine(reference: FrequencyList, records: int | None) -> str:
         seconds = records / _ROWS_PER_SECOND
         text += (
             f"\nReading, bounding and counting {records:,} records: about {seconds:,.0f} seconds "
-            "of one process at a million records a second (measure yours with "
-            "benchmarks/throughput.py)."
+            "of one process at a million records a second (--progress of a "
+            "job tells yours)."
         )
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any, TypeVar
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
+from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.runner import PipelineResult
 
 from dp_transforms.runtime.bounds import TellsBound
@@ -27,12 +29,15 @@ class Watch(TellsBound, beam.PTransform):
       stage: what is going on, for example "reading records".
       rows: what the rows of the elements are, for example "records".
       progress: print a line on stderr when the stage starts and then every few seconds, with a rate
-        of two digits: the exact number of rows is private.
+        of two digits: the exact number of rows is private. On a terminal it is one line.
       counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
+      total: about how many rows there are, if that is known: tells how much time is left, where
+        one process sees all of them.
     """
 
-    def __init__(self, stage: str, rows: str, progress: bool, counters: bool):
+    def __init__(self, stage: str, rows: str, progress: bool, counters: bool, total: int = 0):
         super().__init__()
+        self._total = total
         self._stage = stage
         self._rows = rows
         self._progress = progress
@@ -41,22 +46,28 @@ class Watch(TellsBound, beam.PTransform):
     def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
         kind = elements.element_type
         if self._progress:
-            elements |= "Progress" >> beam.ParDo(_Tell(self._stage)).with_output_types(kind)
+            options = elements.pipeline.options.view_as(DirectOptions)
+            total = self._total if options.direct_num_workers == 1 else 0
+            tell = _Tell(self._stage, total)
+            elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
         if self._counters:
             elements |= "Count" >> beam.ParDo(_Count(self._rows)).with_output_types(kind)
         return elements
 
 
-def say(line: str) -> None:
+def say(line: str, begin: str = "", end: str = "\n") -> None:
     """One line on stderr, with the time of day."""
     # Not sys.stderr, which is closed to Beam's log in the worker processes of a local run.
-    print(time.strftime("%H:%M:%S"), line, file=sys.__stderr__, flush=True)
+    clock = time.strftime("%H:%M:%S")
+    print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
 
 def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
     """Runs a pipeline, and then prints the counters of `Watch` if they are wanted."""
     result = pipeline.run()
     result.wait_until_finish()
+    if _rows and _on_terminal():
+        print(file=sys.__stderr__)
     if private_counters:
         _print_private_counters(result)
 
@@ -73,24 +84,39 @@ def say_private(rows: str, count: int) -> None:
     say(f"PRIVATE, do not publish: {count:,} {rows}")
 
 
+_rows: collections.Counter[str] = collections.Counter()
+"""How many rows this process has seen at each stage."""
+_begun: dict[str, float] = {}
+
+
 class _Tell(beam.DoFn):
-    def __init__(self, stage: str):
+    def __init__(self, stage: str, total: int):
         self._stage = stage
+        self._total = total
 
     def setup(self) -> None:
-        self._rows = 0
-        self._since = 0.0
+        self._told = 0.0
 
     def process(self, element: Any) -> Iterator[Any]:
         now = time.monotonic()
-        if not self._since:
-            say(self._stage)
-            self._since = now
-        elif now - self._since > _SECONDS_BETWEEN_LINES:
-            say(f"{self._stage}: {_rate(self._rows / (now - self._since))} a second")
-            self._rows, self._since = 0, now
-        self._rows += _size(element)
+        if self._stage not in _begun:
+            _begun[self._stage] = now
+            self._tell("", "\n" if len(_begun) > 1 else "")
+            self._told = now
+        elif now - self._told > _SECONDS_BETWEEN_LINES:
+            seconds = now - _begun[self._stage]
+            self._tell(f": {_pace(_rows[self._stage], seconds, self._total)}", "\r\033[K")
+            self._told = now
+        _rows[self._stage] += _size(element)
         yield element
+
+    def _tell(self, pace: str, begin: str) -> None:
+        terminal = _on_terminal()
+        say(self._stage + pace, begin if terminal else "", "" if terminal else "\n")
+
+
+def _on_terminal() -> bool:
+    return sys.__stderr__ is not None and sys.__stderr__.isatty()
 
 
 class _Count(beam.DoFn):
@@ -104,6 +130,25 @@ class _Count(beam.DoFn):
 
 def _size(element: Any) -> int:
     return element.num_rows if isinstance(element, pa.Table) else 1
+
+
+def _pace(rows: int, seconds: float, total: int) -> str:
+    """
+    >>> _pace(5_000_000, 10, 20_000_000)
+    '25%, 500 thousand a second, 30 seconds left'
+    >>> _pace(30, 10, 20), _pace(30, 10, 0)
+    ('99%, 3 a second', '3 a second')
+    """
+    rate = f"{_rate(rows / seconds)} a second"
+    if not total:
+        return rate
+    # The total is an estimate.
+    percent = min(100 * rows // total, 99)
+    left = seconds * (total - rows) / max(rows, 1)
+    if left <= 0:
+        return f"{percent}%, {rate}"
+    whole = f"{left / 60:,.0f} minutes" if left > 90 else f"{left:.0f} seconds"
+    return f"{percent}%, {rate}, {whole} left"
 
 
 def _rate(per_second: float) -> str:

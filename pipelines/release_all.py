@@ -30,10 +30,7 @@ from pipelines.files.names import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
 )
-from pipelines.files.output import (
-    ReleaseDirectory,
-    directory_path,
-)
+from pipelines.files.output import ReleaseDirectory, directory_from_flags, directory_path
 from pipelines.files.paths import filesystem
 from pipelines.release_frequency_list import release_bounded
 from pipelines.release_job import (
@@ -124,9 +121,8 @@ def build(
     pipeline: beam.Pipeline,
     reader: RecordFiles,
     releases: Releases,
-    output: str,
+    released_in: tuple[ReleaseDirectory, ReleaseDirectory],
     budget: dict[str, Any],
-    overwrite: bool = False,
     secret: JobSecret | None = None,
     num_buckets: int | None = None,
     watch: Watching = unwatched,
@@ -137,9 +133,8 @@ def build(
       pipeline: where to.
       reader: gives the records.
       releases: what to release.
-      output: the directory that receives both.
+      released_in: see ``directories``.
       budget: what each privacy.json says of the whole budget.
-      overwrite: replace earlier releases.
       secret: where all random decisions come from; a fresh one by default. No two jobs share one.
       num_buckets: how many parts records are shuffled in; by default, what the reader says.
       watch: tells of stages.
@@ -155,9 +150,9 @@ def build(
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     mechanism, strategy = releases.mechanism, releases.strategy
-    list_directory, partitions_directory = directories(output, overwrite)
+    list_directory, partitions_directory = released_in
     records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records")
+    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | budget)
@@ -176,17 +171,19 @@ def build(
         partitions_directory,
         header_line(reader.partition_fields, releases.noisy_counts),
         statement | budget,
+        releases.noisy_counts,
     )
     _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
 
 
-def directories(output: str, overwrite: bool = False) -> tuple[ReleaseDirectory, ReleaseDirectory]:
+def directories(flags: argparse.Namespace) -> tuple[ReleaseDirectory, ReleaseDirectory]:
     """Where the frequency list and the partitions go."""
-    parent = directory_path(output)
+    parent = directory_path(flags.output)
     join = filesystem(parent).join
+    numbers = int(flags.noisy_counts)
     return (
-        ReleaseDirectory(join(parent, LIST_DIRECTORY), FREQUENCIES_FILE, overwrite),
-        ReleaseDirectory(join(parent, PARTITIONS_DIRECTORY), PARTITIONS_FILE, overwrite),
+        directory_from_flags(flags, FREQUENCIES_FILE, join(parent, LIST_DIRECTORY)),
+        directory_from_flags(flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), numbers),
     )
 
 
@@ -212,6 +209,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         flags.noisy_counts,
     )
     reader = records_from_flags(flags)
+    released_in = directories(flags)
     parts = [
         Part("frequency list", for_list, releases.mechanism.loss_range),
         Part("names of partitions", for_selection),
@@ -222,14 +220,12 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             pipeline,
             reader,
             releases,
-            flags.output,
+            released_in,
             budget,
-            flags.overwrite,
             num_buckets=flags.num_buckets,
             watch=watching(flags),
         )
 
-    released_in = directories(flags.output, flags.overwrite)
     return release_job(flags, options, Release(build_all, released_in, parts, whole))
 
 

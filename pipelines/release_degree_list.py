@@ -34,7 +34,7 @@ from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import (
-    ReleaseDirectory,
+    directory_from_flags,
     frequency_lines,
 )
 from pipelines.release_job import (
@@ -209,7 +209,7 @@ def build(
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     records = pipeline | "ReadEdges" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading edges", "records")
+    records |= "Records" >> watch("reading edges", "records", total=reader.estimated_rows)
     edges = records | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
     degrees = edges | "Degrees" >> release.count(secret, num_buckets)
     watched = degrees | "WatchDegrees" >> watch("counting degrees", "nodes")
@@ -247,7 +247,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_files import records_from_flags
 
-    directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
+    directory = directory_from_flags(flags, FREQUENCIES_FILE)
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
     reader = records_from_flags(flags)
     _check_types(reader)

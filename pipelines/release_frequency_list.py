@@ -22,16 +22,14 @@ from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import (
-    ReleaseDirectory,
-    frequency_lines,
-)
+from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
 from pipelines.release_job import (
     Release,
     Watching,
     add_input_flags,
     add_release_flags,
     check_outputs,
+    dry_run,
     release_job,
     say_done,
     unwatched,
@@ -122,7 +120,7 @@ def build(
     secret = secret or JobSecret.from_os()
     num_buckets = num_buckets or reader.num_buckets
     records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records")
+    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
     bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
     release = beam.ptransform_fn(release_bounded)(mechanism, publish, secret, num_buckets, watch)
     _ = bounded | "FrequencyList" >> release
@@ -200,7 +198,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
-    directory = ReleaseDirectory(flags.output, FREQUENCIES_FILE, flags.overwrite)
+    directory = directory_from_flags(flags, FREQUENCIES_FILE)
     if flags.frequency_list is not None:
         return _prepare_counted(flags, directory)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
@@ -209,6 +207,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
     reader = records_from_flags(flags)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
+    statement["partition_columns"] = flags.partition_column
     if not (flags.on_beam or flags.progress or flags.show_private_counters):
 
         def release() -> ReleasedList:
@@ -238,6 +237,8 @@ def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> 
             raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
     check_outputs(flags, [directory])
+    if flags.dry_run:
+        return dry_run(flags, [_part(mechanism)])
     frequency_list = read_frequency_list(
         flags.frequency_list,
         public=flags.show_private_errors,
@@ -269,6 +270,8 @@ def _job_here(
 ) -> Job:
     """The job that charges the budget, releases in this process and says what was written."""
     check_outputs(flags, [directory])
+    if flags.dry_run:
+        return dry_run(flags, [_part(mechanism)])
 
     def job() -> None:
         with charged(flags.ledger, [_part(mechanism)]) as budget:

@@ -22,7 +22,7 @@ from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.grouped_file import grouped_lines
 from pipelines.files.names import LISTS_FILE, LISTS_HEADER
-from pipelines.files.output import ReleaseDirectory
+from pipelines.files.output import directory_from_flags
 from pipelines.release_job import (
     Release,
     Watching,
@@ -137,7 +137,7 @@ def build(
     from pipelines.files.reading import ReadRecords
 
     records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records")
+    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
     released = records | "Release" >> release
     watched = released | "WatchLists" >> watch("releasing lists", "lists")
     lines = watched | "Lines" >> beam.MapTuple(grouped_lines).with_output_types(bytes)
@@ -160,7 +160,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     reader = records_from_flags(flags, flags.group_by)
     _check_groups(attributes, reader.attribute_fields)
     num_buckets = flags.num_buckets or reader.num_buckets
-    directory = ReleaseDirectory(flags.output, LISTS_FILE, flags.overwrite)
+    directory = directory_from_flags(flags, LISTS_FILE)
     costs = release.costs
     # In one attribute's lists only one moves, so they have the range that one has.
     parts = []

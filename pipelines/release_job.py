@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
 from pipelines import flag_types
-from pipelines.budgeting import Part, add_ledger_flag, charged
+from pipelines.budgeting import Part, add_ledger_flag, charged, price
 from pipelines.command_line import Job, JobParser, Options, make_runner
 from pipelines.files.names import LISTS_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags
@@ -180,7 +180,7 @@ def check_outputs(flags: argparse.Namespace, directories: Sequence[ReleaseDirect
         directory.check()
 
 
-def unwatched(stage: str, rows: str, counters: bool = False) -> Watch:
+def unwatched(stage: str, rows: str, counters: bool = False, total: int = 0) -> Watch:
     """Tells nothing of a stage."""
     from pipelines.progress import Watch
 
@@ -201,6 +201,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
       ValueError, InputError: see ``check_outputs`` and ``make_runner``.
     """
     check_outputs(flags, release.directories)
+    if flags.dry_run:
+        return dry_run(flags, release.parts)
     runner = make_runner(flags, options())
 
     def job() -> None:
@@ -217,10 +219,21 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     return job
 
 
+def dry_run(flags: argparse.Namespace, parts: Sequence[Part]) -> Job:
+    """The job that says what it would spend, and does nothing else."""
+    lines = price(flags.ledger, parts)
+
+    def job() -> None:
+        print("\n".join([*lines, "dry run: no record was read, and nothing spent or written"]))
+
+    return job
+
+
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
     """Prints what was written, after drawing the report of the first directory if it is wanted."""
     for directory in directories:
-        print(directory.file(directory.file_name))
+        for name in directory.files:
+            print(directory.file(name))
     if flags.report:
         from pipelines.report import write_groups_report, write_report
 

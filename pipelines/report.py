@@ -55,11 +55,13 @@ _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 
 
-def write_report(directory: str) -> str:
+def write_report(directory: str, about: str | None = None) -> str:
     """Writes the page and its pictures beside a released frequency list; returns the page's path.
 
     Args:
       directory: of any filesystem of Beam's, with released_frequencies.csv and privacy.json.
+      about: what partitions are, if not what the columns are called: "password" is a word of which
+        there are guessing metrics.
 
     Raises:
       InputError: these cannot be read or are not of this kind, or the report cannot be written.
@@ -72,6 +74,8 @@ def write_report(directory: str) -> str:
         narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
         if not narrowed:
             law_of_statement(statement)
+        if about is not None:
+            statement["partition_columns"] = [about]
     if narrowed:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
@@ -91,7 +95,7 @@ def report_page(
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
         content = _plots(pictures, words)
-    number = _number(released, statement, words.items) if words.guessing else ""
+    number = "" if "degree" in statement else _number(released, statement, words.items)
     if len(released) and words.guessing:
         content += _metrics(released, _error(released, statement))
     intro = f"""<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as
@@ -149,8 +153,8 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
     captions = {
         RANKS_FILE: f"{words.ranks_caption} The shaded band holds the true numbers; its lower end "
         "is cut off at a half.",
-        CURVE_FILE: "The part of all contributions that the most frequent partitions make up: for "
-        "passwords, the accounts that this number of guesses breaks.",
+        CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
+        "accounts that this number of guesses breaks.",
     }
     figures = "\n".join(
         figure(pictures[name], caption) for name, caption in captions.items() if name in pictures
@@ -200,6 +204,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="DIR",
         help=f"holds {FREQUENCIES_FILE}, or {LISTS_FILE}, and {PRIVACY_FILE}",
     )
+    parser.add_argument(
+        "--about",
+        metavar="WORD",
+        help="what partitions are, such as page: the report speaks of guessing if it is password "
+        "(default: the columns' names, if privacy.json has them, or else password)",
+    )
     flags = parser.parse_args(argv)
     try:
         check_available()
@@ -211,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "see select_partitions --explain --plot=FILE.png"
             )
         grouped = files.exists(files.join(directory, LISTS_FILE))
-        print((write_groups_report if grouped else write_report)(directory))
+        print(write_groups_report(directory) if grouped else write_report(directory, flags.about))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILURE

@@ -22,7 +22,7 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
-from pipelines.files.output import ReleaseDirectory
+from pipelines.files.output import directory_from_flags
 from pipelines.release_job import (
     Release,
     Watching,
@@ -148,7 +148,7 @@ def build(
     from pipelines.files.reading import ReadRecords
 
     records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records")
+    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
     _ = records | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
 
 
@@ -179,7 +179,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         raise ValueError("--plot is for --explain, which needs no data")
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
-    directory = ReleaseDirectory(flags.output, PARTITIONS_FILE, flags.overwrite)
+    directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=int(flags.noisy_counts))
     from pipelines.files.partition_file import header_line, read_public_partitions
     from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_files import records_from_flags
@@ -201,7 +201,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
         header = header_line(reader.partition_fields, flags.noisy_counts)
-        publish = PublishRelease(directory, header, statement | budget)
+        publish = PublishRelease(directory, header, statement | budget, flags.noisy_counts)
         build(pipeline, reader, select, publish, watching(flags))
 
     unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER

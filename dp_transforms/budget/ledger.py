@@ -30,7 +30,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from types import TracebackType
@@ -247,6 +247,10 @@ class Ledger:
             line = LedgerLine(number, purpose, cost, State.RESERVED, unit)
             appender.append(_reservation(line))
         return Reservation(self, number)
+
+    def admits(self, costs: Sequence[Cost]) -> bool:
+        """Whether all of these could be reserved now, together. Nothing is reserved."""
+        return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
 
     def commit(self, number: int) -> None:
         """Notes that the release of reservation ``number`` was made.

@@ -12,6 +12,7 @@ from typing import Any
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
 from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILES
+from pipelines.files.other_formats import FORMATS, converted, names_beside
 from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
 
 _CHUNK_BYTES = 1 << 20
@@ -26,7 +27,9 @@ class ReleaseDirectory:
     Attributes:
       path: the directory; it is made when the release is written, if it does not exist.
       file_name: the released file's name in it.
-      overwrite: replace an earlier release of that name, and what was drawn of it.
+      overwrite: replace an earlier release of that name, and what was made of it.
+      formats: in which the release is written beside that file, of ``other_formats``.
+      numbers: how many of its columns hold integers, the last ones.
 
     Raises:
       ValueError: the path is empty or contains characters of a glob.
@@ -35,6 +38,8 @@ class ReleaseDirectory:
     path: str
     file_name: str
     overwrite: bool = False
+    formats: tuple[str, ...] = ()
+    numbers: int = 2
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -48,7 +53,7 @@ class ReleaseDirectory:
         """
         try:
             self._refuse_other_jobs()
-            for name in (self.file_name, PRIVACY_FILE, *REPORT_FILES):
+            for name in (self.file_name, PRIVACY_FILE, *self._beside):
                 if not self.overwrite and self._files.exists(self.file(name)):
                     raise InputError(
                         f"{self.file(name)} exists: give another --output, or --overwrite to "
@@ -63,16 +68,20 @@ class ReleaseDirectory:
             raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
 
     def publish(self, content: Iterable[bytes], statement: dict[str, Any]) -> None:
-        """Writes both files under other names, then renames them.
+        """Writes all files under other names, then renames them.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
-        removed before, with what was drawn of it: a release is never seen with another one's
+        removed before, with what was made of it: a release is never seen with another one's
         statement or report. A runner may repeat this step: what is there already stays untouched.
 
         Raises:
           InputError: the files cannot be written, or another release has appeared meanwhile.
         """
         contents = {PRIVACY_FILE: [json_bytes(statement)], self.file_name: content}
+        if self.formats:
+            contents[self.file_name] = [text := b"".join(content)]
+            for name, beside in zip(self.formats, self.files[1:], strict=True):
+                contents[beside] = [converted(text, name, self.numbers)]
         suffix = f".{uuid.uuid4().hex}.part"
         parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
         try:
@@ -91,10 +100,10 @@ class ReleaseDirectory:
                 )
             if len(done) == len(contents):
                 return
-            # Whatever differs belongs to a release that is replaced, and so does what was drawn.
-            self._delete([self.file_name, *REPORT_FILES])
+            # What differs belongs to a release that is replaced, and so does what was made of it.
+            self._delete([self.file_name, *self._beside])
             for name, part in parts.items():
-                if name not in done or name == self.file_name:
+                if name not in done or name != PRIVACY_FILE:
                     self._files.rename([part], [self.file(name)])
         except InputError:
             raise
@@ -106,6 +115,16 @@ class ReleaseDirectory:
     def file(self, name: str) -> str:
         """The path of a file in the directory."""
         return self._files.join(self.path, name)
+
+    @property
+    def files(self) -> list[str]:
+        """The names of the released files, that in CSV first."""
+        return [self.file_name, *names_beside(self.file_name, self.formats)]
+
+    @property
+    def _beside(self) -> list[str]:
+        """What may have been made of a release in this directory."""
+        return [*names_beside(self.file_name), *REPORT_FILES]
 
     @property
     def _files(self) -> Any:
@@ -133,6 +152,14 @@ class ReleaseDirectory:
         return directory
 
 
+def directory_from_flags(
+    flags: Any, file_name: str, path: str | None = None, numbers: int = 2
+) -> ReleaseDirectory:
+    """The directory that the flags of ``add_output_flags`` name, or the one at another path."""
+    formats = tuple(dict.fromkeys(flags.output_format))
+    return ReleaseDirectory(path or flags.output, file_name, flags.overwrite, formats, numbers)
+
+
 def directory_path(path: str) -> str:
     """The path of a directory to write to, with a leading ~ expanded.
 
@@ -153,6 +180,13 @@ def add_output_flags(group: Any) -> None:
     )
     group.add_argument(
         "--overwrite", action="store_true", help="replace an earlier release in the directory"
+    )
+    group.add_argument(
+        "--output_format",
+        choices=FORMATS,
+        action="append",
+        default=[],
+        help="write the release in this format too, beside the CSV file; may be given twice",
     )
 
 

@@ -19,10 +19,23 @@ class PublishRelease(beam.PTransform):
     """Writes a release's lines, which are elements of bytes, and its statement into a directory.
 
     The lines are sorted: their order must not tell how the data were laid out. One worker writes.
+
+    Args:
+      directory: where to.
+      header: the first line.
+      statement: the privacy.json.
+      by_count: the last field of lines is a number, by which they are sorted, the largest first.
     """
 
-    def __init__(self, directory: ReleaseDirectory, header: bytes, statement: dict[str, Any]):
+    def __init__(
+        self,
+        directory: ReleaseDirectory,
+        header: bytes,
+        statement: dict[str, Any],
+        by_count: bool = False,
+    ):
         super().__init__()
+        self._order = _by_count if by_count else None
         self._directory = directory
         self._header = header
         self._statement = statement
@@ -37,8 +50,12 @@ class PublishRelease(beam.PTransform):
         )
 
     def _publish(self, _: None, blocks: Iterable[list[bytes]]) -> None:
-        lines = sorted(itertools.chain.from_iterable(blocks))
+        lines = sorted(itertools.chain.from_iterable(blocks), key=self._order)
         self._directory.publish([self._header, *lines], self._statement)
+
+
+def _by_count(line: bytes) -> tuple[int, bytes]:
+    return -int(line.rpartition(b",")[2]), line
 
 
 class _Blocks(beam.DoFn):

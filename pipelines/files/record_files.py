@@ -102,14 +102,16 @@ class RecordFiles:
         return [self._schema.field(column) for column in columns]
 
     @functools.cached_property
-    def num_buckets(self) -> int:
-        """Into how many buckets to shuffle the records, by the sizes of the files.
-
-        The largest file says how many records there are to a byte.
-        """
+    def estimated_rows(self) -> int:
+        """About how many records there are: the largest file says how many to a byte."""
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
-        return num_buckets_for(rows * self._bytes // max(1, size))
+        return rows * self._bytes // max(1, size)
+
+    @property
+    def num_buckets(self) -> int:
+        """Into how many buckets to shuffle the records, by the sizes of the files."""
+        return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
         """The records, read in this process.

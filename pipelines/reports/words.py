@@ -56,11 +56,21 @@ def wording(statement: dict[str, Any]) -> Wording:
     """The words for what a privacy.json describes."""
     degree = statement.get("degree")
     if degree is None:
-        return _PARTITIONS
+        return _PARTITIONS._replace(guessing=about_passwords(statement))
     total, frequency, has = _DEGREES[degree]
     title = "A differentially private degree list"
     caption = f"How many {has}, from the largest number on."
     return Wording(title, total, "nodes", frequency, "Degree by rank", caption, False)
+
+
+def about_passwords(statement: dict[str, Any]) -> bool:
+    """Whether guessing means something: unless columns are named, and none of them a password.
+
+    >>> about_passwords({"partition_columns": ["page"]})
+    False
+    """
+    columns = statement.get("partition_columns", ["password"])
+    return any("pass" in column.lower() or "pin" == column.lower() for column in columns)
 
 
 def privacy_words(statement: dict[str, Any]) -> list[str]:

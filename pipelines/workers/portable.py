@@ -65,6 +65,5 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
 def _check(flag: str, given: str, endpoint: str) -> None:
     if not listens(endpoint):
         raise InputError(
-            f"nothing listens at --{flag}={given}: start the engine, see runner_configs/, or "
-            f"correct the flag"
+            f"nothing listens at --{flag}={given}: start the engine, or correct the flag"
         )

@@ -10,6 +10,8 @@ from dp_transforms.job_secret import release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
+from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE
+from pipelines.files.output import ReleaseDirectory
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_all import Releases, build, main
 from tests import reference
@@ -55,7 +57,11 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         reader = RecordFiles(write(tmp_path), "user", ["page"])
-        build(pipeline, reader, Releases(mechanism, strategy), f"{tmp_path}/out", {}, secret=SECRET)
+        released_in = (
+            ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE),
+            ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE),
+        )
+        build(pipeline, reader, Releases(mechanism, strategy), released_in, {}, secret=SECRET)
     # Read once, and bounded once where the selection does not bound in its own rounds.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1

@@ -281,6 +281,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
         "sensitivity_norm": "L1 distance of sorted lists",
         "rate": 0.5 / (2 * 4),
         "versions": VERSIONS,
+        "partition_columns": ["page"],
     }
 
 
