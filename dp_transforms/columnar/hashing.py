@@ -127,7 +127,10 @@ def _hash_bytes(
         starts, left = edges[:-1], np.diff(edges)
         found = hashes[chunk]
         rows: slice | npt.NDArray[np.int64] = slice(None)
-        if left.max() > _LONG_BYTES:
+        width = int(left[0])
+        # Values of one length are equally far from each other: no need to gather their words.
+        even = width <= _LONG_BYTES and bool((left == width).all())
+        if not even and left.max() > _LONG_BYTES:
             for row in np.flatnonzero(left > _LONG_BYTES).tolist():
                 found[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
             rows = np.flatnonzero(left <= _LONG_BYTES)
@@ -136,12 +139,15 @@ def _hash_bytes(
         while len(left):
             block = blocks[: len(left)]
             # A value that goes on after this block counts as one of 17 bytes.
-            kind = np.minimum(left, _BLOCK + 1)
+            kind = np.minimum(left[:1] if even else left, _BLOCK + 1)
             if (kind == kind[0]).all():
                 kind = kind[:1]
             for half in (0, 1):
-                words = words_at[starts + 8 * half]
-                words &= masks[half, kind]
+                if even:
+                    words = np.ndarray(len(left), _WORD, data, int(starts[0]) + 8 * half, (width,))
+                else:
+                    words = words_at[starts + 8 * half]
+                words = words & masks[half, kind]
                 words ^= ends[half, kind]
                 block[:, half] = words
             block ^= before

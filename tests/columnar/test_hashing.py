@@ -21,6 +21,13 @@ def test_strings_hash_as_row_by_row(values, skipped):
     ]
 
 
+@pytest.mark.parametrize("size", [0, 1, 12, 16, 17, 33, 256, 257])
+def test_values_of_one_length_hash_as_row_by_row(size):
+    values = [bytes([i]) * size for i in range(9)]
+    array = pa.array(values, pa.binary())[2:]
+    assert hash_rows(array, KEY).tolist() == [reference.row_hash(v, KEY) for v in values[2:]]
+
+
 @given(st.lists(st.tuples(st.binary(max_size=20), INTEGERS), min_size=1))
 def test_composites_hash_as_row_by_row(values):
     fields = [pa.array([v[0] for v in values]), pa.array([v[1] for v in values])]
