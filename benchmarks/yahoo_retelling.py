@@ -38,8 +38,8 @@ import pyarrow.parquet as pq
 from dp_accounting.dp_event import SelfComposedDpEvent
 
 from dp_transforms.budget.accounting import compose
-from dp_transforms.budget.events import BoundedRangeDpEvent
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.budget.events import partition_event
+from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.sample_data import yahoo
@@ -170,8 +170,8 @@ def release(
 
 def release_originals(originals: Lists, attributes: int, epsilon_groups: str) -> Lists:
     """The same without the job, from the lists that it would make of the records."""
-    everyone = IntegerPartitionMechanism(epsilon=float(EPSILON_ALL))
-    one_of_them = IntegerPartitionMechanism(epsilon=float(epsilon_groups) / attributes)
+    everyone = partition_mechanism(float(EPSILON_ALL))
+    one_of_them = partition_mechanism(float(epsilon_groups) / attributes)
     return {
         name: (one_of_them if any(name) else everyone).release(original)
         for name, original in originals.items()
@@ -179,9 +179,9 @@ def release_originals(originals: Lists, attributes: int, epsilon_groups: str) ->
 
 
 def composed_epsilon(epsilon: float, attributes: int) -> float:
-    """What lists at this epsilon cost together with ``DELTA``: composed as mechanisms of bounded
-    range (see ``dp_transforms.budget.accounting``), of which each attribute's lists are one."""
-    events = [SelfComposedDpEvent(BoundedRangeDpEvent(epsilon), attributes)]
+    """What lists at this epsilon cost together with ``DELTA``: composed by the mechanism's range or
+    epsilon (see ``dp_transforms.budget.accounting``); each attribute's lists are one."""
+    events = [SelfComposedDpEvent(partition_event(partition_mechanism(epsilon)), attributes)]
     return compose(events, delta=DELTA).epsilon
 
 
@@ -201,7 +201,7 @@ def estimates(released: Lists, epsilon_groups: float, large: int = LARGE) -> Est
       large: how many users a group has, as released.
     """
     found = {}
-    mechanism = IntegerPartitionMechanism(epsilon=epsilon_groups)
+    mechanism = partition_mechanism(epsilon_groups)
     everyone = released["", ""]
     for name, one in released.items():
         if name == ("", "") or one.total <= large:

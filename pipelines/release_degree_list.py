@@ -24,8 +24,8 @@ from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
 from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from pipelines import flag_types
@@ -241,9 +241,10 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     release = DegreeRelease(
         budget.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
     )
-    geometric = isinstance(release.mechanism, GeometricPartitionMechanism)
-    if flags.report and flags.nodes and not geometric:
-        raise ValueError("--report has no error bars for --nodes at this epsilon: leave out one")
+    if flags.report and isinstance(release.mechanism, BoundedPartitionMechanism):
+        raise ValueError(
+            "--report has no error bars for --nodes under the exponential mechanism: leave out one"
+        )
     from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_files import records_from_flags
 

@@ -36,7 +36,7 @@ from dp_accounting import dp_event, rdp
 from dp_accounting.pld import common, privacy_loss_distribution
 
 from dp_transforms.budget.budget import PrivacyBudget
-from dp_transforms.budget.events import ApproximateDpEvent, BoundedRangeDpEvent
+from dp_transforms.budget.events import ApproximateDpEvent, BoundedRangeDpEvent, list_event
 
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
 """Renyi orders: dense enough that the best of them is within 0.1% of the infimum over all."""
@@ -103,14 +103,15 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
 def largest_epsilon(
     count: int,
     budget: PrivacyBudget,
-    event: Callable[[float], dp_event.DpEvent] = BoundedRangeDpEvent,
+    event: Callable[[float], dp_event.DpEvent] = list_event,
 ) -> float:
     """The largest epsilon that each of ``count`` like mechanisms may have within one budget.
 
     Args:
       count: how many mechanisms run on the same users.
       budget: for all of them together.
-      event: maps an epsilon to the event of an epsilon-DP mechanism; by default a frequency list.
+      event: maps an epsilon to the event of an epsilon-DP mechanism; by default that of a frequency
+        list by the default mechanism at sensitivity 1.
 
     Returns:
       An epsilon whose composition is at most ``budget.epsilon`` at ``budget.delta``, within a

@@ -20,7 +20,11 @@ import math
 import attr
 from dp_accounting import dp_event
 
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+
+_RANGE_IS_EPSILON = 0.25
+"""Below it the exponential mechanism's range and its price are both 2 c."""
 
 
 def _check_epsilon(event: dp_event.DpEvent, attribute: object, value: float) -> None:
@@ -89,6 +93,13 @@ def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | Appr
     if mechanism.failure_probability:
         return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
     return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)
+
+
+def list_event(epsilon: float) -> BoundedRangeDpEvent | ApproximateDpEvent:
+    """What a release by ``partition_mechanism(epsilon)`` costs, and its range."""
+    if epsilon < _RANGE_IS_EPSILON:
+        return BoundedRangeDpEvent(epsilon)  # for epsilons below those of mechanisms too
+    return partition_event(partition_mechanism(epsilon))
 
 
 def gaussian_threshold_event(

@@ -3,9 +3,11 @@ import re
 
 import numpy as np
 import pytest
+from dp_accounting.dp_event import SelfComposedDpEvent
 
 from benchmarks import yahoo_retelling
 from benchmarks.yahoo_retelling import attribute_shares, made_up_users, metrics, true_lists
+from dp_transforms.budget import ApproximateDpEvent, compose
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.postprocessing.smoothing import thinned
@@ -52,6 +54,9 @@ def test_composition_with_a_delta_is_cheaper_for_many_small_lists():
     rho = 22 * 0.0182**2 / 8
     bound = rho + 2 * math.sqrt(rho * math.log(1e9))
     assert 0.5 * bound < yahoo_retelling.composed_epsilon(0.0182, 22) <= bound < 0.4
+    # The geometric mechanism's range is twice its epsilon, which says no more than that.
+    pure = [SelfComposedDpEvent(ApproximateDpEvent(1.1), 22)]
+    assert yahoo_retelling.composed_epsilon(1.1, 22) == compose(pure, yahoo_retelling.DELTA).epsilon
 
 
 def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():

@@ -18,7 +18,12 @@ from dp_transforms.budget import (
     partition_event,
 )
 from dp_transforms.budget.accounting import bounded_range_divergence, pure_divergence
-from dp_transforms.mechanisms import GeometricPartitionMechanism, IntegerPartitionMechanism
+from dp_transforms.budget.events import list_event
+from dp_transforms.mechanisms import (
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+    partition_mechanism,
+)
 from tests import enumeration
 
 
@@ -215,11 +220,17 @@ def test_largest_epsilon_uses_up_the_budget(count):
     budget = PrivacyBudget(1, 1e-6)
     epsilon = largest_epsilon(count, budget)
     assert epsilon <= 1
-    assert compose(times(count, BoundedRangeDpEvent(epsilon)), 1e-6).epsilon <= 1
-    more = compose(times(count, BoundedRangeDpEvent(epsilon * 1.001)), 1e-6)
+    assert compose(times(count, list_event(epsilon)), 1e-6).epsilon <= 1
+    more = compose(times(count, list_event(epsilon * 1.001)), 1e-6)
     assert more.epsilon > 1 or count == 1
     assert epsilon >= (1 - 1e-6) / count
     assert largest_epsilon(count, PrivacyBudget(1)) == pytest.approx(1 / count, rel=1e-6)
+
+
+@pytest.mark.parametrize("epsilon", [0.05, 0.2499, 0.25, 0.5, 1.0, 1.5])
+def test_a_list_s_event_is_that_of_its_mechanism(epsilon):
+    assert list_event(epsilon).epsilon == partition_mechanism(epsilon).loss_range
+    assert compose([list_event(epsilon)]).epsilon == epsilon
 
 
 def test_events_survive_the_library_s_own_serialisation():

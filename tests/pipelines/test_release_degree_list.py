@@ -17,6 +17,7 @@ from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import DegreeRelease, build, main
+from pipelines.reports.privacy_statement import law_of_statement
 from tests.test_degrees import degrees_of
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -142,6 +143,7 @@ FAULTS = {
     "no column": (["--target_column=too"], 1, "has no column 'too'"),
     "degree": (["--degree=both"], 2, "invalid choice: 'both'"),
     "other job's flag": (["--user_column=from"], 2, "there is no flag --user_column"),
+    "no error bars": (["--nodes=60", "--report"], 2, "--report has no error bars for --nodes"),
 }
 
 
@@ -160,7 +162,7 @@ def test_ends_of_different_types_are_refused(tmp_path, capsys):
     assert "'from' is read as string, but 'to' as int64: give both" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("epsilon", [0.5, 4])
+@pytest.mark.parametrize("epsilon", [0.5, 2, 4])
 def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
     release = DegreeRelease(epsilon, nodes=5)
     private = FrequencyList([4, 1], [1, 3])
@@ -171,6 +173,14 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
     statement = release.statement()
     assert statement["epsilon"] == epsilon
     assert statement["possible_lists"] == "between public bounds"
+    if epsilon == 0.5:
+        with pytest.raises(ValueError, match="no public knowledge narrows"):
+            law_of_statement(statement)
+        with pytest.raises(ValueError, match="no error bars between public bounds"):
+            release.mechanism.law  # noqa: B018
+    else:
+        assert law_of_statement(statement) == release.mechanism.law
+        assert release.mechanism.law.walled
 
 
 def test_the_number_of_nodes_is_public_only_where_edges_are_protected():

@@ -9,6 +9,7 @@ from typing import Any
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition import exponential_price
 from dp_transforms.mechanisms.integer_partition.mechanism import Draw, PartitionMechanism
+from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
@@ -50,6 +51,13 @@ class BoundedPartitionMechanism(PartitionMechanism):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_sizes(self.bounds)
+
+    @property
+    def law(self) -> ReleaseLaw:
+        raise ValueError(
+            "the exponential mechanism has no error bars between public bounds: leave the bounds "
+            "out, or take another mechanism, from epsilon / sensitivity = 0.55 on"
+        )
 
     def possible_lists(self) -> dict[str, Any]:
         return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
