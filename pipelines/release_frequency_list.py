@@ -8,6 +8,7 @@ adding or removing all records of one user.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
+from pipelines.files.paths import filesystem
+from pipelines.files.period_names import add_period_flags, period_names
 from pipelines.release_job import (
     Release,
     Watching,
@@ -36,12 +39,13 @@ from pipelines.release_job import (
     watching,
 )
 from pipelines.reports.privacy_statement import frequency_list_statement
-from pipelines.variant_flags import add_variant_flags, mechanism_from_flags
+from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
     from dp_transforms.mechanisms.released_list import ReleasedList
+    from dp_transforms.windowed_lists import ReleaseListsByPeriod
     from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_files import RecordFiles
 
@@ -87,6 +91,7 @@ def make_parser() -> JobParser:
         metavar="X,Y,Z",
         help="the cost in base 2: a change of 1 in L1 weighs (X / 2**Y)**Z, instead of --epsilon",
     )
+    add_period_flags(parser)
     add_variant_flags(parser)
     parser.add_common_flags()
     return parser
@@ -203,6 +208,11 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         return _prepare_counted(flags, directory)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
+    if flags.period is not None:
+        return _prepare_periods(flags, options)
+    for name in ("time_column", "periods", "max_periods_per_user"):
+        if getattr(flags, name) is not None:
+            raise ValueError(f"--{name} goes with --period")
     from pipelines.files.record_files import records_from_flags
 
     reader = records_from_flags(flags)
@@ -231,8 +241,59 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     return release_job(flags, options, Release(build_all, [directory], [_part(mechanism)]))
 
 
+def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
+    require(flags, "time_column", "periods", "max_periods_per_user", "epsilon")
+    for name in (*VARIANTS, "report"):
+        if getattr(flags, name):
+            raise ValueError(f"--{name} is for one list, not for one of each --period")
+    from dp_transforms.windowed_lists import ReleaseListsByPeriod
+    from pipelines.files.periods import build_periods, check_times, publish_period
+    from pipelines.files.record_files import records_from_flags
+
+    names = period_names(flags.period, flags.periods)
+
+    def release_with(num_buckets: int | None) -> ReleaseListsByPeriod:
+        return ReleaseListsByPeriod(
+            names,
+            epsilon=flags.epsilon,
+            max_periods_per_user=flags.max_periods_per_user,
+            max_partitions_per_user=flags.max_partitions_per_user,
+            mechanism=flags.mechanism,
+            num_buckets=num_buckets,
+        )
+
+    # The parameters are heard of before the files are.
+    release_with(None)
+    reader = records_from_flags(flags, [flags.time_column])
+    check_times(reader.pattern, reader.attribute_fields[0])
+    release = release_with(flags.num_buckets or reader.num_buckets)
+    budget = PrivacyBudget(flags.epsilon)
+    join = filesystem(flags.output).join
+    directories = {
+        name: directory_from_flags(flags, FREQUENCIES_FILE, join(flags.output, name))
+        for name in names
+    }
+    statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
+    statement["partition_columns"] = flags.partition_column
+    statement["periods"] = {
+        "of": flags.period,
+        "first": names[0],
+        "last": names[-1],
+        "max_periods_per_user": release.periods_per_user,
+        "epsilon_of_all": float(budget.epsilon),
+    }
+
+    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
+        watch = watching(flags)("reading records", "records", total=reader.estimated_rows)
+        publish = functools.partial(publish_period, directories, statement | spent)
+        build_periods(pipeline, reader, flags.period, release, publish, watch)
+
+    part = Part(f"frequency list of each {flags.period}", budget)
+    return release_job(flags, options, Release(build_all, [*directories.values()], [part]))
+
+
 def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> Job:
-    for name in ("user_column", "partition_column"):
+    for name in ("user_column", "partition_column", "period", "time_column", "periods"):
         if getattr(flags, name) is not None:
             raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)

@@ -19,7 +19,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from pipelines import flag_types
 from pipelines.files.frequency_files import read_frequency_list
 
-_VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
 
 def add_variant_flags(parser: argparse.ArgumentParser) -> None:
@@ -83,7 +83,7 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
       ValueError: flags exclude each other, or one is missing; the message names them.
       InputError: the reference cannot be read.
     """
-    given = [name for name in _VARIANTS if getattr(flags, name) is not None]
+    given = [name for name in VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
     _refuse_without(flags, "distance_delta", "max_total")

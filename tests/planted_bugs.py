@@ -377,6 +377,20 @@ MUTANTS = (
         ("tests/pipelines/test_bad_inputs.py",),
     ),
     Mutant(
+        "each window's list costs what all of them together should",
+        "dp_transforms/windowed_lists.py",
+        "each = PrivacyBudget(epsilon).epsilon / self._most",
+        "each = PrivacyBudget(epsilon).epsilon",
+        ("tests/test_windowed_lists.py",),
+    ),
+    Mutant(
+        "a user counts in any number of windows",
+        "dp_transforms/columnar/periods.py",
+        "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",
+        "kept = distinct_pairs(pa.table(coded))",
+        ("tests/test_windowed_lists.py",),
+    ),
+    Mutant(
         "the bounds of collections that are put together do not add up",
         "dp_transforms/runtime/bounds.py",
         "partitions=sum(known) if alike else None",

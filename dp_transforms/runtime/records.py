@@ -171,12 +171,24 @@ registry.register_coder(pa.Table, TableCoder)
 def refuse_windows(pcoll: beam.PCollection) -> None:
     """Refuses input whose groups would come in several parts.
 
-    A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
-    in all steps before, as far back as one that puts its input into windows.
-
     Raises:
       ValueError: the input is unbounded, or has windows or triggers: each window would be bounded
         and released by itself, and a user in several windows would be protected less than stated.
+    """
+    if not all(one.is_bounded and one.windowing.is_default() for one in put_together(pcoll)):
+        raise ValueError(
+            "a user's contributions are bounded over the whole input, so it must be bounded and in "
+            "the global window, and so must all that a Flatten made it of: apply "
+            "beam.WindowInto(beam.window.GlobalWindows()) first, or ReleaseWindowedLists for a "
+            "list of each window"
+        )
+
+
+def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
+    """A PCollection, and all that a Flatten made it of.
+
+    A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
+    in all steps before, as far back as one that puts its input into windows.
     """
     merged, waiting, seen = [pcoll], [pcoll], set()
     while waiting:
@@ -188,12 +200,7 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
         waiting += before
         if isinstance(step.transform, beam.Flatten):
             merged += before
-    if not all(one.is_bounded and one.windowing.is_default() for one in merged):
-        raise ValueError(
-            "a user's contributions are bounded over the whole input, so it must be bounded and in "
-            "the global window, and so must all that a Flatten made it of: apply "
-            "beam.WindowInto(beam.window.GlobalWindows()) first"
-        )
+    return merged
 
 
 class ToRecords(beam.PTransform):

@@ -88,7 +88,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
         f"epsilon-differential privacy with epsilon = {epsilon:g}. The privacy unit is one {unit}; "
         f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
         f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
-        _bound_words(statement),
+        _bound_words(statement) + _period_words(statement),
         _mechanism_words([statement])
         + f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
     ]
@@ -121,6 +121,18 @@ def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
 def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
     names = dict.fromkeys(one.get("mechanism", ExponentialLaw.words) for one in lists)
     return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))
+
+
+def _period_words(statement: dict[str, Any]) -> str:
+    periods = statement.get("periods")
+    if periods is None:
+        return ""
+    return (
+        f" This is the list of {statement['period']}, one of those of each {periods['of']} from "
+        f"{periods['first']} to {periods['last']}, whose partitions are bounded so each. A user "
+        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that "
+        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
+    )
 
 
 def _bound_words(statement: dict[str, Any]) -> str:

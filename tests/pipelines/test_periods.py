@@ -1,0 +1,131 @@
+"""A list for each period of time, with a budget over all of them."""
+
+import datetime
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.budget import Ledger
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR
+from pipelines.errors import InputError
+from pipelines.files.period_names import period_names
+from pipelines.files.periods import periods_of
+from pipelines.release_frequency_list import main
+
+VISITS = """visitor,page,at
+1,home,2026-01-05 10:00
+1,home,2026-01-06T11:00:00Z
+2,home,2026-01-06
+2,help,2026-01-07
+3,help,2027-01-07
+"""
+
+
+def command(path, *more):
+    given = [*more]
+    defaults = ["--epsilon=90", "--max_partitions_per_user=2", "--period=day", "--time_column=at",
+                "--periods=2026-01-05..2026-01-08", "--max_periods_per_user=2"]  # fmt: skip
+    names = [one.partition("=")[0] for one in given]
+    return main(
+        [
+            f"--input={path}",
+            "--user_column=visitor",
+            "--partition_column=page",
+            f"--output={path.parent}/out",
+            *(one for one in defaults if one.partition("=")[0] not in names),
+            *(one for one in given if not one.endswith("=")),
+        ]
+    )
+
+
+@pytest.fixture
+def visits(tmp_path):
+    path = tmp_path / "visits.csv"
+    path.write_text(VISITS)
+    return path
+
+
+def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsys):
+    book = tmp_path / "book.jsonl"
+    Ledger.create(book, 100)
+    assert command(visits, f"--ledger={book}") == SUCCESS
+    days = [f"2026-01-0{day}" for day in (5, 6, 7, 8)]
+    files = [tmp_path / "out" / day / "released_frequencies.csv" for day in days]
+    assert capsys.readouterr().out.split() == list(map(str, files))
+    lists = [list(FrequencyList.from_csv(file)) for file in files]
+    assert lists == [[(1, 1)], [(2, 1)], [(1, 1)], []]
+    assert Ledger.open(book).remaining().epsilon == 10
+    statement = json.loads((files[1].parent / "privacy.json").read_text())
+    assert (statement["epsilon"], statement["period"]) == (45, days[1])
+    assert statement["periods"] == {
+        "of": "day",
+        "first": days[0],
+        "last": days[-1],
+        "max_periods_per_user": 2,
+        "epsilon_of_all": 90,
+    }
+
+
+def test_times_of_parquet_files(tmp_path):
+    path = tmp_path / "visits.parquet"
+    moment = datetime.datetime(2026, 1, 31, 23, 30, tzinfo=datetime.timezone.utc)
+    times = pa.array([moment, moment], pa.timestamp("ns", "Asia/Tokyo"))
+    pq.write_table(pa.table({"visitor": [1, 2], "page": ["a", "a"], "at": times}), path)
+    span = "--periods=2026-01-15..2026-02-01"
+    assert command(path, "--period=month", span) == SUCCESS
+    # In UTC.
+    released = FrequencyList.from_csv(tmp_path / "out/2026-01/released_frequencies.csv")
+    assert list(released) == [(2, 1)]
+    pq.write_table(pa.table({"visitor": [1], "page": ["a"], "at": [1.7e9]}), path)
+    assert command(path, "--overwrite") == FAILURE
+    pq.write_table(pa.table({"visitor": [1], "page": ["a"], "at": [1_700_000_000]}), path)
+    assert command(path, "--overwrite") == FAILURE
+
+
+def test_names_are_those_of_the_calendar():
+    hours = period_names("hour", "2024-02-28..2024-03-01")
+    assert len(hours) == 72 and hours[24] == "2024-02-29T00"
+    weeks = period_names("week", "2024-01-01..2024-12-31")
+    assert len(weeks) == 53 and {datetime.date.fromisoformat(w).weekday() for w in weeks} == {0}
+    days = period_names("day", "2024-12-30..2025-01-02")
+    times = pa.chunked_array([[f"{day}T05:06:07.8+02:00" for day in days]])
+    for period, names in (
+        ("day", days),
+        ("week", ["2024-12-30"] * 4),
+        ("month", ["2024-12"] * 2 + ["2025-01"] * 2),
+        ("hour", [f"{day}T05" for day in days]),
+    ):
+        found = periods_of("a.csv", times, period).to_pylist()
+        assert found == names
+        assert set(found) <= set(period_names(period, "2024-12-30..2025-01-02"))
+
+
+@pytest.mark.parametrize("time", ["secret", "2026-13-01", "03/01/2026", "2026-01-01 25:00", None])
+def test_other_times_are_refused_without_showing_them(time):
+    with pytest.raises(InputError, match="not all records have a time") as error:
+        periods_of("a.csv", pa.chunked_array([pa.array(["2026-01-01", time])]), "day")
+    assert "secret" not in str(error.value)
+    with pytest.raises(InputError, match="written like 2026-01-31 23:59"):
+        periods_of("a.csv", pa.chunked_array([["2026-01-01"]]), "hour")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--periods=2026-01-05"], "--periods must be FIRST..LAST"),
+        (["--periods=2026-01-05..2026-01-04"], "--periods must be FIRST..LAST"),
+        (["--periods=1900-01-05..2026-01-04"], "more than 10,000 periods"),
+        (["--periods="], "--periods is needed"),
+        (["--time_column="], "--time_column is needed"),
+        (["--max_periods_per_user="], "--max_periods_per_user is needed"),
+        (["--period="], "--time_column goes with --period"),
+        (["--max_total=10"], "--max_total is for one list"),
+        (["--report"], "--report is for one list"),
+    ],
+)
+def test_flags_that_do_not_go_together(visits, failure, flags, message):
+    code, err = failure(command, visits, *flags)
+    assert code == USAGE_ERROR and message in err

@@ -1,0 +1,239 @@
+"""A list for each window, with a budget over all of them."""
+
+import collections
+import functools
+import itertools
+import math
+import typing
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.transforms import trigger, window
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_transforms import JobSecret, ReleaseListsByPeriod, ReleaseWindowedLists
+from dp_transforms.columnar.periods import bound_periods
+from dp_transforms.evaluation.auditing import exact_partition_epsilon
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.runtime.bounds import Bound, bound_of
+from tests.beam_runs import run, same, table_of
+
+SECRET = JobSecret.insecure_for_testing(9)
+KEYS = [SECRET.key("a"), SECRET.key("b")]
+DAY = 24 * 60 * 60
+NO_NOISE = 400
+ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
+
+
+def bounded(rows, w, kappa, keys=KEYS):
+    table = table_of(rows, ("user", "partition", "list")) if rows else None
+    return [] if table is None else [
+        tuple(row.values()) for row in bound_periods(table, w, kappa, *keys).to_pylist()
+    ]  # fmt: skip
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
+)
+
+
+@given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_users_are_bounded_and_parts_merge(some, others, w, kappa):
+    whole = bounded(some + others, w, kappa)
+    assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
+    assert set(bounded(whole, w, kappa)) == set(whole)
+    merged = bounded(bounded(some, w, kappa) + bounded(others, w, kappa), w, kappa)
+    assert set(merged) == set(whole)
+    # As many as there may be.
+    given_, kept = ({}, {})
+    for rows, found in ((some + others, given_), (whole, kept)):
+        for user, partition, period in rows:
+            found.setdefault(user, {}).setdefault(period, set()).add(partition)
+    for user, periods in given_.items():
+        assert len(kept[user]) == min(len(periods), w)
+        for period, partitions in kept[user].items():
+            assert len(partitions) == min(len(periods[period]), kappa)
+
+
+@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, kappa):
+    # All inputs of two users, two windows and two partitions, with the first user and without.
+    release = ReleaseListsByPeriod(
+        "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=kappa
+    )
+    cells = list(itertools.product((0, 1), "ab"))
+    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
+
+    @functools.cache
+    def price(one, other):
+        lists = [FrequencyList.from_counts(counts) for counts in (one, other)]
+        return exact_partition_epsilon(release.mechanism, *lists)
+
+    def counts(rows, period):
+        users = collections.Counter(p for _, p, name in rows if name == period)
+        return tuple(sorted(users.values(), reverse=True))
+
+    dearest = 0.0
+    alone = [bounded([("bob", *cell) for cell in others], w, kappa) for others in subsets]
+    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
+        rows = [("bob", *cell) for cell in others]
+        with_all = bounded(rows + [("ann", *cell) for cell in theirs], w, kappa)
+        costs = [price(counts(without, name), counts(with_all, name)) for name in "ab"]
+        dearest = max(dearest, sum(costs))
+    assert dearest <= 1 + 1e-9
+    # And nothing is given away: some pair takes most of it.
+    assert dearest > 0.7
+
+
+OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
+          for day in range(user % 3, 5)]  # fmt: skip
+PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
+
+
+def timed(records):
+    return beam.Create([window.TimestampedValue(record[:2], record[2]) for record in records])
+
+
+@beam.ptransform_fn
+def Composed(begin, kind, changes, records):
+    def create(part):
+        pcoll = begin | f"Create {part}" >> beam.Create(records[part::2])
+        pcoll |= f"Time {part}" >> beam.Map(lambda r: window.TimestampedValue(r[:2], r[2]))
+        if kind == "rows":
+            pcoll |= f"Rows {part}" >> beam.Map(
+                lambda r: beam.Row(user=int(r[0]), partition=int(r[1]))
+            )
+        elif kind == "dicts":
+            pcoll |= f"Dicts {part}" >> beam.Map(
+                lambda r: {"user": r[0], "partition": r[1]}
+            ).with_output_types(dict[str, typing.Any])
+        elif kind == "tables":
+            pcoll |= f"Tables {part}" >> beam.Map(lambda r: table_of([r])).with_output_types(
+                pa.Table
+            )
+        return pcoll | f"Windows {part}" >> beam.WindowInto(window.FixedWindows(DAY))
+
+    pcoll = (create(0), create(1)) | beam.Flatten()
+    for i, change in enumerate(changes):
+        pcoll |= (
+            f"{i}"
+            >> {
+                "reshuffle": beam.Reshuffle(),
+                "filter": beam.Filter(bool),
+                "half days": beam.WindowInto(window.FixedWindows(DAY // 2)),
+            }[change]
+        )
+    return pcoll
+
+
+def test_one_user_moves_so_many_lists_and_each_by_so_much():
+    accepted = []
+
+    @settings(max_examples=2, deadline=None, derandomize=True, phases=[Phase.generate])
+    @given(
+        st.sampled_from(["tuples", "rows", "dicts", "tables"]),
+        st.lists(st.sampled_from(["reshuffle", "filter", "half days"]), max_size=2),
+        st.integers(1, 3),
+        st.integers(1, 3),
+    )
+    def draw(kind, changes, w, kappa):
+        accepted.append((kind, changes, w, kappa))
+
+    draw()
+
+    def results(pipeline):
+        return [
+            pipeline
+            | f"{i} {len(records)}" >> Composed(kind, changes, records)
+            | f"Release {i} {len(records)}"
+            >> ReleaseWindowedLists(**ALL, max_windows_per_user=w, max_partitions_per_user=kappa)
+            | f"Named {i} {len(records)}"
+            >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
+            for i, (kind, changes, w, kappa) in enumerate(accepted)
+            for records in (OTHERS, OTHERS + PLANTED)
+        ] | beam.Flatten()
+
+    found = collections.defaultdict(dict)
+    for name, (begin, released) in run(results):
+        found[name][begin] = released
+    for i, (_, changes, w, kappa) in enumerate(accepted):
+        before, after = found[i, True], found[i, False]
+        assert before.keys() == after.keys()
+        assert len(before) == (10 if "half days" in changes else 5)
+        moved = [before[begin].l1_distance(after[begin]) for begin in before]
+        assert max(moved) <= kappa, accepted[i]
+        assert sum(move > 0 for move in moved) <= w, accepted[i]
+
+
+def test_each_list_is_that_of_its_window():
+    (first, *others) = run(
+        lambda p: p | timed([(1, "a", 5), (2, "a", DAY - 1), (2, "b", DAY), (2, "b", 9 * DAY)])
+        | beam.WindowInto(window.FixedWindows(DAY)),
+        ReleaseWindowedLists(**ALL, max_windows_per_user=9, max_partitions_per_user=2),
+    )  # fmt: skip
+    assert first[0] == "1970-01-01T00:00:00Z" and list(first[1]) == [(2, 1)]
+    assert [list(released) for _, released in others] == [[(1, 1)], [], [], []]
+    # No user is in more than the five windows there are, whatever was said.
+    assert math.isclose(first[1].cost["epsilon"], NO_NOISE / 5)
+
+
+WINDOWED = beam.WindowInto(window.FixedWindows(60))
+REFUSED = {
+    "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
+    "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
+    "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
+    "triggered": (
+        beam.WindowInto(
+            window.FixedWindows(60),
+            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
+            accumulation_mode=trigger.AccumulationMode.DISCARDING,
+        ),
+        "a trigger that fires again",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_windows_are_refused_with_the_reason(name):
+    steps, message = REFUSED[name]
+    records = beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", 1)]) | "Into" >> steps
+    release = ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
+    with pytest.raises(ValueError, match=message):
+        _ = records | release
+    # A Flatten has the windows of its first input.
+    fixed = records.pipeline | "More" >> beam.Create([("a", 1)]) | WINDOWED
+    with pytest.raises(ValueError, match="put different windows together"):
+        _ = (fixed, records) | beam.Flatten() | "Again" >> release
+    records.is_bounded = False
+    with pytest.raises(ValueError, match="unbounded input has no last window"):
+        _ = records | "Unbounded" >> release
+
+
+def test_a_release_is_no_longer_any_users():
+    records = beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", 1)]) | WINDOWED
+    release = ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
+                                   max_partitions_per_user=1)  # fmt: skip
+    assert bound_of(records | release) == Bound()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_windows_per_user": 0}, "max_windows_per_user must be a positive integer"),
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"stop": 0}, "start must be before stop"),
+    ],
+)
+def test_arguments_are_checked_at_once(options, message):
+    with pytest.raises(ValueError, match=message):
+        ReleaseWindowedLists(
+            **{**ALL, "max_windows_per_user": 1, "max_partitions_per_user": 1, **options}
+        )
+    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
+        ReleaseListsByPeriod(
+            ["a", "a"], epsilon=1, max_periods_per_user=1, max_partitions_per_user=1
+        )
