@@ -2,6 +2,12 @@
 
 import zlib
 
+from hypothesis import settings
+
+# A busy machine, or an import in the first example, is no fault of a property.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
 
 def pytest_addoption(parser):
     parser.addoption("--part", metavar="K/N", help="only this part of the slow tests, K from 1")
