@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList, Integers
@@ -16,8 +17,7 @@ _SHOWN_ROWS = 20
 class ReleasedList(FrequencyList):
     """A frequency list that a mechanism has released. It serves wherever a FrequencyList does.
 
-    Unlike a private list it shows what is in it: as text it is the lines of its CSV file. For a
-    picture see ``postprocessing.pictures``.
+    Unlike a private list it shows what is in it: as text it is the lines of its CSV file.
 
     Args:
       frequencies, multiplicities: see ``FrequencyList``.
@@ -67,13 +67,34 @@ class ReleasedList(FrequencyList):
         }
 
     def to_dict(self) -> dict[str, list[int]]:
-        """The columns, for ``pandas.DataFrame`` or ``pyarrow.table``.
+        """The columns.
 
         >>> ReleasedList([5, 1], [1, 3]).to_dict()
         {'frequency': [5, 1], 'multiplicity': [1, 3]}
         """
         columns = (self.frequencies.tolist(), self.multiplicities.tolist())
         return dict(zip(("frequency", "multiplicity"), columns, strict=True))
+
+    # How a public list is shown is known to what may see public lists alone, and is asked for late:
+    # a mechanism needs none of it.
+
+    def to_arrow(self) -> Any:
+        """The columns as a ``pyarrow.Table``; see ``postprocessing.views``."""
+        from dp_transforms.postprocessing import views
+
+        return views.to_arrow(self)
+
+    def to_pandas(self) -> Any:
+        """The columns as a ``pandas.DataFrame``; see ``postprocessing.views``."""
+        from dp_transforms.postprocessing import views
+
+        return views.to_pandas(self)
+
+    def plot(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.99) -> Any:
+        """A picture with error bars; see ``postprocessing.pictures.plot_released_list``."""
+        from dp_transforms.postprocessing import views
+
+        return views.plot_released_list(self, path, confidence)
 
     def __str__(self) -> str:
         return "\n".join(["frequency,multiplicity", *(f"{n},{m}" for n, m in self)])

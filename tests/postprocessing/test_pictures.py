@@ -1,3 +1,5 @@
+import pytest
+
 from dp_transforms.mechanisms import (
     BoundedPartitionMechanism,
     FrequencyList,
@@ -25,6 +27,22 @@ def test_the_picture_has_the_proven_error_bars(tmp_path):
     drawn = dict(line.get_xydata().tolist())
     ends = RELEASED.multiplicities.cumsum().tolist()
     assert [drawn[end] for end in ends] == RELEASED.frequencies.tolist()
+
+
+def test_a_released_list_shows_itself(tmp_path):
+    assert RELEASED.plot(confidence=0.9).axes[0].collections
+    RELEASED.plot(tmp_path / "list.png")
+    table = RELEASED.to_arrow()
+    assert table.to_pydict() == RELEASED.to_dict()
+    assert table.schema.metadata[b"epsilon"] == b"0.5"
+    assert ReleasedList().to_arrow().schema.types == table.schema.types
+    for private_has_none in ("plot", "to_arrow", "to_pandas", "to_dict", "cost"):
+        assert not hasattr(PRIVATE, private_has_none)
+    pytest.importorskip("pandas")
+    frame = RELEASED.to_pandas()
+    assert frame.to_dict("list") == RELEASED.to_dict()
+    assert frame.attrs == RELEASED.cost
+    assert ReleasedList().to_pandas().dtypes.tolist() == frame.dtypes.tolist()
 
 
 def test_what_is_known_of_one_mechanism_s_noise_is_not_drawn_around_another_s():
