@@ -170,6 +170,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
         statement = grouped_lists_statement(release) | budget
+        statement["partition_columns"] = flags.partition_column
         publish = PublishRelease(directory, LISTS_HEADER, statement)
         build(pipeline, reader, release.in_buckets(num_buckets), publish, watching(flags))
 

@@ -221,7 +221,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "see select_partitions --explain --plot=FILE.png"
             )
         grouped = files.exists(files.join(directory, LISTS_FILE))
-        print(write_groups_report(directory) if grouped else write_report(directory, flags.about))
+        print((write_groups_report if grouped else write_report)(directory, flags.about))
     except ValueError as error:
         print(f"error: {error}", file=sys.stderr)
         return FAILURE

@@ -1,4 +1,5 @@
-"""A page about the lists of groups: how hard their partitions are to guess, with error bars.
+"""A page about the lists of groups: how hard their partitions are to guess, or how concentrated
+these are if they are no passwords, with error bars.
 
 Everything is computed from the released files alone, so a report costs no privacy.
 """
@@ -15,8 +16,13 @@ from dp_transforms.postprocessing.guessing_intervals import (
     ReleaseError,
     alpha_guesswork_bits_interval,
     success_rate_bits_interval,
+    success_rate_interval,
 )
-from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
+from dp_transforms.postprocessing.guessing_metrics import (
+    alpha_guesswork_bits,
+    success_rate,
+    success_rate_bits,
+)
 from pipelines.files.grouped_file import Lists, parse_grouped_lists
 from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import filesystem, local_path
@@ -33,18 +39,19 @@ from pipelines.reports.page import (
     write_files,
 )
 from pipelines.reports.privacy_statement import law_of_statement
-from pipelines.reports.words import grouped_privacy_words
+from pipelines.reports.words import about_passwords, grouped_privacy_words
 
 _TITLE = "Differentially private frequency lists of groups"
 _GUESSES, _ALPHA = 10, "0.5"
 _INCHES_OF_A_GROUP = 0.26
 
 
-def write_groups_report(directory: str) -> str:
+def write_groups_report(directory: str, about: str | None = None) -> str:
     """Writes the page and its picture beside released lists of groups; returns the page's path.
 
     Args:
       directory: of any filesystem of Beam's, with released_lists.csv and privacy.json.
+      about: see ``pipelines.report.write_report``.
 
     Raises:
       InputError: these cannot be read or are not of this kind, or the report cannot be written.
@@ -54,12 +61,15 @@ def write_groups_report(directory: str) -> str:
     with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
         lists = parse_grouped_lists(read_file(directory, LISTS_FILE))
         statement = json.loads(read_file(directory, PRIVACY_FILE))
+        if about is not None:
+            statement["partition_columns"] = [about]
         errors = {name: _error(released, name, statement) for name, released in lists.items()}
     files = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
     if lists:
-        files[GROUPS_FILE] = _picture(lists, errors)
-        content = _content(lists, errors, files[GROUPS_FILE])
+        guessing = about_passwords(statement)
+        files[GROUPS_FILE] = _picture(lists, errors, guessing)
+        content = (_content if guessing else _shares)(lists, errors, files[GROUPS_FILE])
     text = page(_TITLE, content, grouped_privacy_words(statement), statement)
     write_files(directory, files | {REPORT_FILE: text.encode()})
     return filesystem(directory).join(directory, REPORT_FILE)
@@ -87,8 +97,7 @@ def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture:
         f"bar holds the value of the true list with {CONFIDENCE:.0%} confidence; a bar without an "
         "end goes on."
     )
-    return f"""<p>The list of all users, and one for each of {len(lists) - 1} groups, as released:
-the true numbers differ by the noise that makes them private. They do not say which partitions.</p>
+    return f"""{_intro(lists)}
 <h2>How hard to guess</h2>
 {figure(picture, caption)}
 <p>In bits (Bonneau, IEEE S&amp;P 2012): the success rate of {_GUESSES} guesses, and the guesswork
@@ -97,26 +106,57 @@ to break half. Below each is the interval that holds the value of the true list,
 {table(rows, numbers=2)}"""
 
 
-def _picture(lists: Lists, errors: dict[tuple[str, str], ReleaseError]) -> bytes:
+def _shares(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: bytes) -> str:
+    """The same for partitions that nobody guesses."""
+    rows = [("List, contributions", f"Part of the {_GUESSES} most frequent")]
+    for name, released in lists.items():
+        lower, upper = success_rate_interval(released, _GUESSES, errors[name])
+        share = f"{success_rate(released, _GUESSES):.1%}\n{lower:.1%} to {upper:.1%}"
+        rows.append((f"{_label(name)}, {released.total:,}", share))
+    caption = (
+        f"The part of all contributions to a list that its {_GUESSES} most frequent partitions "
+        f"make up. Each bar holds that of the true list with {CONFIDENCE:.0%} confidence, over the "
+        "noise alone."
+    )
+    return f"""{_intro(lists)}
+<h2>How concentrated</h2>
+{figure(picture, caption)}
+{table(rows, numbers=1)}"""
+
+
+def _intro(lists: Lists) -> str:
+    return f"""<p>The list of all users, and one for each of {len(lists) - 1} groups, as released:
+the true numbers differ by the noise that makes them private. They do not say which
+partitions.</p>"""
+
+
+def _picture(lists: Lists, errors: dict[tuple[str, str], ReleaseError], guessing: bool) -> bytes:
     drawn, axes = new_figure(1 + _INCHES_OF_A_GROUP * len(lists))
-    values = [alpha_guesswork_bits(released, _ALPHA) for released in lists.values()]
-    intervals = [
-        alpha_guesswork_bits_interval(released, _ALPHA, errors[name])
-        for name, released in lists.items()
-    ]
-    finite = [interval.upper for interval in intervals if interval.upper < math.inf]
-    end = max([*values, *finite]) + 1
+    if guessing:
+        title, unit = "Guesswork to break half", "bits"
+        values = [alpha_guesswork_bits(one, _ALPHA) for one in lists.values()]
+        intervals = [
+            alpha_guesswork_bits_interval(one, _ALPHA, errors[name]) for name, one in lists.items()
+        ]
+    else:
+        title, unit = f"Part of the {_GUESSES} most frequent", "part of contributions"
+        values = [success_rate(one, _GUESSES) for one in lists.values()]
+        intervals = [
+            success_rate_interval(one, _GUESSES, errors[name]) for name, one in lists.items()
+        ]
+    finite = [one.upper for one in intervals if one.upper < math.inf]
+    end = max([*values, *finite]) + 1 if guessing else 1
     places = range(len(lists))
     axes.hlines(
         places,
-        [interval.lower for interval in intervals],
-        [min(interval.upper, end) for interval in intervals],
+        [one.lower for one in intervals],
+        [min(one.upper, end) for one in intervals],
         lw=5,
         alpha=0.3,
     )
     axes.plot(values, places, "o", ms=4)
     axes.set_yticks(places, [_shortened(_label(name)) for name in lists], parse_math=False)
-    axes.set(title="Guesswork to break half", xlabel="bits", xlim=(0, end), ylim=(len(lists), -1))
+    axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(lists), -1))
     axes.grid(alpha=0.3)
     return png(drawn)
 

@@ -8,7 +8,11 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval
-from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
+from dp_transforms.postprocessing.guessing_metrics import (
+    alpha_guesswork_bits,
+    success_rate,
+    success_rate_bits,
+)
 from pipelines.errors import InputError
 from pipelines.files.grouped_file import read_grouped_lists
 from pipelines.files.names import CURVE_FILE, GROUPS_FILE, RANKS_FILE, REPORT_FILE
@@ -158,8 +162,8 @@ def groups(tmp_path_factory):
     words = ["no", "it", "a language with a long name, and <b>tags</b>"]
     records = [(f"u{i}", f"p{i % 7 * (i % 3)}", words[i % 3]) for i in range(3000)]
     rows = "".join(f'{user},{page},"{word}"\n' for user, page, word in records)
-    (path / "users.csv").write_text("user,page,tongue\n" + rows)
-    flags = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
+    (path / "users.csv").write_text("user,password,tongue\n" + rows)
+    flags = ["--user_column=user", "--partition_column=password", "--max_partitions_per_user=1"]
     flags += ["--group_by=tongue", "--epsilon_selection=1", "--delta=1e-6", "--epsilon_all=1"]
     flags += ["--epsilon_groups=0.5", f"--output={path}/release", "--report"]
     assert release_groups([f"--input={path}/users.csv", *flags]) == 0
@@ -187,6 +191,25 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     (groups.parent / "privacy.json").write_text("{}")
     assert main([str(groups.parent)]) == 1
     assert "does not hold released lists of groups" in capsys.readouterr().err
+
+
+def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups, tmp_path):
+    for released in (directory, groups):
+        copy = shutil.copytree(released, tmp_path / released.parent.name)
+        assert "guess" in (released / REPORT_FILE).read_text().lower()
+        assert main([str(copy), "--about=page"]) == 0
+        page = (copy / REPORT_FILE).read_text()
+        text = re.sub(r"<style>.*?</style>|base64,[^\"]*", "", page, flags=re.DOTALL).lower()
+        assert not re.search("guess|password|broken", text)
+        assert "contributions" in text
+    for released in read_grouped_lists(groups / "released_lists.csv").values():
+        assert f">{success_rate(released, 10):.1%}\n" in page
+    statement = json.loads((directory / "privacy.json").read_text())
+    (copy / "privacy.json").write_text(json.dumps(statement | {"partition_columns": ["page"]}))
+    (copy / "released_lists.csv").unlink()
+    shutil.copy(directory / "released_frequencies.csv", copy)
+    assert main([str(copy)]) == 0
+    assert "Guessing curve" not in (copy / REPORT_FILE).read_text()
 
 
 @pytest.mark.browser
