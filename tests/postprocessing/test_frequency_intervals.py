@@ -4,12 +4,14 @@ import math
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from dp_transforms import sample_data
-from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList
+from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval, frequency_interval
 from tests.row_law import RowLaw
 
@@ -139,3 +141,21 @@ def test_bad_parameters_are_named():
         frequency_interval(FrequencyList(), [0], law)
     with pytest.raises(ValueError, match="not of ExactTotalMechanism"):
         ExactTotalMechanism(epsilon=1, total=3).law  # noqa: B018
+
+
+@pytest.mark.parametrize("epsilon", [1.2, 0.9, 0.5])
+def test_intervals_from_releases_alone_cover_lists_made_at_random(epsilon):
+    """By each of the three mechanisms. Fails with a probability below 1e-8 for right intervals."""
+    rng, mechanism, draws, ranks = np.random.default_rng(77), partition_mechanism(epsilon), 60, 4
+    for _ in range(2):
+        counts = np.sort(rng.geometric(0.08, 60))[::-1]
+        private = FrequencyList.from_counts(counts.tolist())
+        covered = np.zeros(ranks + 1, int)
+        for seed in range(draws):
+            released = mechanism.release(private, InsecureSeededTape(seed))
+            for i, rank in enumerate(rng.integers(1, 61, ranks).tolist()):
+                lower, upper = frequency_interval(released, [rank], mechanism.law, 0.9)
+                covered[i] += lower[0] <= counts[rank - 1] <= upper[0]
+            lower, upper = distinct_interval(released, mechanism.law, 0.9)
+            covered[ranks] += lower <= 60 <= upper
+        assert binom.cdf(covered, draws, 0.9).min() > 1e-9
