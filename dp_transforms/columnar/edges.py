@@ -20,7 +20,7 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     """Records in which the distinct users of a partition are the neighbours of a node.
 
     Args:
-      edges: plain columns ``source`` and ``target``.
+      edges: columns ``source`` and ``target``, plain or dictionaries of plain values.
       degree: "in", where sources are neighbours of targets; "out", the other way round;
         "undirected", both.
 
@@ -38,14 +38,18 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     # A command line names degrees before anything needs Arrow.
     import pyarrow.compute as pc
 
-    from dp_transforms.columnar.columns import PARTITION, USER, concat, single
+    from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single, value_types
 
-    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
-    if source.type != target.type:
+    types = value_types(edges.select([SOURCE, TARGET]))
+    if types[0] != types[1]:
         raise TypeError(
-            f"both ends of an edge must have one type, got {source.type} and {target.type}: cast "
-            "one of the columns"
+            f"both ends of an edge must have one type, got {types[0]} and {types[1]}: cast one of "
+            "the columns"
         )
+    if edges[SOURCE].type != edges[TARGET].type:
+        # One of them is a dictionary.
+        edges = decoded(edges)
+    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
     edges = edges.filter(pc.not_equal(source, target))
     into = edges.rename_columns([USER, PARTITION])
     out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])

@@ -42,3 +42,13 @@ def test_one_edge_moves_no_list_further_than_the_sensitivity(degree):
 def test_nodes_of_two_types_never_meet():
     with pytest.raises(TypeError, match="one type, got string and int64"):
         neighbours(pa.table({"source": ["1"], "target": [1]}), "in")
+
+
+@pytest.mark.parametrize("coded", [("source",), ("target",), ("source", "target")])
+def test_dictionaries_of_the_same_values_are_of_one_type(coded):
+    edges = edge_table([(1, 2), (2, 2), (3, 1), (1, 2)])
+    for name in coded:
+        at = edges.column_names.index(name)
+        edges = edges.set_column(at, name, edges[name].dictionary_encode())
+    found = count_pairs(distinct_pairs(neighbours(edges, "undirected")))
+    assert sorted(found["count"].to_pylist()) == [1, 1, 2]
