@@ -94,11 +94,7 @@ class JobParser(OneLineParser):
         )
         group.add_argument(
             "--dry_run",
-            # With a value it is Beam's own option for Dataflow.
-            nargs="?",
-            const=True,
-            default=False,
-            metavar="",
+            action="store_true",
             help="check flags, columns, ledger and output, print what the job would spend, and end",
         )
         group.add_argument(
@@ -133,10 +129,10 @@ class JobParser(OneLineParser):
         config_flag.add_argument("--config", action="append", default=[])
         for path in reversed(config_flag.parse_known_args(arguments)[0].config):
             arguments = [*self._from_config(path), *arguments]
-        flags, others = self.parse_known_args(arguments)
-        if isinstance(getattr(flags, "dry_run", None), str):
-            others.append(f"--dry_run={flags.dry_run}")
-            flags.dry_run = False
+        # With a value it is Beam's own option for Dataflow.
+        of_beam = [one for one in arguments if one.startswith("--dry_run=")]
+        flags, others = self.parse_known_args([one for one in arguments if one not in of_beam])
+        others += of_beam
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
         options = functools.cache(functools.partial(self._beam_options, flags, others))

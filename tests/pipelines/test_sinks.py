@@ -1,13 +1,28 @@
 """What jobs write beside the CSV file, in which order, and what they say without reading."""
 
+import collections
+import io
+import itertools
 import json
+import re
+import sys
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from apache_beam.options.pipeline_options import WorkerOptions
 
 from dp_transforms.budget import Ledger
 from dp_transforms.mechanisms import FrequencyList
-from pipelines import audit, evaluate, ledger, plan, release_frequency_list, select_partitions
+from pipelines import (
+    audit,
+    evaluate,
+    ledger,
+    plan,
+    progress,
+    release_frequency_list,
+    select_partitions,
+)
 from pipelines.command_line import FAILURE, SUCCESS
 
 NAMES = ["home", 'a, "b"', "ü", "rare"]
@@ -107,3 +122,33 @@ def test_json_for_programs(tmp_path, capsys):
     same = [f"--frequency_list={counts}", f"--neighbour={counts}", "--epsilon=2", "--draws=10"]
     found = printed(audit.main, "--mechanism=frequency_list", *same)
     assert found["certified"] == 0 and found["broken"] is False
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()])
+def test_progress_is_one_line_on_a_terminal(monkeypatch, screen):
+    monkeypatch.setattr(sys, "__stderr__", screen)
+    monkeypatch.setattr(progress, "_rows", collections.Counter())
+    monkeypatch.setattr(progress, "_begun", {})
+    clock = itertools.count(0, 10)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    tell = progress._Tell("reading", 400)
+    tell.setup()
+    for table in [pa.table({"a": range(100)})] * 3:
+        assert list(tell.process(table)) == [table]
+    shown = re.sub(r"\d\d:\d\d:\d\d ", "", screen.getvalue())
+    parts = ["reading", "reading: 25%, 10 a second, 30 seconds left",
+             "reading: 50%, 10 a second, 20 seconds left"]  # fmt: skip
+    between = "\r\033[K" if screen.isatty() else "\n"
+    assert shown.rstrip("\n") == between.join(parts)
+
+
+def test_the_log_is_shown_when_it_is_asked_for(flags):
+    parser = release_frequency_list.make_parser()
+    for more, level in (([], "CRITICAL"), (["--log_level=info"], "INFO")):
+        _, options = parser.parse_job([*flags, *more])
+        assert options().view_as(WorkerOptions).default_sdk_harness_log_level == level
