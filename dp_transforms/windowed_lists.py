@@ -49,7 +49,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, refuse_counts
-from dp_transforms.runtime.records import Kind, put_together, table_from
+from dp_transforms.runtime.records import Kind, is_batch, put_together, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 
 MOST_WINDOWS = 10_000
@@ -229,19 +229,17 @@ class ReleaseWindowedLists(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, "ReleaseWindowedLists")
         names = {begin.micros: begin.to_rfc3339() for begin in self._begins(_windows_of(records))}
-        kind = Kind.of(records)
-        label = beam.ParDo(_Label(kind, names))
-        if kind is Kind.TABLES:
-            tables = records | "Label" >> label.with_output_types(pa.Table) | _everything()
-        else:
-            # The partition travels with its window until it is in a table.
-            tables = (
-                records
-                | "Label" >> label.with_output_types(tuple[Any, Any])
-                | _everything()
-                | "Batch" >> ToTables()
-                | "Split" >> beam.Map(_of_composite).with_output_types(pa.Table)
-            )
+        # The partition travels with its window until it is in a table.
+        label = beam.ParDo(_Label(names)).with_output_types(
+            pa.Table if Kind.of(records) is Kind.TABLES else Any
+        )
+        tables = (
+            records
+            | "Label" >> label
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(_of_composite).with_output_types(pa.Table)
+        )
         return tables | "ByWindow" >> self._release(list(names.values()))
 
     def _begins(self, windows: FixedWindows) -> Iterator[Timestamp]:
@@ -256,19 +254,21 @@ class ReleaseWindowedLists(Releases, beam.PTransform):
 class _Label(beam.DoFn):
     """Users and partitions of records in the wanted windows, with the names of these."""
 
-    def __init__(self, kind: Kind, names: Mapping[int, str]):
-        self._kind = kind
+    def __init__(self, names: Mapping[int, str]):
         self._names = names
 
     def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
         name = self._names.get(window.start.micros)
         if name is None:
             return
-        if self._kind is Kind.TABLES:
+        if is_batch(element):
             table = table_from(element, (USER, PARTITION))
-            yield table.append_column(LIST, pa.repeat(name, table.num_rows))
+            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
+            # As a tuple of the two would be.
+            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
+            yield pa.table({USER: table[USER], PARTITION: partition})
             return
-        if self._kind is Kind.ROWS:
+        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
             user, partition = getattr(element, USER), getattr(element, PARTITION)
         elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
             user, partition = element[USER], element[PARTITION]
@@ -277,7 +277,7 @@ class _Label(beam.DoFn):
         else:
             raise TypeError(
                 f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
-                "with these; declare the element type: .with_output_types(pa.Table)"
+                "with these"
             )
         yield user, (name, partition)
 
@@ -297,10 +297,6 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
     if not isinstance(windowing.triggerfn, DefaultTrigger):
         raise ValueError("a trigger that fires again would release the same records again")
     return windowing.windowfn
-
-
-def _everything() -> beam.PTransform:
-    return "Global" >> beam.WindowInto(GlobalWindows())
 
 
 def _of_composite(table: pa.Table) -> pa.Table:
