@@ -49,7 +49,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, refuse_counts
-from dp_transforms.runtime.records import Kind, is_batch, put_together, table_from
+from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 
 MOST_WINDOWS = 10_000
@@ -71,7 +71,8 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
 
     Raises:
-      ValueError: an argument is out of range, or two periods have one name.
+      ValueError: an argument is out of range, or two periods have one name; the input is unbounded
+        or windowed, holds counts, or is not declared as tables.
     """
 
     def __init__(
@@ -110,6 +111,10 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
         return self._most
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        refuse_windows(tables)
+        refuse_counts(tables, "ReleaseListsByPeriod")
+        if Kind.of(tables) is not Kind.TABLES:
+            raise ValueError("ReleaseListsByPeriod takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
         bound = functools.partial(
             bound_periods,
@@ -305,6 +310,7 @@ def _of_composite(table: pa.Table) -> pa.Table:
 
 
 def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
+    table = table_from(table, (USER, PARTITION, LIST))
     return table.filter(pc.is_in(plain(table[LIST], LIST), value_set=pa.array(periods)))
 
 

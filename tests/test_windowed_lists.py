@@ -216,6 +216,27 @@ def test_other_windows_are_refused_with_the_reason(name):
         _ = records | "Unbounded" >> release
 
 
+def test_lists_by_period_are_of_tables_in_the_global_window():
+    bounds = {"max_periods_per_user": 2, "max_partitions_per_user": 1}
+    release = ReleaseListsByPeriod("ab", epsilon=NO_NOISE, **bounds, secret=SECRET)
+    table = table_of([(1, 7, "b"), (2, 7, "b"), (2, 7, "c")], ("user", "partition", "list"))
+    first, second = run([table], release)
+    assert (*first, *second) == ("a", FrequencyList(), "b", FrequencyList([2], [1]))
+    with pytest.raises(ValueError, match="takes Arrow tables: declare them"):
+        run([(1, 2)], release)
+    fixed = window.FixedWindows(60)
+    with pytest.raises(ValueError, match="in the global window"):
+        run([table], beam.WindowInto(fixed), release)
+    bounds = {"max_windows_per_user": 1, "max_partitions_per_user": 1}
+    with pytest.raises(TypeError, match="records must be pairs"):
+        run(
+            ["secret"],
+            beam.Map(lambda one: window.TimestampedValue(one, 1)),
+            beam.WindowInto(fixed),
+            ReleaseWindowedLists(**ALL | {"stop": 60}, **bounds),
+        )
+
+
 def test_a_release_is_no_longer_any_users():
     records = beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", 1)]) | WINDOWED
     release = ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
