@@ -286,13 +286,13 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
     path = write(data / f"visits{millions}.parquet.csv", visits(millions * MILLION))
     yield line(f"{millions}M records, CSV", measure("files", path, repeats), parquet)
     path = write(data / "visits1.parquet", visits(MILLION))
-    parquet = measure("files", path, repeats)
-    yield line("1M records, Parquet", parquet)
+    parquet = measure("beam", path, repeats)
+    yield line("1M records, Parquet, on Beam", parquet)
     title = "1M records, a step that yields tuples"
     yield line(title, measure("tuples", path, repeats), parquet)
     path = write(data / f"visits{CREATED_RECORDS}.parquet", visits(CREATED_RECORDS))
-    parquet = measure("files", path, repeats)
-    yield line(f"{CREATED_RECORDS:,} records, Parquet", parquet)
+    parquet = measure("beam", path, repeats)
+    yield line(f"{CREATED_RECORDS:,} records, Parquet, on Beam", parquet)
     for source, title in CREATED.items():
         found = measure(source, path, repeats)
         yield line(f"{CREATED_RECORDS:,} records, {title}", found, parquet)
