@@ -1,11 +1,12 @@
 """Which strategy releases how many partitions, and how fast, beside other packages.
 
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
-        [--output=benchmarks/results]
+        [--more_data=DIRECTORY] [--output=benchmarks/results]
 
-writes partition_selection.md. Records are real ones (benchmarks/data) and synthetic ones: a
-universe of 100,000 items with a Zipf distribution, and one million users with one item each, or
-100,000 users with ten draws each. All strategies have the same budget, epsilon = 1 and delta =
+writes partition_selection.md. Records are real ones (benchmarks/data, and CSV files with the header
+``user,item`` of which none is here, such as ml-100k and steam-200k) and synthetic ones: a universe
+of 100,000 items with a Zipf distribution, and one million users with one item each, or 100,000
+users with ten draws each. All strategies have the same budget, epsilon = 1 and delta =
 1e-5; in each run they share the random numbers, and the single-round ones the bounded records.
 Other packages are measured if they are there: in a Python of their own, see
 benchmarks/partition_selection_peers.py.
@@ -51,7 +52,7 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from dp_transforms.weighted_rounds import select_round, weigh_remaining
+from dp_transforms.weighted_rounds import bounds, select_round, weigh_remaining
 from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
 
@@ -73,6 +74,7 @@ ABOUT_GAUSSIANS = (
     "Gaussian noise releases more here because noise and threshold do not halve delta between them."
 )
 UNIVERSES = 10
+ONE_EACH = "Zipf: 1M users, 1 each, as declared"
 SMALLEST_TELLING = 10
 SIPS = SipsSelection.name
 GAUSSIANS = (WeightedGaussianSelection.name, SIPS)
@@ -82,9 +84,9 @@ Peers = Callable[..., Any]
 """(task's name, its parameters) -> the answer of the other packages, or None without them."""
 
 
-def user_items(name: str) -> pa.Table:
-    """Records of a file in benchmarks/data."""
-    table = pyarrow.csv.read_csv(DATA / name)
+def user_items(path: pathlib.Path) -> pa.Table:
+    """Records of a file such as those in benchmarks/data."""
+    table = pyarrow.csv.read_csv(path)
     return pa.table({"user": table["user"], "partition": table["item"]})
 
 
@@ -95,19 +97,22 @@ def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
     return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
 
 
-def datasets() -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
+def datasets(
+    more: pathlib.Path | None = None,
+) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
     """Records, and the values of kappa to try, by the name to print."""
     rng = np.random.default_rng(1)
-    return {
-        "Rails: authors, words": (user_items("git_rails_author_word.csv.gz"), KAPPAS),
-        "tldr: authors, files": (user_items("git_tldr_author_file.csv.gz"), KAPPAS),
-        "Zipf: 1M users, 1 each": (zipf_records(1_000_000, 1, rng), (1,)),
+    others = sorted(more.glob("*.csv")) if more else []
+    return {path.stem: (user_items(path), KAPPAS) for path in others} | {
+        "Rails: authors, words": (user_items(DATA / "git_rails_author_word.csv.gz"), KAPPAS),
+        "tldr: authors, files": (user_items(DATA / "git_tldr_author_file.csv.gz"), KAPPAS),
+        ONE_EACH: (zipf_records(1_000_000, 1, rng), (1,)),
         "Zipf: 100k users, 10 each": (zipf_records(100_000, 10, rng), KAPPAS),
     }
 
 
-def strategies(kappa: int) -> dict[str, SelectionStrategy]:
-    """What is compared, by the name to print."""
+def strategies(kappa: int, bounded: bool = False) -> dict[str, SelectionStrategy]:
+    """What is compared, by the name to print; ``bounded`` is declared of the records."""
     named = {
         name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
         for name in STRATEGIES
@@ -118,7 +123,7 @@ def strategies(kappa: int) -> dict[str, SelectionStrategy]:
         "optimal, naive": naive,
         "optimal": OptimalSelection(EPSILON, DELTA, kappa),
         **named,
-        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa),
+        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa, bounded=bounded),
     }
 
 
@@ -129,17 +134,11 @@ def released(
     if isinstance(strategy, CountStrategy):
         return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
     assert isinstance(strategy, WeightedStrategy)
-    bound = functools.partial(
-        distinct_pairs,
-        at_most=strategy.max_partitions_per_user,
-        key=secret.key("bound contributions"),
-    )
     selected: list[pa.Table] = []
-    for index in range(len(strategy.rounds)):
-        weights = functools.partial(strategy.weights, index)
-        sums = sum_weights(weigh_remaining(pairs, bound, weights, selected))
+    for index, bound in enumerate(bounds(strategy, secret)):
+        sums = sum_weights(weigh_remaining(pairs, bound, strategy, index, selected))
         key = secret.key(f"selection {index}")
-        selected.append(select_round(sums, strategy, index, key))
+        selected.append(select_round(sums, strategy, index, key, selected))
     return sum(names.num_rows for names in selected)
 
 
@@ -171,12 +170,12 @@ class Released:
         return [self.records, str(self.kappa), *means.values(), *others]
 
 
-def releases(runs: int, peers: Peers) -> Iterator[Released]:
+def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
     """What is released of every dataset at every kappa."""
-    for name, (records, kappas) in datasets().items():
+    for name, (records, kappas) in datasets(more).items():
         pairs = distinct_pairs(records)
         for kappa in kappas:
-            compared = strategies(kappa)
+            compared = strategies(kappa, bounded=name == ONE_EACH)
             totals = dict.fromkeys(compared, 0)
             lists = []
             for _ in range(runs):
@@ -342,6 +341,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp and python-dp")
+    parser.add_argument("--more_data", type=pathlib.Path, help="a directory of other CSV files")
     parser.add_argument("--output", type=pathlib.Path, default=DATA.with_name("results"))
     flags = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -349,7 +349,8 @@ def main() -> None:
     columns = ["records", "kappa", *strategies(1)]
     if flags.peers_python:
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
-    measured = list(releases(flags.runs, peers))
+        columns.append("OpenDP laplace")
+    measured = list(releases(flags.runs, peers, flags.more_data))
     command = "python -m benchmarks.partition_selection"
     if flags.peers_python:
         command += " --peers_python=PYTHON"

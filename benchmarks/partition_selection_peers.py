@@ -1,6 +1,6 @@
 """What other packages do, run by the Python of an environment that has them.
 
-    python -m venv peers && peers/bin/pip install pipeline-dp==0.3.1 python-dp apache-beam
+    python -m venv peers && peers/bin/pip install pipeline-dp==0.3.1 python-dp apache-beam opendp
 
 This file imports nothing of this project; ``benchmarks.partition_selection`` starts it with a task
 as JSON on standard input, and reads its answer as JSON from standard output.
@@ -15,16 +15,42 @@ import time
 
 
 def release(task):
-    """How many partitions python-dp releases, by strategy, for lists of counts; the mean of
-    runs."""
+    """How many partitions python-dp and OpenDP release, by strategy, for lists of counts; the mean
+    of runs. What pipeline-dp selects by is python-dp."""
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     results = {}
     for name in ("truncated_geometric", "laplace", "gaussian"):
         strategy = create_partition_strategy(name, task["epsilon"], task["delta"], task["kappa"])
         kept = sum(strategy.should_keep(count) for run in task["runs"] for count in run)
-        results[name] = kept / len(task["runs"])
-    return results
+        results[f"python-dp {name}"] = kept / len(task["runs"])
+    mechanism = opendp_laplace(task["epsilon"], task["delta"], task["kappa"])
+    kept = sum(len(mechanism(dict(enumerate(run)))) for run in task["runs"])
+    return results | {"OpenDP laplace": kept / len(task["runs"])}
+
+
+def opendp_laplace(epsilon, delta, kappa):
+    """Laplace noise of scale kappa / epsilon and the smallest threshold within delta."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib", "idealized-numerics", "honest-but-curious")
+    space = (
+        dp.map_domain(dp.atom_domain(T="i32"), dp.atom_domain(T="u32")),
+        dp.l01inf_distance(dp.absolute_distance(T="u32")),
+    )
+
+    def private(threshold):
+        mechanism = space >> dp.m.then_laplace_threshold(
+            scale=kappa / epsilon * (1 + 1e-12), threshold=threshold
+        )
+        costs = mechanism.map((kappa, kappa, 1))
+        return mechanism if costs[0] <= epsilon and costs[1] <= delta else None
+
+    low, high = 1, 1 << 20
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if private(middle) else (middle, high)
+    return private(high)
 
 
 def decide(task):

@@ -45,7 +45,7 @@ class SelectPartitions(Releases, beam.PTransform):
     Args:
       epsilon, delta: the budget of the whole selection.
       max_partitions_per_user: kappa. By default what is known of the records, if it is.
-      strategy: "auto", which takes the best single-round strategy for these parameters; a name of
+      strategy: "auto", which takes what should name the most partitions; a name of
         ``mechanisms.partition_selection.STRATEGIES``; or a strategy of your own making, which has
         these parameters in it, so that none but ``noisy_counts`` is given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
@@ -113,7 +113,10 @@ class SelectPartitions(Releases, beam.PTransform):
                 secret=secret,
                 num_buckets=num_buckets,
             )
-            self._for_kappa = lambda kappa: SelectPartitions(epsilon, delta, kappa, **options)
+            # Records of which kappa is known are bounded, as if that were declared.
+            self._for_kappa = lambda kappa: SelectPartitions(
+                epsilon, delta, kappa, already_bounded=True, **options
+            )
             # Arguments are checked now.
             max_partitions_per_user = 1
         if isinstance(strategy, str):
@@ -128,6 +131,7 @@ class SelectPartitions(Releases, beam.PTransform):
                     "max_partitions_per_user": max_partitions_per_user,
                 },
                 {"pre_threshold": pre_threshold, "neighbours": neighbours},
+                bounded=already_bounded or self._for_kappa is not None,
             )
         else:
             given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
@@ -193,10 +197,14 @@ class SelectPartitions(Releases, beam.PTransform):
 
 
 def _named_strategy(
-    name: str, noisy_counts: bool, required: dict[str, Any], optional: dict[str, Any]
+    name: str,
+    noisy_counts: bool,
+    required: dict[str, Any],
+    optional: dict[str, Any],
+    bounded: bool,
 ) -> SelectionStrategy:
     missing = [parameter for parameter, value in required.items() if value is None]
     if missing:
         raise ValueError(f"{missing[0]} must be given, unless strategy is one of your own making")
     given = {parameter: value for parameter, value in optional.items() if value is not None}
-    return make_strategy(name, noisy_counts=noisy_counts, **required, **given)
+    return make_strategy(name, noisy_counts=noisy_counts, bounded=bounded, **required, **given)

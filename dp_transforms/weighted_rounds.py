@@ -19,7 +19,6 @@ from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, sin
 from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.columnar.weighting import (
     WEIGHT,
-    Weights,
     sum_weights,
     weigh_pairs,
     without_partitions,
@@ -30,13 +29,30 @@ from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.records import COUNT
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 
+Bound = Callable[[pa.Table], pa.Table]
+"""Leaves at most kappa of the distinct pairs of a user."""
+
+
+def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
+    """What bounds users in each round of a strategy."""
+    purpose = "bound contributions"
+    return [
+        functools.partial(
+            distinct_pairs,
+            at_most=strategy.max_partitions_per_user,
+            key=secret.key(f"{purpose}, round {index}" if strategy.one_order(index) else purpose),
+            one_order=strategy.one_order(index),
+        )
+        for index in range(len(strategy.rounds))
+    ]
+
 
 class SelectInRounds(beam.PTransform):
     """The partitions that a weighted strategy selects: record tables in, tables of names out.
 
-    In every round the pseudorandom function of ``BoundContributions`` says which kappa of a user's
-    remaining partitions count, if there are more; a user with no more than kappa needs no other
-    bound. All distinct partitions of one user are held together.
+    In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
+    more; a user with no more than kappa needs no other bound. All distinct partitions of one user
+    are held together.
 
     Args:
       strategy: the strategy, with its number of rounds.
@@ -59,18 +75,13 @@ class SelectInRounds(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        rounds = range(len(self._strategy.rounds))
-        bound = functools.partial(
-            distinct_pairs,
-            at_most=self._strategy.max_partitions_per_user,
-            key=self._secret.key("bound contributions"),
-        )
+        rounds = bounds(self._strategy, self._secret)
         # A single round needs no more of a user than what counts in it.
         users = tables | "ByUser" >> self._reduce(
-            bound if len(rounds) == 1 else distinct_pairs, USER, "route users"
+            rounds[0] if len(rounds) == 1 else distinct_pairs, USER, "route users"
         )
         selected: list[beam.PCollection] = []
-        for index in rounds:
+        for index, bound in enumerate(rounds):
             earlier = []
             if selected:
                 names = tuple(selected) | f"Earlier{index}" >> beam.Flatten()
@@ -85,21 +96,18 @@ class SelectInRounds(beam.PTransform):
     def _round(
         self,
         index: int,
-        bound: Callable[[pa.Table], pa.Table],
+        bound: Bound,
         earlier: Sequence[beam.pvalue.AsList],
     ) -> beam.PTransform:
         key = self._secret.key(f"{self._purpose} by {self._strategy!r}, round {index}")
-        decide = functools.partial(select_round, strategy=self._strategy, index=index, key=key)
-        weights = functools.partial(self._strategy.weights, index)
-        weigh = OnThreadsBeside(functools.partial(weigh_remaining, bound=bound, weights=weights))
+        of_round = functools.partial(functools.partial, strategy=self._strategy, index=index)
+        weigh = OnThreadsBeside(of_round(weigh_remaining, bound=bound))
+        decide = OnThreadsBeside(of_round(select_round, key=key))
         return (
             f"Weigh{index}" >> beam.ParDo(weigh, *earlier).with_output_types(pa.Table)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
             | f"ByPartition{index}" >> self._reduce(sum_weights, PARTITION, "route partitions")
-            | f"Decide{index}"
-            >> beam.ParDo(OnThreads(functools.partial(unless_empty, decide))).with_output_types(
-                pa.Table
-            )
+            | f"Decide{index}" >> beam.ParDo(decide, *earlier).with_output_types(pa.Table)
         )
 
     def _reduce(
@@ -126,8 +134,9 @@ def unless_empty(
 
 def weigh_remaining(
     pairs: pa.Table,
-    bound: Callable[[pa.Table], pa.Table],
-    weights: Weights,
+    bound: Bound,
+    strategy: WeightedStrategy,
+    index: int,
     beside: Sequence[pa.Table],
 ) -> pa.Table:
     """Sums of weights per partition, of the pairs whose partition was not selected yet.
@@ -135,15 +144,27 @@ def weigh_remaining(
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
       bound: leaves at most kappa pairs of a user.
-      weights: gives users' weights by how many partitions they have.
+      strategy, index: give users' weights in this round.
       beside: tables of the partitions that earlier rounds selected.
     """
     if beside:
         pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+    weights = functools.partial(strategy.weights, index, named=rows_of(beside))
     return weigh_pairs(bound(decoded(pairs)), weights)
 
 
-def select_round(table: pa.Table, strategy: WeightedStrategy, index: int, key: bytes) -> pa.Table:
+def rows_of(tables: Sequence[pa.Table]) -> int:
+    """How many rows tables have together."""
+    return sum(table.num_rows for table in tables)
+
+
+def select_round(
+    table: pa.Table,
+    strategy: WeightedStrategy,
+    index: int,
+    key: bytes,
+    beside: Sequence[pa.Table],
+) -> pa.Table:
     """The partitions that one round selects.
 
     Args:
@@ -151,9 +172,12 @@ def select_round(table: pa.Table, strategy: WeightedStrategy, index: int, key: b
       strategy: decides.
       index: which round, from 0.
       key: 32 secret bytes, of this round alone.
+      beside: tables of the partitions that earlier rounds selected.
     """
     partitions = single(table[PARTITION])
     sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
     uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
-    keep = strategy.decide_round(index, sums, users, uniforms.words, uniforms.prefix)
+    keep = strategy.decide_round(
+        index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)
+    )
     return pa.table({PARTITION: partitions.filter(pa.array(keep))})

@@ -30,7 +30,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
 from dp_transforms.runtime.records import NOISY_COUNT
-from dp_transforms.weighted_rounds import select_round, weigh_remaining
+from dp_transforms.weighted_rounds import bounds, select_round, weigh_remaining
 
 _MOST_ENUMERATED = 12
 
@@ -161,20 +161,16 @@ def _select(
     strategy: SelectionStrategy, noisy_counts: bool, records: pa.Table, secret: JobSecret
 ) -> dict[Any, int]:
     """The selected partitions with their noisy counts, or zeros."""
-    kappa = strategy.max_partitions_per_user
     if isinstance(strategy, WeightedStrategy):
         pairs = distinct_pairs(records)
-        bound = functools.partial(
-            distinct_pairs, at_most=kappa, key=secret.key("bound contributions")
-        )
         found: list[pa.Table] = []
-        for index in range(len(strategy.rounds)):
-            weights = functools.partial(strategy.weights, index)
-            weighed = sum_weights(weigh_remaining(pairs, bound, weights, found))
-            found.append(select_round(weighed, strategy, index, secret.key(f"round {index}")))
+        for index, bound in enumerate(bounds(strategy, secret)):
+            weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found))
+            key = secret.key(f"round {index}")
+            found.append(select_round(weighed, strategy, index, key, found))
         return dict.fromkeys(concat(found)[PARTITION].to_pylist(), 0)
     assert isinstance(strategy, CountStrategy)
-    counts = _counts(records, kappa, secret)
+    counts = _counts(records, strategy.max_partitions_per_user, secret)
     selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
     names = selected[PARTITION].to_pylist()
     noisy = selected[NOISY_COUNT].to_pylist() if noisy_counts else [0] * len(names)

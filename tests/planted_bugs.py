@@ -198,7 +198,7 @@ MUTANTS = (
     Mutant(
         "kappa is not enforced in rounds with weights",
         "dp_transforms/weighted_rounds.py",
-        "            at_most=self._strategy.max_partitions_per_user,\n",
+        "            at_most=strategy.max_partitions_per_user,\n",
         "            at_most=None,\n",
         ("tests/test_selection.py", "tests/test_selection_laws.py"),
     ),
@@ -272,6 +272,27 @@ MUTANTS = (
         (f"{_TEST_SELECTION}/test_optimal_law.py",),
     ),
     Mutant(
+        "the order of partitions that all users share differs from round to round by nothing",
+        "dp_transforms/weighted_rounds.py",
+        'f"{purpose}, round {index}" if strategy.one_order(index) else purpose',
+        "purpose",
+        ("tests/test_selection.py::test_selections_agree_with_the_reference",),
+    ),
+    Mutant(
+        "the last round weighs by other steps than its law allows",
+        "dp_transforms/weighted_rounds.py",
+        "weights = functools.partial(strategy.weights, index, named=rows_of(beside))",
+        "weights = functools.partial(strategy.weights, index, named=1 << 30)",
+        ("tests/test_selection.py::test_selections_agree_with_the_reference",),
+    ),
+    Mutant(
+        "early rounds are exposed beside the whole exposure of the last",
+        f"{_SELECTION}/renyi_calibration.py",
+        "self.exposure * exposure)",
+        "self.exposure)",
+        (f"{_TEST_SELECTION}/test_renyi_laws.py::test_rounds_share_the_budget",),
+    ),
+    Mutant(
         "users add twice the step that a Renyi law allows",
         f"{_SELECTION}/renyi_strategies.py",
         "return self.law.step(partitions)",
@@ -281,7 +302,7 @@ MUTANTS = (
     Mutant(
         "every round of Renyi laws spends the whole budget",
         f"{_SELECTION}/renyi_strategies.py",
-        "tuple(best.share(share) for share in shares)",
+        "tuple(best.share(*share) for share in shares)",
         "tuple(best for share in shares)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),

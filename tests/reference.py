@@ -36,10 +36,12 @@ def pair_prf(key, left, right):
     return int.from_bytes(encryptor.update(block)[:8], "little")
 
 
-def bound(records, kappa, key):
+def bound(records, kappa, key, one_order=False):
     """The distinct records, and of each user the kappa of smallest priority."""
 
     def priority(record):
+        if one_order:
+            return row_hash(record[1], key), record
         return pair_prf(key, *(row_hash(part, key) for part in record)), record
 
     kept = collections.defaultdict(list)

@@ -45,8 +45,12 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         own = secret.key(f"{purpose} by {strategy!r}")
         return {name for name, n in counts.items() if is_kept(strategy.law, n, name, own)}
     names, left = set(), set(records)
-    for index, round_ in enumerate(strategy.rounds):
-        bounded = reference.bound(left, kappa, key)
+    for index in range(len(strategy.rounds)):
+        round_ = strategy.round_after(index, len(names))
+        one_order = strategy.one_order(index)
+        if one_order:
+            key = secret.key(f"bound contributions, round {index}")
+        bounded = reference.bound(left, kappa, key, one_order)
         has = collections.Counter(user for user, _ in bounded)
         sums = collections.Counter()
         for user, name in bounded:

@@ -4,6 +4,10 @@ Bounding keeps the kappa partitions with the smallest PRF(key, user, partition) 
 distinct partitions. Under an ideal PRF that is a uniform sample without replacement. It can be
 taken in parts, since the kappa smallest of a union are the kappa smallest among those of its parts,
 and it is the same whenever and wherever it is taken again.
+
+With one order for all users those of the smallest hash(key, partition) are kept: users who have the
+same partitions keep the same ones. In either case what a user keeps depends on the key and on that
+user's own records alone, so that one user changes at most kappa pairs whatever the key is.
 """
 
 from __future__ import annotations
@@ -19,7 +23,11 @@ from dp_transforms.columnar.numbers import to_arrow
 
 
 def distinct_pairs(
-    table: pa.Table, at_most: int | None = None, key: bytes = b"", per: str = USER
+    table: pa.Table,
+    at_most: int | None = None,
+    key: bytes = b"",
+    per: str = USER,
+    one_order: bool = False,
 ) -> pa.Table:
     """The distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
@@ -32,6 +40,7 @@ def distinct_pairs(
       key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
       per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
+      one_order: whether the same order of partitions decides for every user.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
@@ -43,7 +52,7 @@ def distinct_pairs(
     if (owner[1:] <= owner[:-1]).any():  # not each of one pair
         owner, member = _distinct(owners, members)
     if at_most is not None:
-        keep = _smallest(owner, member, owners, members, at_most, key)
+        keep = _smallest(owner, member, owners, members, at_most, key, one_order)
         owner, member = owner[keep], member[keep]
     columns = {per: owners.encoded(owner), of: members.encoded(member)}
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
@@ -73,6 +82,7 @@ def _smallest(
     members: Groups,
     at_most: int,
     key: bytes,
+    one_order: bool,
 ) -> slice | npt.NDArray[np.int64]:
     """The positions of the pairs to keep. ``owner`` is sorted."""
     counts = np.bincount(owner, minlength=len(owners.values))
@@ -83,10 +93,11 @@ def _smallest(
     positions = np.flatnonzero(crowded)
     # Most owners may be within the limit, and theirs need no hash.
     crowded_owners = np.flatnonzero(over)
-    owner_hashes = np.empty(len(over), np.uint64)
-    owner_hashes[crowded_owners] = hash_rows(owners.values.take(to_arrow(crowded_owners)), key)
-    member_hashes = hash_rows(members.values, key)
-    priorities = prf(key, owner_hashes[owner[positions]], member_hashes[member[positions]])
+    priorities = hash_rows(members.values, key)[member[positions]]
+    if not one_order:
+        owner_hashes = np.empty(len(over), np.uint64)
+        owner_hashes[crowded_owners] = hash_rows(owners.values.take(to_arrow(crowded_owners)), key)
+        priorities = prf(key, owner_hashes[owner[positions]], priorities)
     sizes = counts[crowded_owners]
     starts = np.cumsum(sizes) - sizes
     ranks = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)

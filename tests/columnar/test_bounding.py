@@ -32,11 +32,11 @@ def test_codes_of_a_dictionary_with_values_that_no_row_has():
     assert sorted(pairs_of(distinct_pairs(table))) == [("ann", "x"), ("cy", "x")]
 
 
-@given(RECORDS, st.integers(1, 5))
-def test_bounding_agrees_with_the_reference(records, kappa):
-    pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY))
+@given(RECORDS, st.integers(1, 5), st.booleans())
+def test_bounding_agrees_with_the_reference(records, kappa, one_order):
+    pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY, one_order=one_order))
     assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, kappa, KEY)
+    assert set(pairs) == reference.bound(records, kappa, KEY, one_order)
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))

@@ -47,7 +47,13 @@ _TABLE_UP_TO = 1000
 
 
 def make_strategy(
-    strategy: str, epsilon: Number, delta: Number, noisy_counts: bool = False, **options: Any
+    strategy: str,
+    epsilon: Number,
+    delta: Number,
+    noisy_counts: bool = False,
+    *,
+    bounded: bool = True,
+    **options: Any,
 ) -> SelectionStrategy:
     """The strategy of a name, or the best one for ``"auto"``.
 
@@ -55,6 +61,7 @@ def make_strategy(
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
       noisy_counts: noisy counts are wanted with the selected partitions.
+      bounded: no user has more than ``max_partitions_per_user`` partitions, for "auto".
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -64,7 +71,7 @@ def make_strategy(
     'laplace'
     """
     if strategy == AUTO:
-        return choose_strategy(epsilon, delta, noisy_counts, **options)
+        return choose_strategy(epsilon, delta, noisy_counts, bounded=bounded, **options)
     if strategy not in STRATEGIES:
         raise ValueError(
             f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {strategy!r}"
@@ -79,22 +86,30 @@ def make_strategy(
 
 
 def choose_strategy(
-    epsilon: Number, delta: Number, noisy_counts: bool = False, **options: Any
+    epsilon: Number,
+    delta: Number,
+    noisy_counts: bool = False,
+    *,
+    bounded: bool = True,
+    **options: Any,
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    Where users may have several partitions that is ``renyi_rounds``, if its last round, with no
-    gain from earlier ones, needs at most half as many users again as the best single round for
-    keeping a partition half of the time. Otherwise it is that best single round, compared at the
-    smallest weights, where every user has ``max_partitions_per_user`` partitions. Strategies with a
-    table of keep-probabilities are left out where any other needs more than 1,000 users. The choice
-    costs no privacy.
+    Where users have one partition each (kappa = 1, and ``bounded``) that is ``optimal``, which no
+    other exceeds. Where they may have several, even if one at a time counts, it is
+    ``renyi_rounds``, if its last round, with no gain from earlier ones, needs at most half as many
+    users again as the best single round for keeping a partition half of the time. Otherwise it is
+    that best single round, compared at the smallest weights, where every user has
+    ``max_partitions_per_user`` partitions. Strategies with a table of keep-probabilities are left
+    out where any other needs more than 1,000 users. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
     >>> choose_strategy(1, 1e-5).name
     'optimal'
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
+    'renyi_rounds'
+    >>> choose_strategy(1, 1e-5, bounded=False).name
     'renyi_rounds'
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
@@ -117,7 +132,8 @@ def choose_strategy(
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
     within_table = 0 not in (epsilon, delta) and best_median <= _TABLE_UP_TO
-    if noisy_counts or best.max_partitions_per_user == 1 or not within_table:
+    one_each = best.max_partitions_per_user == 1 and bounded
+    if noisy_counts or one_each or not within_table:
         return best
     rounds = RenyiRoundsSelection(epsilon, delta, **options)
     median = rounds.median_users

@@ -4,7 +4,8 @@ Neighbours: D' is D and all records of one more user u. In each round, given wha
 released, u has a set of d <= kappa partitions; those of other users follow from their own records
 and from the past, so that they are the same in D and D'. Decisions about partitions are independent
 of each other, and only those about u's d partitions have other probabilities in D' than in D. A
-round with the budget (order a, divergence R, exposure lambda) sees to it (``renyi_law``) that
+round's budget (order a, divergence R, exposure lambda) is fixed beforehand, and its steps may
+depend on what earlier rounds released. The round sees to it (``renyi_law``) that
 
 * a partition that others have too is kept with probabilities p in D and p' in D' whose Bernoulli
   laws have Renyi divergences of order a of at most R / d, in both directions;
@@ -51,6 +52,8 @@ import gmpy2
 from dp_transforms.mechanisms.decay import rounding_pair
 
 _PRECISION = 128
+_NOISE_SHARE = Fraction(7, 10)
+"""Of delta, what several rounds spend as c(sum R); any is private, this one keeps the most."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +70,9 @@ class RenyiBudget:
     divergence: Fraction
     exposure: Fraction
 
-    def share(self, share: Fraction) -> RenyiBudget:
-        """This share of the divergence and of the exposure."""
-        return RenyiBudget(self.order, self.divergence * share, self.exposure * share)
+    def share(self, divergence: Fraction, exposure: Fraction) -> RenyiBudget:
+        """These shares of the divergence and of the exposure."""
+        return RenyiBudget(self.order, self.divergence * divergence, self.exposure * exposure)
 
 
 def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Any:
@@ -98,10 +101,10 @@ def total_budget(
       single_round: there is only one round, in which the whole delta may be spent twice.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
-    noise = delta if single_round else delta / 2
+    noise = delta if single_round else delta * _NOISE_SHARE
     divergence = largest_divergence(order, epsilon, noise) / users_changed
     if not single_round:
-        return RenyiBudget(order, divergence, delta / 2)
+        return RenyiBudget(order, divergence, delta - noise)
     down, _ = rounding_pair(_PRECISION)
     rest = converted_delta(order, (users_changed - 1) * divergence, epsilon)
     exposure = down.sub(gmpy2.mpq(delta), rest)

@@ -16,9 +16,9 @@ not, and a divergence grows as the second of two probabilities moves away from t
 same reason what holds for the largest d of those with one step holds for them all, and keeping pi
 constant is always allowed.
 
-The steps are chosen, not derived: s_d in proportion to d**(-1/3). Weights 1 / sqrt(d), which suit
-Gaussian noise, make the user of one partition move it so far that, where pi is small, this user
-alone binds.
+The steps are chosen, not derived: s_d in proportion to d**(-1/3) or d**(-1/6). Weights
+1 / sqrt(d), which suit Gaussian noise, make the user of one partition move it so far that, where pi
+is small, this user alone binds.
 
 Every pi(x) is a dyadic number whose inequalities were verified with directed rounding, and MPFR
 rounds alike on every machine: a law is the same wherever it is built. Harrison and Manurangsi
@@ -28,6 +28,7 @@ step and one order.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -37,19 +38,22 @@ import gmpy2
 from dp_transforms.mechanisms.decay import rounding_pair
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
-from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
 
 _BITS = 160
 _ONE = gmpy2.mpz(1) << _BITS
 _PRECISION = 192
 """More than a probability has, so that it is converted exactly."""
 
-_NEGLIGIBLE = _ONE >> 66
-"""Where 1 - pi is below 2**-66 the law ends: pi stays what it is."""
 
-_GROWTH_BITS = 48
-_GROWTH_TOLERANCE = 10
-"""The odds' growth is in units of 2**-48, and found to 2**-10 of itself."""
+_GROWTH_BITS = 64
+_DIGITS = 11
+"""The odds' growth is in units of 2**-64, an integer of at most 11 bits times a power of two."""
+
+_NEWTON_STEPS = 50
+_NEWTON_TOLERANCE = 1e-5
+_FAR = 600.0
+"""Exponents beyond which Newton's method need not look."""
 
 
 @dataclass(frozen=True)
@@ -61,18 +65,22 @@ class RenyiLaw(KeepLaw):
       max_partitions_per_user: kappa.
       resolution: the step of a user of kappa partitions, where steps depend on d; 0 if every step
         is 1, so that the statistic is the number of users.
+      root: steps are in proportion to d**(-1 / root).
+      bits: where 1 - pi is at most 2**-bits the law ends, and pi stays what it is.
     """
 
     budget: RenyiBudget
     max_partitions_per_user: int
     resolution: int = 0
+    bits: int = WORD_BITS
+    root: int = 3
 
     def step(self, partitions: int) -> int:
-        """s_d = floor(resolution * (kappa / d)**(1/3)), or 1."""
+        """s_d = floor(resolution * (kappa / d)**(1 / root)), or 1."""
         if not self.resolution:
             return 1
-        cube = self.resolution**3 * self.max_partitions_per_user // partitions
-        return int(gmpy2.iroot(gmpy2.mpz(cube), 3)[0])
+        power = self.resolution**self.root * self.max_partitions_per_user // partitions
+        return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
     @property
     def saturation(self) -> int | None:
@@ -83,13 +91,17 @@ class RenyiLaw(KeepLaw):
         drop = gmpy2.mpq(drops[max(0, min(statistic, len(drops) - 1))], _ONE)
         return drop, drop
 
+    @cached_property
+    def reach(self) -> int:
+        return len(_drops(self)) - 1
+
     @property
-    def half(self) -> float:
-        """About where pi is 1/2, between the integers: for comparisons of laws."""
+    def kept(self) -> float:
+        """sum of pi(x) / x**2, for comparisons of laws: in proportion to how many partitions are
+        kept where as many have x users as in Zipf's law."""
         drops = _drops(self)
-        above = next(x for x, drop in enumerate(drops) if 2 * drop <= _ONE)
-        fall = drops[above - 1] - drops[above]
-        return above - float((_ONE // 2 - drops[above]) / fall)
+        inside = sum(float(_ONE - drop) / x**2 for x, drop in enumerate(drops) if x)
+        return inside / float(_ONE) + 1 / len(drops)
 
     @cached_property
     def constraints(self) -> list[tuple[int, int]]:
@@ -99,9 +111,9 @@ class RenyiLaw(KeepLaw):
         while partitions >= 1:
             step = self.step(partitions)
             last[step] = partitions
-            # The largest d with a longer step: d (step + 1)**3 <= resolution**3 kappa.
-            longer = self.resolution**3 * self.max_partitions_per_user // (step + 1) ** 3
-            partitions = min(partitions - 1, longer)
+            # The largest d with a longer step: d (step + 1)**root <= resolution**root kappa.
+            scaled = self.resolution**self.root * self.max_partitions_per_user
+            partitions = min(partitions - 1, scaled // (step + 1) ** self.root)
         return list(last.items())
 
 
@@ -116,7 +128,8 @@ class _Bound:
         kept = min(gmpy2.mpq(budget.exposure) / partitions, gmpy2.mpq(down.minus(up.expm1(-rate))))
         self.first = _ONE - gmpy2.mpz(gmpy2.floor(kept * _ONE))
         """The smallest 1 - pi of a partition that only such a user has."""
-        self._guess = 1 << (_GROWTH_BITS - 4)
+        self._rate = self._power * float(rate)
+        self._guess = 0.1
 
     def holds(self, base: Any, drop: Any) -> bool:
         """Whether both divergences between the two laws are certainly within R / d.
@@ -128,32 +141,78 @@ class _Bound:
         def moment(p: Any, q: Any) -> Any:
             return up.mul(p, up.pow(up.div(p, q), self._power))
 
-        there = up.add(moment(_ONE - drop, _ONE - base), moment(drop, base))
-        back = up.add(moment(_ONE - base, _ONE - drop), moment(base, drop))
-        return bool(there <= self._most and back <= self._most)
+        def is_within(p: Any, q: Any) -> bool:
+            return bool(up.add(moment(_ONE - p, _ONE - q), moment(p, q)) <= self._most)
+
+        return is_within(drop, base) and is_within(base, drop)
 
     def smallest(self, base: Any) -> Any:
-        """About the smallest 1 - pi that certainly ``holds`` after base, by the odds' growth."""
+        """The smallest 1 - pi after base that certainly ``holds``, by odds that grow by an integer
+        of ``_DIGITS`` bits times a power of two.
+
+        A float says where to look. What is found does not depend on it.
+        """
         scale = 1 << _GROWTH_BITS
 
         def moved(growth: int) -> Any:
             odds = (_ONE - base) * (scale + growth)
             return -(-base * scale * _ONE // (base * scale + odds))
 
-        # Growth changes little from one x to the next.
-        low, high = self._guess, self._guess
-        width = max(1, low >> _GROWTH_TOLERANCE)
-        if self.holds(base, moved(low)):
-            while self.holds(base, moved(high := low + width)):
-                low, width = high, 2 * width
+        growth = _leading(int(math.expm1(self._growth(base)) * scale))
+        if self.holds(base, moved(growth)):
+            while self.holds(base, moved(_after(growth))):
+                growth = _after(growth)
         else:
-            while low and not self.holds(base, moved(low := max(0, high - width))):
-                high, width = low, 2 * width
-        while high - low > low >> _GROWTH_TOLERANCE and high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.holds(base, moved(middle)) else (low, middle)
-        self._guess = max(low, 1)
-        return moved(low) if low else base
+            while growth and not self.holds(base, moved(growth)):
+                growth = _leading(growth - 1)
+        return moved(growth) if growth else base
+
+    def _growth(self, base: Any) -> float:
+        """About the largest log of the odds' growth that ``holds``, by Newton's method.
+
+        With l(s) = log(1 - pi + pi e**s), the logs of the moments after the odds have grown by e**t
+        are l(a t) - a l(t) and (a-1) l(t) + l(-(a-1) t).
+        """
+        drop, power = float(gmpy2.mpq(base, _ONE)), self._power
+        keep, order = float(gmpy2.mpq(_ONE - base, _ONE)), power + 1
+
+        def tilted(s: float) -> tuple[float, float]:
+            """(l(s), l'(s)), or (l(s) - s, l'(s) - 1), of which the rest cancels."""
+            if keep > drop:
+                grown = drop * math.exp(-s)
+                return math.log1p(drop * math.expm1(-s)), -grown / (keep + grown)
+            grown = keep * math.exp(s)
+            return math.log1p(keep * math.expm1(s)), grown / (drop + grown)
+
+        low, high = 0.0, _FAR / order
+        t = min(self._guess, high / 2)
+        for _ in range(_NEWTON_STEPS):
+            (once, p), (there, there_p), (back, back_p) = map(tilted, (t, order * t, -power * t))
+            gap, slope = max(
+                (there - order * once, order * (there_p - p)),
+                (power * once + back, power * (p - back_p)),
+            )
+            gap -= self._rate
+            low, high = (low, t) if gap > 0 else (t, high)
+            following = t - gap / slope if slope > 0 else low
+            if not low < following < high:
+                following = (low + high) / 2
+            if abs(following - t) <= _NEWTON_TOLERANCE * t:
+                break
+            t = following
+        self._guess = t
+        return t
+
+
+def _leading(growth: int) -> int:
+    """The integer with its leading ``_DIGITS`` bits alone."""
+    shift = max(0, growth.bit_length() - _DIGITS)
+    return growth >> shift << shift
+
+
+def _after(growth: int) -> int:
+    """The next larger integer of as many bits."""
+    return growth + (1 << max(0, growth.bit_length() - _DIGITS))
 
 
 @lru_cache(maxsize=64)
@@ -161,14 +220,14 @@ def _drops(law: RenyiLaw) -> list[Any]:
     """1 - pi(x) in units of 2**-160, for x = 0, 1, ... as far as it falls."""
     bounds = [(step, _Bound(law.budget, partitions)) for step, partitions in law.constraints]
     drops = [_ONE, max(bound.first for _, bound in bounds)]
-    while drops[-1] > _NEGLIGIBLE:
+    while drops[-1] << law.bits > _ONE:
         x = len(drops)
-        drop = gmpy2.mpz(0)
-        for step, bound in bounds:
+        drop = max((bound.first for step, bound in bounds if x <= step), default=gmpy2.mpz(0))
+        for i, (step, bound) in enumerate(bounds):
             base = drops[max(1, x - step)]
             if drop == 0 or not bound.holds(base, drop):
                 drop = max(drop, bound.smallest(base))
-            if x <= step:
-                drop = max(drop, bound.first)
+                # What binds once mostly binds again, and then the others only need to hold.
+                bounds.insert(0, bounds.pop(i))
         drops.append(min(drop, drops[-1]))
     return drops

@@ -24,7 +24,12 @@ _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 
 _LAST_RESOLUTION = 4
+_ROOTS = (3, 6)
+"""Of the steps in the last round: after many names, and after few."""
+_MANY_NAMES = 2
+"""Times kappa: from so many names on, users have fewer partitions left than they had."""
 _LONGEST = 1 << 9
+_EARLY_BITS = 10
 
 
 @lru_cache(maxsize=256)
@@ -32,36 +37,44 @@ def calibrate(
     epsilon: Fraction,
     delta: Fraction,
     partitions: int,
-    shares: tuple[Fraction, ...],
+    rounds: int = 1,
+    growth: int = 1,
     users_changed: int = 1,
 ) -> tuple[RenyiBudget, ...]:
-    """The rounds' budgets, at the order whose last round needs the fewest users.
+    """The rounds' budgets, at the order whose last round keeps the most.
 
     Every order is private: the search decides only how much is kept.
 
     Args:
       epsilon, delta: positive, and delta below 1.
       partitions: the most that one user has in a round.
-      shares: of the total divergence and exposure, one per round; they sum to 1.
+      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
+        round before, and its share of the exposure ``growth**2`` times: early rounds keep
+        partitions of many users, for which a small exposure is no loss.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
+    shares = list(
+        zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
+    )
     scale = math.log(delta.denominator / delta.numerator) / float(epsilon)
-    best, fewest = None, math.inf
+    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+    resolution = min(1, rounds - 1, partitions - 1)
+    best, most = None, 0.0
     for order in sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS}):
-        total = total_budget(order, epsilon, delta, len(shares) == 1, users_changed)
+        total = total_budget(order, epsilon, delta, rounds == 1, users_changed)
         if total.divergence <= 0 or total.exposure <= 0:
             continue
-        half = RenyiLaw(total.share(shares[-1]), partitions).half
-        if half >= fewest:
-            # Beyond the best order, the larger it is the more users are needed.
+        kept = RenyiLaw(total.share(*shares[-1]), partitions, resolution).kept
+        if kept <= most:
+            # Beyond the best order, the larger it is the fewer are kept.
             break
-        best, fewest = total, half
+        best, most = total, kept
     if best is None:
         raise ValueError(
             f"delta must be smaller for this strategy at epsilon={float(epsilon):g}, "
             f"got {float(delta):g}"
         )
-    return tuple(best.share(share) for share in shares)
+    return tuple(best.share(*share) for share in shares)
 
 
 @dataclass(frozen=True)
@@ -79,7 +92,7 @@ class RenyiSelection(CountStrategy):
     @cached_property
     def law(self) -> RenyiLaw:
         kappa = self.max_partitions_per_user
-        (budget,) = calibrate(*self._budget, kappa, (Fraction(1),), self._users_changed)
+        (budget,) = calibrate(*self._budget, kappa, users_changed=self._users_changed)
         return RenyiLaw(budget, kappa)
 
     def _parameters(self) -> dict[str, Any]:
@@ -113,14 +126,22 @@ class RenyiRoundsSelection(WeightedStrategy):
     """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_law`` instead of noise.
 
     Early rounds, at little cost, select the partitions that many users have, so that their users'
-    steps in what remains are longer. See ``renyi_calibration`` for the privacy argument.
+    steps in what remains are longer. From the second round on, users of more partitions than count
+    in one give to those that come first in one random order of them all: some partitions then have
+    all of their users, where otherwise each would have few, and what comes late may come early in
+    the next round.
+
+    Where earlier rounds named few partitions, less than twice kappa, users have nearly as many left
+    as at the beginning, and the last round's steps vary less with that number. It may follow from
+    what was released: ``renyi_calibration``, which has the privacy argument, fixes each round's
+    budget alone.
 
     Args:
       number_of_rounds: a positive integer.
-      growth: each round's divergence and exposure are this many times those of the round before.
+      growth: each round's divergence is this many times that of the round before.
 
     >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
-    47
+    44
     """
 
     number_of_rounds: int = 3
@@ -136,10 +157,39 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def rounds(self) -> tuple[RenyiRound, ...]:
         kappa = self.max_partitions_per_user
-        shares = growing_shares(self.number_of_rounds, self.growth)
-        budgets = calibrate(*self._budget, kappa, shares, self._users_changed)
-        laws = [RenyiLaw(budget, kappa, 1) for budget in budgets]
+        # What early rounds hardly ever miss is left to the next one.
+        early = [
+            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS))
+            for budget in self._budgets[:-1]
+        ]
+        return (*early, self._last_rounds[0])
+
+    def one_order(self, index: int) -> bool:
+        # A sample of each user's own finds what most users have.
+        return index > 0
+
+    def round_after(self, index: int, named: int) -> RenyiRound:
+        few = named < _MANY_NAMES * self.max_partitions_per_user
+        is_last = 0 < index == self.number_of_rounds - 1
+        return self._last_rounds[-1] if is_last and few else self.rounds[index]
+
+    @cached_property
+    def _budgets(self) -> tuple[RenyiBudget, ...]:
+        return calibrate(
+            *self._budget,
+            self.max_partitions_per_user,
+            self.number_of_rounds,
+            self.growth,
+            self._users_changed,
+        )
+
+    @cached_property
+    def _last_rounds(self) -> list[RenyiRound]:
+        """Of the last round's budget, by each of the roots."""
+        kappa, budget = self.max_partitions_per_user, self._budgets[-1]
+        if kappa == 1:
+            return [RenyiRound(RenyiLaw(budget, 1))]
         # Finer steps where that keeps the law short.
-        resolution = min(_LAST_RESOLUTION, max(1, int(_LONGEST / laws[-1].half)))
-        laws[-1] = RenyiLaw(budgets[-1], kappa, resolution)
-        return tuple(RenyiRound(law) for law in laws)
+        longest = int(_LONGEST * RenyiLaw(budget, kappa, 1).kept)
+        resolution = min(_LAST_RESOLUTION, max(1, longest))
+        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in _ROOTS]

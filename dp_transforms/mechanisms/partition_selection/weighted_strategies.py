@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
+from itertools import repeat
 from typing import Any, ClassVar, Protocol
 
 import gmpy2
@@ -55,16 +56,26 @@ class WeightedStrategy(SelectionStrategy):
     def rounds(self) -> tuple[Round, ...]:
         """Weights and laws of every round, in order."""
 
-    def weights(self, index: int, partitions: npt.ArrayLike) -> IntArray:
+    def one_order(self, index: int) -> bool:
+        """Whether one random order of all partitions chooses for every user of a round, so that
+        users who share more than that many partitions give to the same ones."""
+        return False
+
+    def round_after(self, index: int, named: int) -> Round:
+        """Round ``index``, after so many partitions were named by earlier ones."""
+        return self.rounds[index]
+
+    def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
         """What users add to each of their partitions in round ``index``.
 
         Args:
           partitions: integer array: how many partitions each user has in the round.
+          named: how many partitions earlier rounds named.
 
         Returns:
           An int64 array of the same shape.
         """
-        return weights(partitions, self.rounds[index].weight)
+        return weights(partitions, self.round_after(index, named).weight)
 
     def decide_round(
         self,
@@ -73,6 +84,7 @@ class WeightedStrategy(SelectionStrategy):
         users: IntArray,
         words: WordArray,
         extend: Extend,
+        named: int = 0,
     ) -> BoolArray:
         """Which partitions round ``index`` selects.
 
@@ -80,13 +92,15 @@ class WeightedStrategy(SelectionStrategy):
           sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
           users: int64 array of shape (n,): how many users those are.
           words, extend: uniform numbers, fresh for every round; see ``KeepLaw.decide``.
+          named: how many partitions earlier rounds named.
 
         Returns:
           An array of n bools.
         """
-        beyond = np.maximum(sums - self._taken_off(self.rounds[index]), 0)
+        round_ = self.round_after(index, named)
+        beyond = np.maximum(sums - self._taken_off(round_), 0)
         beyond[users < self.pre_threshold] = 0
-        return self.rounds[index].law.decide(beyond, words, extend)
+        return round_.law.decide(beyond, words, extend)
 
     def _taken_off(self, round_: Round) -> int:
         """The most that the users before the pre-threshold could give.
@@ -106,25 +120,32 @@ class WeightedStrategy(SelectionStrategy):
           tape: decides which partitions of a user with too many are used, and what is selected.
         """
         pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
-        priorities = tape.words("bounding", len(pairs))
+        order = tape.words("bounding", len(pairs))
         selected: list[npt.NDArray[np.int64]] = []
         for index in range(len(self.rounds)):
+            priorities = order
+            if self.one_order(index):
+                names, place = np.unique(pairs[:, 1], return_inverse=True)
+                priorities = tape.words(f"bounding, round {index}", len(names))[place]
             bounded = _bounded(pairs[:, 0], priorities, self.max_partitions_per_user)
-            names, sums, counts = _weighted_sums(pairs[bounded], partial(self.weights, index))
+            named = sum(map(len, selected))
+            names, sums, counts = _weighted_sums(
+                pairs[bounded], partial(self.weights, index, named=named)
+            )
             channel = f"selection, round {index}"
             words = tape.words(channel, len(names))
             extend = partial(tape.prefix, channel)
-            keep = self.decide_round(index, sums, counts, words, extend)
+            keep = self.decide_round(index, sums, counts, words, extend, named)
             selected.append(names[keep])
             rest = ~np.isin(pairs[:, 1], names[keep])
-            pairs, priorities = pairs[rest], priorities[rest]
+            pairs, order = pairs[rest], order[rest]
         return np.sort(np.concatenate(selected))
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         if users < self.pre_threshold:
             return gmpy2.mpq(0), gmpy2.mpq(0)
         drop_lo, drop_hi = gmpy2.mpq(1), gmpy2.mpq(1)
-        for round_ in self.rounds:
+        for round_ in map(self.round_after, range(len(self.rounds)), repeat(0)):
             smallest_sum = users * round_.weight(self.max_partitions_per_user)
             beyond = max(0, smallest_sum - self._taken_off(round_))
             lo, hi = round_.law.drop_enclosure(beyond, precision + 8)

@@ -155,16 +155,16 @@ def transcript_law(strategy, users):
     only_a, only_b, both = users
     states = {(None, None): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):
-        half, whole = strategy.weights(index, [2, 1]).tolist()
         following = {}
         for state, probability in states.items():
             live = tuple(selected is None for selected in state)
+            half, whole = strategy.weights(index, [2, 1], live.count(False)).tolist()
             # A user of both whose other partition was selected gives all the weight to this one.
             shared = half if all(live) else whole
             sums = (only_a * whole + both * shared, only_b * whole + both * shared)
             counts = (only_a + both, only_b + both)
             keeps = [
-                round_keep(strategy, index, s, n) if alive else mpmath.mpf(0)
+                round_keep(strategy, index, s, n, live.count(False)) if alive else mpmath.mpf(0)
                 for s, n, alive in zip(sums, counts, live, strict=True)
             ]
             for picks in itertools.product((True, False), repeat=2):
@@ -185,10 +185,10 @@ def transcript_law(strategy, users):
 _keeps = {}
 
 
-def round_keep(strategy, index, total, users):
-    key = (strategy, index, total, users)
+def round_keep(strategy, index, total, users, named):
+    key = (strategy, index, total, users, named)
     if key not in _keeps:
-        round_ = strategy.rounds[index]
+        round_ = strategy.round_after(index, named)
         beyond = max(0, total - (strategy.pre_threshold - 1) * round_.weight(1))
         if users < strategy.pre_threshold:
             beyond = 0
