@@ -74,7 +74,6 @@ ABOUT_GAUSSIANS = (
     "Gaussian noise releases more here because noise and threshold do not halve delta between them."
 )
 UNIVERSES = 10
-ONE_EACH = "Zipf: 1M users, 1 each, as declared"
 SMALLEST_TELLING = 10
 SIPS = SipsSelection.name
 GAUSSIANS = (WeightedGaussianSelection.name, SIPS)
@@ -106,13 +105,13 @@ def datasets(
     return {path.stem: (user_items(path), KAPPAS) for path in others} | {
         "Rails: authors, words": (user_items(DATA / "git_rails_author_word.csv.gz"), KAPPAS),
         "tldr: authors, files": (user_items(DATA / "git_tldr_author_file.csv.gz"), KAPPAS),
-        ONE_EACH: (zipf_records(1_000_000, 1, rng), (1,)),
+        "Zipf: 1M users, 1 each": (zipf_records(1_000_000, 1, rng), (1,)),
         "Zipf: 100k users, 10 each": (zipf_records(100_000, 10, rng), KAPPAS),
     }
 
 
-def strategies(kappa: int, bounded: bool = False) -> dict[str, SelectionStrategy]:
-    """What is compared, by the name to print; ``bounded`` is declared of the records."""
+def strategies(kappa: int) -> dict[str, SelectionStrategy]:
+    """What is compared, by the name to print."""
     named = {
         name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
         for name in STRATEGIES
@@ -123,7 +122,7 @@ def strategies(kappa: int, bounded: bool = False) -> dict[str, SelectionStrategy
         "optimal, naive": naive,
         "optimal": OptimalSelection(EPSILON, DELTA, kappa),
         **named,
-        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa, bounded=bounded),
+        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa),
     }
 
 
@@ -175,7 +174,7 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
     for name, (records, kappas) in datasets(more).items():
         pairs = distinct_pairs(records)
         for kappa in kappas:
-            compared = strategies(kappa, bounded=name == ONE_EACH)
+            compared = strategies(kappa)
             totals = dict.fromkeys(compared, 0)
             lists = []
             for _ in range(runs):

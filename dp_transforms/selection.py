@@ -113,10 +113,7 @@ class SelectPartitions(Releases, beam.PTransform):
                 secret=secret,
                 num_buckets=num_buckets,
             )
-            # Records of which kappa is known are bounded, as if that were declared.
-            self._for_kappa = lambda kappa: SelectPartitions(
-                epsilon, delta, kappa, already_bounded=True, **options
-            )
+            self._for_kappa = lambda kappa: SelectPartitions(epsilon, delta, kappa, **options)
             # Arguments are checked now.
             max_partitions_per_user = 1
         if isinstance(strategy, str):
@@ -131,7 +128,6 @@ class SelectPartitions(Releases, beam.PTransform):
                     "max_partitions_per_user": max_partitions_per_user,
                 },
                 {"pre_threshold": pre_threshold, "neighbours": neighbours},
-                bounded=already_bounded or self._for_kappa is not None,
             )
         else:
             given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
@@ -197,14 +193,10 @@ class SelectPartitions(Releases, beam.PTransform):
 
 
 def _named_strategy(
-    name: str,
-    noisy_counts: bool,
-    required: dict[str, Any],
-    optional: dict[str, Any],
-    bounded: bool,
+    name: str, noisy_counts: bool, required: dict[str, Any], optional: dict[str, Any]
 ) -> SelectionStrategy:
     missing = [parameter for parameter, value in required.items() if value is None]
     if missing:
         raise ValueError(f"{missing[0]} must be given, unless strategy is one of your own making")
     given = {parameter: value for parameter, value in optional.items() if value is not None}
-    return make_strategy(name, noisy_counts=noisy_counts, bounded=bounded, **required, **given)
+    return make_strategy(name, noisy_counts=noisy_counts, **required, **given)

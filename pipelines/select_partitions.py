@@ -215,7 +215,6 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
         flags.epsilon,
         flags.delta,
         noisy_counts=flags.noisy_counts,
-        bounded=flags.already_bounded,
         max_partitions_per_user=flags.max_partitions_per_user,
         **_given(flags, "pre_threshold", "neighbours"),
     )

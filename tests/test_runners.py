@@ -70,7 +70,7 @@ MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_proce
     [
         ("FnApiRunner", []),
         ("DirectRunner", []),
-        ("FnApiRunner", MULTI_PROCESSING),
+        pytest.param("FnApiRunner", MULTI_PROCESSING, marks=pytest.mark.slow),
         # Every bundle is run three times.
         (FnApiRunner(bundle_repeat=2), []),
     ],

@@ -91,6 +91,7 @@ def test_what_is_missing_is_said_at_once(flags, code, says, job_service, tmp_pat
     assert not output.exists()
 
 
+@pytest.mark.slow
 def test_a_failure_behind_a_job_service_is_one_line(job_service, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     records = tmp_path / "visits.csv"

@@ -6,7 +6,7 @@ import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
 
 fuzz = settings(
     max_examples=EXAMPLES,

@@ -31,7 +31,7 @@ SOME = [(), (1,), (3, 1), (2, 2, 2), (4, 2, 1, 1), (8,), (1,) * 8]
 
 
 # Every list and every mechanism are in a quick case.
-QUICK = [(private, list(MECHANISMS)[i % 3]) for i, private in enumerate(SOME)]
+QUICK = [(private, list(MECHANISMS)[i % 3]) for i, private in enumerate(SOME) if i % 2 == 0]
 
 
 @pytest.mark.parametrize(

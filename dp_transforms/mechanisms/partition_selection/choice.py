@@ -51,8 +51,6 @@ def make_strategy(
     epsilon: Number,
     delta: Number,
     noisy_counts: bool = False,
-    *,
-    bounded: bool = True,
     **options: Any,
 ) -> SelectionStrategy:
     """The strategy of a name, or the best one for ``"auto"``.
@@ -61,7 +59,6 @@ def make_strategy(
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
       noisy_counts: noisy counts are wanted with the selected partitions.
-      bounded: no user has more than ``max_partitions_per_user`` partitions, for "auto".
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -71,7 +68,7 @@ def make_strategy(
     'laplace'
     """
     if strategy == AUTO:
-        return choose_strategy(epsilon, delta, noisy_counts, bounded=bounded, **options)
+        return choose_strategy(epsilon, delta, noisy_counts, **options)
     if strategy not in STRATEGIES:
         raise ValueError(
             f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {strategy!r}"
@@ -89,27 +86,22 @@ def choose_strategy(
     epsilon: Number,
     delta: Number,
     noisy_counts: bool = False,
-    *,
-    bounded: bool = True,
     **options: Any,
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    Where users have one partition each (kappa = 1, and ``bounded``) that is ``optimal``, which no
-    other exceeds. Where they may have several, even if one at a time counts, it is
-    ``renyi_rounds``, if its last round, with no gain from earlier ones, needs at most half as many
-    users again as the best single round for keeping a partition half of the time. Otherwise it is
-    that best single round, compared at the smallest weights, where every user has
-    ``max_partitions_per_user`` partitions. Strategies with a table of keep-probabilities are left
-    out where any other needs more than 1,000 users. The choice costs no privacy.
+    For kappa = 1 that is ``optimal``, which no other exceeds where users have one partition each.
+    From kappa = 2 on it is ``renyi_rounds``, if its last round, with no gain from earlier ones,
+    needs at most half as many users again as the best single round for keeping a partition half of
+    the time. Otherwise it is that best single round, compared at the smallest weights, where every
+    user has ``max_partitions_per_user`` partitions. Strategies with a table of keep-probabilities
+    are left out where any other needs more than 1,000 users. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
     >>> choose_strategy(1, 1e-5).name
     'optimal'
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
-    'renyi_rounds'
-    >>> choose_strategy(1, 1e-5, bounded=False).name
     'renyi_rounds'
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
@@ -132,8 +124,7 @@ def choose_strategy(
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
     within_table = 0 not in (epsilon, delta) and best_median <= _TABLE_UP_TO
-    one_each = best.max_partitions_per_user == 1 and bounded
-    if noisy_counts or one_each or not within_table:
+    if noisy_counts or best.max_partitions_per_user == 1 or not within_table:
         return best
     rounds = RenyiRoundsSelection(epsilon, delta, **options)
     median = rounds.median_users

@@ -78,8 +78,6 @@ def explain(
     delta: Number,
     users: Sequence[int] | None = None,
     noisy_counts: bool = False,
-    *,
-    bounded: bool = True,
     **options: Any,
 ) -> Explanation:
     """Compares strategies at the same public parameters, without any data.
@@ -89,7 +87,6 @@ def explain(
       users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
         all.
       noisy_counts: compare only strategies that have noisy counts.
-      bounded: no user has more than ``max_partitions_per_user`` partitions.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -109,7 +106,7 @@ def explain(
         for strategy in STRATEGIES.values()
         if strategy.has_noisy_counts or not noisy_counts
     )
-    chosen = choose_strategy(epsilon, delta, noisy_counts, bounded=bounded, **options).name
+    chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]
         shown = evenly(1, 2 * max(medians), _ROWS)
