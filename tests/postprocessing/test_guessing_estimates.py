@@ -11,6 +11,7 @@ from dp_transforms.postprocessing.smoothing import thinned
 from dp_transforms.sample_data import rockyou
 
 
+@pytest.mark.slow
 def test_bias_is_taken_out():
     """Seeded. Released metrics are too low, by 0.29 and 0.17 bits on average."""
     private, epsilon = thinned(rockyou(), 100_000), 0.05

@@ -49,6 +49,7 @@ def test_an_isolated_corner_has_no_bias():
     assert estimates.bias([1])[0] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_part_of_the_bias_is_taken_out_and_totals_are_covered():
     """Seeded; for another seed each assertion fails with probability below 1e-3."""
     private, count = FrequencyList([40, 5], [30, 500]), 60

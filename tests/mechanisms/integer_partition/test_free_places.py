@@ -63,6 +63,7 @@ def test_compositions_are_uniform():
     laws.assert_follows(found, {parts: 1 / len(expected) for parts in expected})
 
 
+@pytest.mark.slow
 def test_a_long_list_needs_few_attempts():
     """A walk has this excess with a probability of about 1/300; four places are free."""
     eta, private = Eta(3, 2, 1), FrequencyList(range(6000, 0, -50), [5] * 120)
