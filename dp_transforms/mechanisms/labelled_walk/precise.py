@@ -113,26 +113,29 @@ class Precise:
     def backward(self, run: Run, after: Vector) -> Vector:
         """The messages before a run of zeros."""
         for stretch in reversed(list(run.stretches(self.window))):
-            if stretch.length >= self.long:
-                after = self._before_long(stretch, after)
-                continue
-            walls = stretch.lowest, stretch.highest
-            for _ in range(stretch.length):
-                lower, upper = self._each(Powers.backward, after, *walls)
-                after = self._without_exits(lower), upper
+            after = self._passed(stretch, after, Powers.backward, self._before_long)
         return after
 
     def forward(self, run: Run, before: Vector) -> Vector:
         """The weights of the states after a run of zeros."""
         for stretch in run.stretches(self.window):
-            if stretch.length >= self.long:
-                before = self._after_long(stretch, before)
-                continue
-            walls = stretch.lowest, stretch.highest
-            for _ in range(stretch.length):
-                lower, upper = self._each(Powers.forward, before, *walls)
-                before = self._without_exits(lower), upper
+            before = self._passed(stretch, before, Powers.forward, self._after_long)
         return before
+
+    def _passed(
+        self,
+        stretch: Run,
+        vector: Vector,
+        step: Callable[..., Any],
+        pass_long: Callable[[Run, Vector], Vector],
+    ) -> Vector:
+        """The vector on the other side of a stretch, by steps or as one of all long ones."""
+        if stretch.length >= self.long:
+            return pass_long(stretch, vector)
+        for _ in range(stretch.length):
+            lower, upper = self._each(step, vector, stretch.lowest, stretch.highest)
+            vector = self._without_exits(lower), upper
+        return vector
 
     def shares(self, first: int, left: Vector, right: Vector) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[at most the j-th state], for j = 0, 1, ...

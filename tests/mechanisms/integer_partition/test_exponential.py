@@ -15,6 +15,7 @@ from tests import enumeration
 from tests.cases import slow_unless
 from tests.row_law import RowLaw
 from tests.statistical import laws
+from tests.tapes import NearlyUndecidable
 
 
 def mechanism(rate):
@@ -50,26 +51,6 @@ def test_every_level_gives_the_same_walk_from_the_same_tape(name, rate):
             sampler.at_level(level).states(InsecureSeededTape(seed)).tolist() for level in levels
         ]
         assert all(chain == chains[0] for chain in chains)
-
-
-class NearlyUndecidable(InsecureSeededTape):
-    """A tape on which one number lies within 2**-``bits`` of a decision's threshold."""
-
-    def __init__(self, seed, channel, index, threshold, bits):
-        super().__init__(seed)
-        self._special = channel, index
-        self._value = int(threshold * 2**bits) << (4096 + 64 - bits)
-
-    def words(self, channel, count, start=0):
-        words = super().words(channel, count, start).copy()
-        if channel == self._special[0] and start <= self._special[1] < start + count:
-            words[self._special[1] - start] = self._value >> 4096
-        return words
-
-    def prefix(self, channel, index, bits):
-        if (channel, index) == self._special:
-            return self._value >> (4096 + 64 - bits)
-        return super().prefix(channel, index, bits)
 
 
 @pytest.mark.parametrize("agreement", [60, 100, 200, 400])

@@ -17,6 +17,7 @@ from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 from tests import enumeration
+from tests.tapes import NearlyUndecidable
 
 LISTS = {
     "empty": FrequencyList(),
@@ -80,26 +81,6 @@ def test_questions_of_all_blocks_at_once_are_answered_as_one_by_one():
                 assert answer == 3 * (code // 3) + choose(low, low + 2.0**-53, *shares)
                 settled += 1
     assert settled > 10 * count
-
-
-class NearlyUndecidable(InsecureSeededTape):
-    """A tape on which one number lies within 2**-``bits`` of a threshold."""
-
-    def __init__(self, seed, channel, index, threshold, bits):
-        super().__init__(seed)
-        self._special = channel, index
-        self._value = int(threshold * 2**bits) << (4096 + 64 - bits)
-
-    def words(self, channel, count, start=0):
-        words = super().words(channel, count, start).copy()
-        if channel == self._special[0] and start <= self._special[1] < start + count:
-            words[self._special[1] - start] = self._value >> 4096
-        return words
-
-    def prefix(self, channel, index, bits):
-        if (channel, index) == self._special:
-            return self._value >> (4096 + 64 - bits)
-        return super().prefix(channel, index, bits)
 
 
 @pytest.mark.parametrize("agreement", [60, 150, 400])
