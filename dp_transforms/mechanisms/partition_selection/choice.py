@@ -16,7 +16,10 @@ from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
     RenyiRoundsSelection,
     RenyiSelection,
 )
-from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import (
+    SelectionStrategy,
+    StrategyRefusal,
+)
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
     SipsSelection,
     WeightedGaussianSelection,
@@ -41,9 +44,6 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
 
 _SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection)
 _WORTH_ROUNDS = 1.5
-_FROM_A_TABLE = (RenyiSelection,)
-_TABLE_UP_TO = 1000
-"""Tables of keep-probabilities grow with the users they need, and take about a millisecond each."""
 
 
 def make_strategy(
@@ -94,8 +94,8 @@ def choose_strategy(
     From kappa = 2 on it is ``renyi_rounds``, if its last round, with no gain from earlier ones,
     needs at most half as many users again as the best single round for keeping a partition half of
     the time. Otherwise it is that best single round, compared at the smallest weights, where every
-    user has ``max_partitions_per_user`` partitions. Strategies with a table of keep-probabilities
-    are left out where any other needs more than 1,000 users. The choice costs no privacy.
+    user has ``max_partitions_per_user`` partitions. Strategies that refuse the parameters are left
+    out. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -112,9 +112,10 @@ def choose_strategy(
             continue
         if strategy.needs_positive_budget and 0 in (epsilon, delta):
             continue
-        if strategy in _FROM_A_TABLE and not best_median <= _TABLE_UP_TO:
+        try:
+            candidate = strategy(epsilon, delta, **options)
+        except StrategyRefusal:
             continue
-        candidate = strategy(epsilon, delta, **options)
         median = candidate.median_users
         if median is not None and median < best_median:
             best, best_median = candidate, median
@@ -123,9 +124,11 @@ def choose_strategy(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
-    within_table = 0 not in (epsilon, delta) and best_median <= _TABLE_UP_TO
-    if noisy_counts or best.max_partitions_per_user == 1 or not within_table:
+    if noisy_counts or best.max_partitions_per_user == 1 or 0 in (epsilon, delta):
         return best
-    rounds = RenyiRoundsSelection(epsilon, delta, **options)
+    try:
+        rounds = RenyiRoundsSelection(epsilon, delta, **options)
+    except StrategyRefusal:
+        return best
     median = rounds.median_users
     return rounds if median is not None and median <= _WORTH_ROUNDS * best_median else best

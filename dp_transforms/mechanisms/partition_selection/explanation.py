@@ -9,7 +9,11 @@ from typing import Any
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import RenyiRoundsSelection
-from dp_transforms.mechanisms.partition_selection.strategy import REPLACE, SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import (
+    REPLACE,
+    SelectionStrategy,
+    StrategyRefusal,
+)
 
 _ROWS = 16
 
@@ -24,12 +28,14 @@ class Explanation:
       users: numbers of users per partition, ascending.
       probabilities: one row per strategy and one entry per number of users. For weighted strategies
         every user has ``max_partitions_per_user`` partitions, the case that they like least.
+      refused: names of strategies that cannot be had at these parameters, and why.
     """
 
     strategies: tuple[SelectionStrategy, ...]
     chosen: str
     users: tuple[int, ...]
     probabilities: tuple[tuple[float, ...], ...]
+    refused: tuple[str, ...] = ()
 
     @property
     def budget(self) -> str:
@@ -70,6 +76,7 @@ class Explanation:
         ]
         lines.insert(0, f"Probability of keeping a partition; {self.budget}")
         lines.append(f'* is what strategy="auto" takes: {self.reason}')
+        lines += [f"left out: {refusal}" for refusal in self.refused]
         return "\n".join(lines)
 
 
@@ -101,11 +108,14 @@ def explain(
     half from                     12       12        18
     * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
     """
-    strategies = tuple(
-        strategy(epsilon, delta, **options)
-        for strategy in STRATEGIES.values()
-        if strategy.has_noisy_counts or not noisy_counts
-    )
+    strategies: list[SelectionStrategy] = []
+    refused: list[str] = []
+    for strategy in STRATEGIES.values():
+        if strategy.has_noisy_counts or not noisy_counts:
+            try:
+                strategies.append(strategy(epsilon, delta, **options))
+            except StrategyRefusal as refusal:
+                refused.append(f"{strategy.name}, since {refusal}")
     chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
     if users is None:
         medians = [strategy.median_users or 1 for strategy in strategies]
@@ -117,7 +127,7 @@ def explain(
     probabilities = tuple(
         tuple(strategy.keep_probability(n) for n in shown) for strategy in strategies
     )
-    return Explanation(strategies, chosen, shown, probabilities)
+    return Explanation(tuple(strategies), chosen, shown, probabilities, tuple(refused))
 
 
 def evenly(first: int, last: int, points: int) -> tuple[int, ...]:

@@ -38,6 +38,7 @@ import gmpy2
 from dp_transforms.mechanisms.decay import rounding_pair
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
 
 _BITS = 160
@@ -54,6 +55,9 @@ _NEWTON_STEPS = 50
 _NEWTON_TOLERANCE = 1e-5
 _FAR = 600.0
 """Exponents beyond which Newton's method need not look."""
+
+_LONGEST = 1 << 15
+"""Statistics in a table: some seconds of work."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,20 @@ class RenyiLaw(KeepLaw):
     resolution: int = 0
     bits: int = WORD_BITS
     root: int = 3
+
+    def __post_init__(self) -> None:
+        if self.is_long(self.budget, self.max_partitions_per_user, self.resolution):
+            raise StrategyRefusal("the table of keep-probabilities would be too long")
+
+    @staticmethod
+    def is_long(budget: RenyiBudget, partitions: int, resolution: int) -> bool:
+        """Whether a table would be too long to make.
+
+        Near pi = 1/2 the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so
+        that all of the half circle takes pi / h steps; those at its ends come on top.
+        """
+        squared = budget.order * partitions / (2 * budget.divergence)
+        return bool(max(1, resolution) ** 2 * math.pi**2 * squared > _LONGEST**2)
 
     def step(self, partitions: int) -> int:
         """s_d = floor(resolution * (kappa / d)**(1 / root)), or 1."""

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     total_budget,
 )
 from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
-from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
+from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy, StrategyRefusal
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
     WeightedStrategy,
     growing_shares,
@@ -53,28 +53,60 @@ def calibrate(
         partitions of many users, for which a small exposure is no loss.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
+    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+    resolution = min(1, rounds - 1, partitions - 1)
+    best, most = None, 0.0
+    for budgets in candidates(epsilon, delta, partitions, rounds, growth, users_changed):
+        kept = RenyiLaw(budgets[-1], partitions, resolution).kept
+        if kept <= most:
+            # Beyond the best order, the larger it is the fewer are kept.
+            break
+        best, most = budgets, kept
+    assert best is not None
+    return best
+
+
+@lru_cache(maxsize=256)
+def candidates(
+    epsilon: Fraction,
+    delta: Fraction,
+    partitions: int,
+    rounds: int = 1,
+    growth: int = 1,
+    users_changed: int = 1,
+) -> tuple[tuple[RenyiBudget, ...], ...]:
+    """The rounds' budgets at every order to try, ascending; at least one.
+
+    Args: see ``calibrate``.
+
+    Raises:
+      StrategyRefusal: there is none, or their tables would be too long.
+    """
     shares = list(
         zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
     )
     scale = math.log(delta.denominator / delta.numerator) / float(epsilon)
-    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
-    resolution = min(1, rounds - 1, partitions - 1)
-    best, most = None, 0.0
-    for order in sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS}):
-        total = total_budget(order, epsilon, delta, rounds == 1, users_changed)
-        if total.divergence <= 0 or total.exposure <= 0:
-            continue
-        kept = RenyiLaw(total.share(*shares[-1]), partitions, resolution).kept
-        if kept <= most:
-            # Beyond the best order, the larger it is the fewer are kept.
-            break
-        best, most = total, kept
-    if best is None:
-        raise ValueError(
-            f"delta must be smaller for this strategy at epsilon={float(epsilon):g}, "
-            f"got {float(delta):g}"
+    orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
+    totals = [total_budget(order, epsilon, delta, rounds == 1, users_changed) for order in orders]
+    private = [
+        tuple(total.share(*share) for share in shares)
+        for total in totals
+        if total.divergence > 0 and total.exposure > 0
+    ]
+    given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {partitions} partitions a user"
+    if not private:
+        raise StrategyRefusal(f"delta must be smaller for this strategy, got {given}")
+    short = tuple(
+        budgets
+        for budgets in private
+        if not any(RenyiLaw.is_long(budget, partitions, 1) for budget in budgets)
+    )
+    if not short:
+        raise StrategyRefusal(
+            f"this strategy's table of keep-probabilities would be too long at {given}; take "
+            "'weighted_gaussian', 'sips' or 'auto', or a larger epsilon"
         )
-    return tuple(best.share(*share) for share in shares)
+    return short
 
 
 @dataclass(frozen=True)
@@ -88,6 +120,10 @@ class RenyiSelection(CountStrategy):
     """
 
     name: ClassVar[str] = "renyi"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        candidates(*self._budget, self.max_partitions_per_user, users_changed=self._users_changed)
 
     @cached_property
     def law(self) -> RenyiLaw:
@@ -153,6 +189,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         super().__post_init__()
         for field in ("number_of_rounds", "growth"):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+        candidates(*self._calibrated)
 
     @cached_property
     def rounds(self) -> tuple[RenyiRound, ...]:
@@ -173,15 +210,19 @@ class RenyiRoundsSelection(WeightedStrategy):
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
 
-    @cached_property
-    def _budgets(self) -> tuple[RenyiBudget, ...]:
-        return calibrate(
+    @property
+    def _calibrated(self) -> tuple[Fraction, Fraction, int, int, int, int]:
+        return (
             *self._budget,
             self.max_partitions_per_user,
             self.number_of_rounds,
             self.growth,
             self._users_changed,
         )
+
+    @cached_property
+    def _budgets(self) -> tuple[RenyiBudget, ...]:
+        return calibrate(*self._calibrated)
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:

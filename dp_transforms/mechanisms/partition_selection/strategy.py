@@ -22,6 +22,10 @@ REPLACE = "replace"
 CHANNEL = "selection"
 
 
+class StrategyRefusal(ValueError):
+    """A strategy cannot be had at parameters that other strategies take."""
+
+
 @dataclass(frozen=True)
 class SelectionStrategy(ABC):
     """An (epsilon, delta)-differentially private way to select partitions by their users.

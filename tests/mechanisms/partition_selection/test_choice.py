@@ -139,6 +139,27 @@ def test_auto_with_zeros():
         choose_strategy(0, 0.01, noisy_counts=True)
 
 
+@pytest.mark.parametrize("name", ["renyi", "renyi_rounds"])
+@pytest.mark.parametrize("kappa", [1, 1000])
+def test_tables_that_would_be_too_long_are_refused(name, kappa):
+    for epsilon, delta in ((1e-4, 1e-5), (1e-12, 1e-9)):
+        given = f"epsilon={epsilon:g}, delta={delta:g} and {kappa} partitions a user"
+        with pytest.raises(ValueError, match=f"too long at {given}; take 'weighted_gaussian'"):
+            make_strategy(name, epsilon, delta, max_partitions_per_user=kappa)
+
+
+def test_auto_and_the_explanation_leave_out_what_is_refused():
+    parameters = {"epsilon": 1e-4, "delta": 1e-5, "max_partitions_per_user": 3}
+    chosen = choose_strategy(**parameters)
+    explanation = explain(users=[30], **parameters)
+    assert [s.name for s in explanation.strategies] == NAMES[:6]
+    assert explanation.chosen == chosen.name in NAMES[:6]
+    last = str(explanation).splitlines()[-2:]
+    assert [line.split(",")[0] for line in last] == ["left out: renyi", "left out: renyi_rounds"]
+    # A delta for which there is no order.
+    assert choose_strategy(1, 0.9).name == "optimal"
+
+
 def test_unknown_names_and_missing_counts():
     with pytest.raises(ValueError, match=r"strategy must be 'auto' or one of .*'sips'"):
         make_strategy("magic", 1, 1e-5)
