@@ -9,6 +9,7 @@
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; three quarters of an hour
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
+# make notebook  runs the notebook of the documentation, and stores its outputs in it
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -19,7 +20,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs clean
+.PHONY: run test test-long test-slow test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -95,11 +96,16 @@ lint: .venv/installed-test
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy dp_transforms pipelines
 
+notebook: .venv/installed-test
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/jupyter execute --inplace \
+	  --NotebookClient.record_timing=False docs/first-hour-notebook.ipynb
+
 # The site has its pages where the repository has them, so that links hold in both.
 docs: .venv/installed-docs
 	@mkdir -p out/website
 	@for page in *.md docs benchmarks runner_configs; do ln -sfn ../../$$page out/website/$$page; done
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@# Not --quiet, with which no warning counts.
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:
 	rm -rf .venv .venv-bench .venv-peers out build dist *.egg-info

@@ -40,8 +40,10 @@ setup(
         "test": [
             "build",
             "hypothesis",
+            "ipykernel",
             "matplotlib",
             "mypy",
+            "nbclient",
             "pandas<2.4",
             "pytest",
             "pytest-cov",

@@ -171,6 +171,7 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
     """
     try:
         from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator
     except ImportError as error:
         raise ImportError("plots need matplotlib: pip install matplotlib") from error
     plans = sorted(plans, key=lambda plan: plan.epsilon)
@@ -198,9 +199,10 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
         panel.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
         panel.set_xticks([], minor=True)
         low, high = panel.get_ylim()
-        panel.yaxis.set_major_formatter(_whole)
         # Over several powers of ten their labels are enough, and others would overlap.
-        panel.yaxis.set_minor_formatter(_whole if high < 30 * low else "")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
+        panel.yaxis.set_major_formatter(_whole)
+        panel.yaxis.set_minor_formatter("")
         panel.grid(alpha=0.3, which="both")
     figure.savefig(path, dpi=150)
 
@@ -244,8 +246,8 @@ def _machine(reference: FrequencyList, records: int | None) -> str:
     # m different frequencies need 1 + 2 + ... + m contributions.
     pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
     text = (
-        f"This machine, in one process: {mebibytes:,.0f} MiB at most while planning. The single "
-        f"worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
+        f"This machine, in one process: {mebibytes:,.0f} MiB at most while planning.\n"
+        f"The single worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
     )
     if records is not None:
         seconds = records / _ROWS_PER_SECOND

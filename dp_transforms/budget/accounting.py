@@ -69,8 +69,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
 
     Args:
       events: those of ``budget.events`` and the library's Gaussian, Laplace, discrete Laplace and
-      zCDP
-        events; also ComposedDpEvent and SelfComposedDpEvent of these.
+        zCDP events; also ComposedDpEvent and SelfComposedDpEvent of these.
       delta: of the whole composition, at least the mechanisms' own deltas together.
 
     Raises:
