@@ -6,9 +6,8 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
 
-import gmpy2
-
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import enclosed
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.sampler.corner_decisions import CornerWeights
 from dp_transforms.mechanisms.sampler.corner_walk import NEVER, TURNED, Runs, draw
@@ -25,9 +24,7 @@ class RationalBase:
         self.q = q
 
     def log_enclosure(self, precision):
-        down, up = rounding_pair(precision)
-        inverse = gmpy2.mpq(1 / self.q)
-        return down.log(inverse), up.log(inverse)
+        return enclosed(1 / self.q, precision).log()
 
 
 def rational_decay(q: Fraction) -> Decay:

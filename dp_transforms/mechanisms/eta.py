@@ -18,8 +18,8 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
 from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 
 _RELATIVE_BITS = 10
 
@@ -121,7 +121,7 @@ class Eta:
                 return hi
             precision *= 2
 
-    def log_enclosure(self, precision: int) -> tuple[Any, Any]:
+    def log_enclosure(self, precision: int) -> Enclosure:
         """(lo, hi) with lo < eta * ln 2 < hi, as gmpy2.mpfr numbers of ``precision`` bits.
 
         eta * ln 2 = -ln(base) is irrational; the two ends are a few units in the last place apart.
@@ -130,8 +130,7 @@ class Eta:
         exact, _ = rounding_pair(self.y + 2)
         minus_complement = exact.div_2exp(self.x - (1 << self.y), self.y)
         down, up = rounding_pair(precision)
-        lo, hi = up.log1p(minus_complement), down.log1p(minus_complement)
-        return down.mul(down.minus(lo), self.z), up.mul(up.minus(hi), self.z)
+        return -Enclosure(down.log1p(minus_complement), up.log1p(minus_complement)) * self.z
 
 
 def positive_integer(name: str, value: Any) -> int:

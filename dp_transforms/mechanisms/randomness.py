@@ -26,12 +26,11 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.enclosure import Enclosure
+
 KEY_BYTES = 32
 WORD_BITS = 64
 _WORDS_PER_BLOCK = 64
-
-Enclosure = tuple[Any, Any]
-"""(lo, hi): exact reals (int, mpq, mpfr) between which a number certainly lies."""
 
 
 class RandomTape:

@@ -16,6 +16,7 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.enclosure import exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, is_below
 
 IntArray = npt.NDArray[np.int64]
@@ -123,8 +124,7 @@ def _rounded(
 
 
 def _is_below(probability: Fraction, tape: RandomTape | None, channel: str, index: int) -> bool:
-    exact = gmpy2.mpq(probability)
-    return is_below(_require(tape).uniform(channel, index), lambda bits: (exact, exact))
+    return is_below(_require(tape).uniform(channel, index), lambda _: exactly(probability))
 
 
 def _require(tape: RandomTape | None) -> RandomTape:

@@ -18,8 +18,8 @@ from functools import lru_cache
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
-from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 
 RATE_UNIT = Fraction(1, 2**40)
 """Rates are multiples of this."""
@@ -34,31 +34,14 @@ def loss_enclosure(rate: Fraction, precision: int = _PRECISION) -> Enclosure:
     >>> abs(float(lo) - 1) < 1e-5 and lo < hi
     True
     """
-    down, up = rounding_pair(precision)
     decay = Decay(rate)
     q = decay.power(1, precision)
-    # (q - 1/3) / (4 q / 3) = 3/4 - 1 / (4 q)
-    k = (
-        down.sub(gmpy2.mpq(3, 4), up.div(gmpy2.mpq(1, 4), q[0])),
-        up.sub(gmpy2.mpq(3, 4), down.div(gmpy2.mpq(1, 4), q[1])),
-    )
-    if k[0] < 0:
+    k = gmpy2.mpq(3, 4) - gmpy2.mpq(1, 4) / q
+    if k.lower < 0:
         raise ValueError(f"the rate must be below ln 3, got {rate}")
-    product = _product(decay, k, precision)
-    beyond_one = [  # 1 - (1 + q k) / G
-        context.sub(1, other.div(other.add(1, other.mul(q[1 - i], k[1 - i])), product[i]))
-        for i, (context, other) in enumerate(((down, up), (up, down)))
-    ]
-    gain = [  # 1/q - 1
-        context.sub(context.div(1, q[1 - i]), 1) for i, context in enumerate((down, up))
-    ]
-    lo, hi = (
-        context.add(
-            gmpy2.mpq(rate), context.log(context.add(1, context.mul(gain[i], beyond_one[i])))
-        )
-        for i, context in enumerate((down, up))
-    )
-    return lo, hi
+    gained = (1 / q - 1) * (1 - (1 + q * k) / _product(decay, k, precision))
+    loss: Enclosure = exactly(rate) + (1 + gained).log()
+    return loss
 
 
 def _product(decay: Decay, k: Enclosure, precision: int) -> Enclosure:
@@ -67,18 +50,13 @@ def _product(decay: Decay, k: Enclosure, precision: int) -> Enclosure:
     The factors behind the n-th multiply to at most e**t with t = k sum_{i>n} q**i / (1 - q**i),
     which is below k q**(n+1) / ((1 - q) (1 - q**(n+1))).
     """
-    down, up = rounding_pair(precision)
-    lo, hi = down.add(1, 0), up.add(1, 0)
+    found = enclosed(1, precision)
     terms = math.ceil(precision * math.log(2) / float(decay.rate))
     for i in range(1, terms + 1):
-        power, rest = decay.power(i, precision), decay.one_minus_power(i, precision)
-        lo = down.mul(lo, down.add(1, down.mul(k[0], down.div(power[0], rest[1]))))
-        hi = up.mul(hi, up.add(1, up.mul(k[1], up.div(power[1], rest[0]))))
-    first = decay.power(terms + 1, precision)[1]
-    rest = down.mul(
-        decay.one_minus_power(1, precision)[0], decay.one_minus_power(terms + 1, precision)[0]
-    )
-    return lo, up.mul(hi, up.exp(up.div(up.mul(k[1], first), rest)))
+        found *= 1 + k * decay.power(i, precision) / decay.one_minus_power(i, precision)
+    rest = decay.one_minus_power(1, precision) * decay.one_minus_power(terms + 1, precision)
+    beyond = (k * decay.power(terms + 1, precision) / rest).exp()
+    return Enclosure(found.lower, (found * beyond).upper)
 
 
 def is_at_least_log_three(value: Fraction) -> bool:

@@ -32,7 +32,8 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 
 _PRECISION = 256
 _STEPS = 64

@@ -35,11 +35,10 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.randomness import (
     KEY_BYTES,
     WORD_BITS,
-    Enclosure,
     RandomTape,
     Uniform,
     is_below,
@@ -105,7 +104,7 @@ class FreePlaces:
     def attempt(self, excess: int, tape: RandomTape) -> Walk | None:
         """A walk of this excess, or None if another attempt is to be made, with another tape."""
         number, sampler = self._number, self._sampler
-        are_free = is_below(tape.uniform("kind", 0), lambda _: (self._share, self._share))
+        are_free = is_below(tape.uniform("kind", 0), lambda _: exactly(self._share))
         begin = sampler.states(tape, count=self._blocks)
         chosen = _free_blocks(sampler, begin, self._length)[:number]
         if (len(chosen) == number) != are_free:
@@ -140,27 +139,17 @@ class FreePlaces:
 
     def _sum_law(self, y: int, precision: int) -> Enclosure:
         """(lo, hi) around C(y - 1, K - 1) (1 - q)**K q**(y - K)."""
-        ways = math.comb(y - 1, self._number - 1)
         decay = self._sampler.positive
-        lo, hi = (
-            context.mul(context.mul(ways, power), context.pow(rest, self._number))
-            for context, power, rest in zip(
-                rounding_pair(precision),
-                decay.power(y - self._number, precision),
-                decay.one_minus_power(1, precision),
-                strict=True,
-            )
-        )
-        return lo, hi
+        power, rest = decay.power(y - self._number, precision), decay.one_minus_power(1, precision)
+        return power * rest**self._number * math.comb(y - 1, self._number - 1)
 
     def _accepted(self, y: int, lengths: list[int], precision: int) -> Enclosure:
         """(lo, hi) around w(y) / M, apart from whether the parts fit."""
-        down, up = rounding_pair(precision + WORD_BITS)
-        lo, hi = self._sum_law(y, precision + WORD_BITS)
+        precision += WORD_BITS
+        share = self._sum_law(y, precision)
         for length in lengths:
-            least, most = self._sampler.positive.one_minus_power(length, precision + WORD_BITS)
-            lo, hi = down.div(lo, most), up.div(hi, least)
-        return down.div(lo, self._most), up.div(hi, self._most)
+            share /= self._sampler.positive.one_minus_power(length, precision)
+        return share / exactly(self._most)
 
 
 def _free_blocks(sampler: Sampler, states: IntArray, length: int) -> IntArray:

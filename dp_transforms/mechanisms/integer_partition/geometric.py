@@ -38,7 +38,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.bounded import check_sizes
 from dp_transforms.mechanisms.integer_partition.mechanism import Draw, PartitionMechanism

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, ReleaseLaw

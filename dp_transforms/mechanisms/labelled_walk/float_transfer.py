@@ -14,7 +14,8 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import (
     long_from,
     remainder,

@@ -26,8 +26,9 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
+from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,
@@ -36,7 +37,7 @@ from dp_transforms.mechanisms.noise.float_tails import (
     GeometricFloatTail,
 )
 from dp_transforms.mechanisms.noise.gaussian_tail import gaussian_tail, gaussian_tails
-from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 
 IntArray = npt.NDArray[np.int64]
 WordArray = npt.NDArray[np.uint64]
@@ -90,12 +91,8 @@ class IntegerNoise(ABC):
 
     def probability(self, x: int, precision: int = 64) -> Enclosure:
         """(lo, hi) around P[X = x], at most about 2**-precision apart."""
-        down, up = rounding_pair(precision + _GUARD_BITS)
-        lo, hi = self.tail(abs(x), precision + 2)
-        if x == 0:
-            return down.sub(1, up.mul(2, hi)), up.sub(1, down.mul(2, lo))
-        outer_lo, outer_hi = self.tail(abs(x) - 1, precision + 2)
-        return down.sub(outer_lo, hi), up.sub(outer_hi, lo)
+        tail = self.tail(abs(x), precision + 2)
+        return self.tail(abs(x) - 1, precision + 2) - tail if x else 1 - 2 * tail
 
     def _tails(self, precision: int) -> list[Enclosure]:
         """``tail(x, precision)`` for x = 0, 1, ... until it is certainly below 2**-64."""
@@ -180,10 +177,8 @@ class _GeometricNoise(IntegerNoise):
     _decay: Decay
 
     def tail(self, x: int, precision: int) -> Enclosure:
-        down, up = rounding_pair(precision + _GUARD_BITS)
-        ratio_lo, ratio_hi = self._decay.power(1, precision + _GUARD_BITS)
-        lo, hi = self._decay.power(x + 1, precision + _GUARD_BITS)
-        return down.div(lo, up.add(1, ratio_hi)), up.div(hi, down.add(1, ratio_lo))
+        precision += _GUARD_BITS
+        return self._decay.power(x + 1, precision) / (1 + self._decay.power(1, precision))
 
     def _float_tail(self) -> FloatTail | None:
         if self._decay.log_enclosure(WORD_BITS)[0] * _TABLE_SCALE >= 1:

@@ -18,14 +18,17 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 from functools import lru_cache
+from itertools import accumulate
+from operator import add
 from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 
 _GUARD_BITS = 32
+_ZERO = gmpy2.mpfr(0)
+
 _SUM_BELOW = 64**2
 """Up to this sigma2 the terms are summed one by one."""
 
@@ -37,47 +40,37 @@ def gaussian_tail(sigma2: Fraction, x: int, precision: int) -> Enclosure:
         return _formula_tail(sigma2, x, precision)
     sums = _suffix_sums(sigma2, precision)
     if x < len(sums):
-        return _normalised(sums[x], sums[0], precision)
-    _, hi = _normalised(sums[-1], sums[0], precision)
-    return gmpy2.mpfr(0), hi
+        return _normalised(sums[x], sums[0])
+    return Enclosure(_ZERO, _normalised(sums[-1], sums[0]).upper)
 
 
 def gaussian_tails(sigma2: Fraction, precision: int) -> list[Enclosure]:
     """``gaussian_tail`` for x = 0, 1, ... until it is certainly below 2**-precision."""
     sums = _suffix_sums(sigma2, precision)
-    return [_normalised(suffix, sums[0], precision) for suffix in sums]
+    return [_normalised(suffix, sums[0]) for suffix in sums]
 
 
-def _normalised(suffix: Enclosure, first: Enclosure, precision: int) -> Enclosure:
-    down, up = rounding_pair(precision + _GUARD_BITS)
-    norm_lo = down.add(1, down.mul(2, first[0]))
-    norm_hi = up.add(1, up.mul(2, first[1]))
-    return down.div(suffix[0], norm_hi), up.div(suffix[1], norm_lo)
+def _normalised(suffix: Enclosure, first: Enclosure) -> Enclosure:
+    return suffix / (1 + 2 * first)
 
 
 @lru_cache(maxsize=8)
 def _suffix_sums(sigma2: Fraction, precision: int) -> list[Enclosure]:
     """S(x) for x = 0, 1, ..., last, where S(last) is certainly below 2**-precision."""
-    down, up = rounding_pair(precision + _GUARD_BITS)
     # g(last) <= 2**-(precision + 32), as 0.7 > ln 2.
     last = math.isqrt(math.ceil(2 * sigma2 * Fraction(7, 10) * (precision + 32))) + 1
     # S(x) <= integral of g from x <= sigma2 / x * g(x).
-    beyond = up.mul(_bell(sigma2, Fraction(last), precision)[1], gmpy2.mpq(sigma2 / last))
-    lo, hi = gmpy2.mpfr(0), beyond
-    sums = [(lo, hi)]
-    for k in range(last, 0, -1):
-        bell_lo, bell_hi = _bell(sigma2, Fraction(k), precision)
-        lo, hi = down.add(lo, bell_lo), up.add(hi, bell_hi)
-        sums.append((lo, hi))
-    sums.reverse()
-    return sums
+    beyond = _bell(sigma2, Fraction(last), precision) * (sigma2 / last)
+    bells = (_bell(sigma2, Fraction(k), precision) for k in range(last, 0, -1))
+    sums = list(accumulate(bells, add, initial=Enclosure(_ZERO, beyond.upper)))
+    return sums[::-1]
 
 
 def _bell(sigma2: Fraction, t: Fraction, precision: int) -> Enclosure:
     """g(t) = e**(-t**2 / (2 sigma2)), with full relative precision for all t that matter."""
     exponent = gmpy2.mpq(-t * t / (2 * sigma2))
     down, up = rounding_pair(precision + _GUARD_BITS)
-    return down.exp(exponent), up.exp(exponent)
+    return Enclosure(down.exp(exponent), up.exp(exponent))
 
 
 def _formula_tail(sigma2: Fraction, x: int, precision: int) -> Enclosure:
@@ -85,23 +78,14 @@ def _formula_tail(sigma2: Fraction, x: int, precision: int) -> Enclosure:
     y = x + Fraction(1, 2)
     terms, remainder = _boundary(sigma2, y, precision)
     # All is divided by sigma * sqrt(2 pi); the integral becomes erfc(y / (sigma sqrt 2)) / 2.
-    norm_lo, norm_hi = (
-        context.sqrt(context.mul(context.const_pi(), gmpy2.mpq(2 * sigma2)))
-        for context in (down, up)
-    )
-    argument_lo, argument_hi = (
-        context.sqrt(gmpy2.mpq(y * y / (2 * sigma2))) for context in (down, up)
-    )
-    bell_lo, bell_hi = _bell(sigma2, y, precision)
-    if terms < 0:
-        bell_lo, bell_hi, terms_lo, terms_hi = bell_hi, bell_lo, norm_lo, norm_hi
-    else:
-        terms_lo, terms_hi = norm_hi, norm_lo
-    lo = down.add(down.div(down.erfc(argument_hi), 2), down.div(down.mul(terms, bell_lo), terms_lo))
-    hi = up.add(up.div(up.erfc(argument_lo), 2), up.div(up.mul(terms, bell_hi), terms_hi))
-    error = up.div(remainder, norm_lo)
+    norm = (Enclosure(down.const_pi(), up.const_pi()) * (2 * sigma2)).sqrt()
+    argument = exactly(y * y / (2 * sigma2)).rounded(precision + _GUARD_BITS).sqrt()
+    found = argument.erfc() / 2 + _bell(sigma2, y, precision) * terms / norm
+    error = up.div(remainder, norm.lower)
     theta = up.mul(3, up.exp(gmpy2.mpq(-19 * sigma2)))
-    return down.div(down.sub(lo, error), up.add(1, theta)), up.add(hi, error)
+    return Enclosure(
+        down.div(down.sub(found.lower, error), up.add(1, theta)), up.add(found.upper, error)
+    )
 
 
 def _boundary(sigma2: Fraction, y: Fraction, precision: int) -> tuple[Any, Any]:

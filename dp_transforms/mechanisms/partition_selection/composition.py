@@ -28,7 +28,7 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.partition_selection.normal import largest_dyadic
 
 Share = tuple[Fraction, Fraction]

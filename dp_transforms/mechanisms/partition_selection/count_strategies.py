@@ -11,7 +11,8 @@ from typing import Any, ClassVar
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection.composition import Share, best_share, naive_share
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (

@@ -32,7 +32,7 @@ from functools import lru_cache
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.partition_selection.normal import (
     gaussian_delta,
     largest_dyadic,

@@ -23,8 +23,9 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
-from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure, RandomTape
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 
 BoolArray = npt.NDArray[np.bool_]
 
@@ -87,8 +88,7 @@ class KeepLaw(ABC):
 
     def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
         """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""
-        lo, hi = self.drop_enclosure(statistic, precision)
-        return 1 - gmpy2.mpq(hi), 1 - gmpy2.mpq(lo)
+        return 1 - self.drop_enclosure(statistic, precision).rational()
 
     def keep_probability(self, statistic: int) -> float:
         """pi(statistic) as a float, with full relative precision also where it is tiny."""

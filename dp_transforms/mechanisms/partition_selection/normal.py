@@ -17,11 +17,10 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.noise.float_tails import FloatTail, GaussianFloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.randomness import Enclosure
 
 _GUARD_BITS = 32
 _PRECISION = 192
@@ -36,9 +35,7 @@ _STEPS = 40
 
 def normal_tail(square: Any, precision: int) -> Enclosure:
     """(lo, hi) around Q(sqrt(square)) for an exact rational square >= 0, of relative precision."""
-    down, up = rounding_pair(precision + _GUARD_BITS)
-    half = gmpy2.mpq(square) / 2
-    return down.div(down.erfc(up.sqrt(half)), 2), up.div(up.erfc(down.sqrt(half)), 2)
+    return enclosed(gmpy2.mpq(square) / 2, precision + _GUARD_BITS).sqrt().erfc() / 2
 
 
 @dataclass(frozen=True)
@@ -87,12 +84,10 @@ class NormalLaw(KeepLaw):
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < self.smallest:
-            return gmpy2.mpq(1), gmpy2.mpq(1)
+            return exactly(1)
         gap = self.threshold - statistic
-        lo, hi = normal_tail(gap * gap / self.sigma2, precision)
-        if gap <= 0:
-            return lo, hi
-        return 1 - gmpy2.mpq(hi), 1 - gmpy2.mpq(lo)
+        tail = normal_tail(gap * gap / self.sigma2, precision)
+        return tail if gap <= 0 else 1 - tail.rational()
 
 
 def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
@@ -118,11 +113,8 @@ def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
 
 def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
     """(lo, hi) around Q(numerator / sqrt(squared))."""
-    lo, hi = normal_tail(numerator * numerator / squared, _PRECISION)
-    if numerator >= 0:
-        return lo, hi
-    down, up = rounding_pair(_PRECISION)
-    return down.sub(1, hi), up.sub(1, lo)
+    tail = normal_tail(numerator * numerator / squared, _PRECISION)
+    return tail if numerator >= 0 else 1 - tail
 
 
 @lru_cache(maxsize=1024)

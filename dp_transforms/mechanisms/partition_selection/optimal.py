@@ -25,17 +25,17 @@ The closed form (Theorem 1): with q = e**-epsilon there are n1 and n2 such that
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.randomness import Enclosure
 
 _GUARD_BITS = 32
 
@@ -55,17 +55,15 @@ class OptimalLaw(KeepLaw):
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         n, delta = statistic, gmpy2.mpq(self.delta)
         if n <= 0 or delta == 0:
-            return gmpy2.mpq(1), gmpy2.mpq(1)
+            return exactly(1)
         if n == 1:
-            return 1 - delta, 1 - delta
+            return exactly(1 - delta)
         if self.saturation is not None and n >= self.saturation:
-            return gmpy2.mpq(0), gmpy2.mpq(0)
+            return exactly(0)
         if self.epsilon == 0:
-            return 1 - n * delta, 1 - n * delta
+            return exactly(1 - n * delta)
         if n <= self.crossover:
-            lo, hi = self._growing(n, precision)
-            down, up = rounding_pair(precision + _GUARD_BITS)
-            return down.sub(1, hi), up.sub(1, lo)
+            return 1 - self._growing(n, precision)
         return self._shrinking(n - self.crossover, precision)
 
     @cached_property
@@ -100,61 +98,38 @@ class OptimalLaw(KeepLaw):
     def _growing(self, n: int, precision: int) -> Enclosure:
         """pi(n) for n <= n1: delta q**(1-n) (1 - q**n) / (1 - q)."""
         working = precision + _GUARD_BITS
-        down, up = rounding_pair(working)
         power = self._decay.power(1 - n, working)
         above = self._decay.one_minus_power(n, working)
-        below = self._decay.one_minus_power(1, working)
-        delta = gmpy2.mpq(self.delta)
-        return (
-            down.mul(delta, down.div(down.mul(power[0], above[0]), below[1])),
-            up.mul(delta, up.div(up.mul(power[1], above[1]), below[0])),
-        )
+        return self.delta * power * above / self._decay.one_minus_power(1, working)
 
     def _shrinking(self, m: int, precision: int) -> Enclosure:
         """1 - pi(n1 + m) for n1 + m <= n2."""
         # The two terms are at most e**epsilon, so their difference keeps the absolute precision.
         working = precision + _GUARD_BITS + int(2 * self.epsilon)
-        down, up = rounding_pair(working)
-        kept_lo, kept_hi = self._growing(self.crossover, working)
-        power = self._decay.power(m, working)
-        ratio = self._decay.power(1, working)
-        above = self._decay.one_minus_power(m, working)
-        below = self._decay.one_minus_power(1, working)
-        delta = gmpy2.mpq(self.delta)
-        spent_lo = down.mul(delta, down.div(down.mul(ratio[0], above[0]), below[1]))
-        spent_hi = up.mul(delta, up.div(up.mul(ratio[1], above[1]), below[0]))
-        return (
-            down.sub(down.mul(power[0], down.sub(1, kept_hi)), spent_hi),
-            up.sub(up.mul(power[1], up.sub(1, kept_lo)), spent_lo),
-        )
+        ratio, above = self._decay.power(1, working), self._decay.one_minus_power(m, working)
+        spent = self.delta * ratio * above / self._decay.one_minus_power(1, working)
+        kept = self._growing(self.crossover, working)
+        return self._decay.power(m, working) * (1 - kept) - spent
 
     def _crossover_ratio(self, precision: int) -> Enclosure:
         return truncation_ratio(self.epsilon, self.delta, precision)
 
     def _saturation_ratio(self, precision: int) -> Enclosure:
-        down, up = rounding_pair(precision)
-        kept_lo, kept_hi = self._growing(self.crossover, precision)
-        grown_lo, grown_hi = down.expm1(gmpy2.mpq(self.epsilon)), up.expm1(gmpy2.mpq(self.epsilon))
-        delta = gmpy2.mpq(self.delta)
-        return (
-            down.add(1, down.div(down.mul(grown_lo, down.sub(1, kept_hi)), delta)),
-            up.add(1, up.div(up.mul(grown_hi, up.sub(1, kept_lo)), delta)),
-        )
+        kept = self._growing(self.crossover, precision)
+        return 1 + _grown(self.epsilon, precision) * (1 - kept) / self.delta
 
 
 def truncation_ratio(epsilon: Fraction, delta: Fraction, precision: int) -> Enclosure:
     """(lo, hi) around (e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta); epsilon, delta > 0."""
+    # Divided through by e**epsilon - 1.
+    grown = _grown(epsilon, precision)
+    return (1 + 2 * delta / grown) / (delta * (1 + 2 / grown))
+
+
+def _grown(epsilon: Fraction, precision: int) -> Enclosure:
+    """(lo, hi) around e**epsilon - 1."""
     down, up = rounding_pair(precision)
-    exact, share = gmpy2.mpq(epsilon), gmpy2.mpq(delta)
-    grown_lo, grown_hi = down.expm1(exact), up.expm1(exact)
-    # Divided through by e**epsilon - 1 =: g the ratio is (1 + 2 delta / g) / (delta (1 + 2 / g)).
-    lo = down.div(
-        down.add(1, down.div(2 * share, grown_hi)), up.mul(share, up.add(1, up.div(2, grown_lo)))
-    )
-    hi = up.div(
-        up.add(1, up.div(2 * share, grown_lo)), down.mul(share, down.add(1, down.div(2, grown_hi)))
-    )
-    return lo, hi
+    return Enclosure(down.expm1(gmpy2.mpq(epsilon)), up.expm1(gmpy2.mpq(epsilon)))
 
 
 def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) -> int:
@@ -165,13 +140,10 @@ def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) ->
     e**epsilon, for any j and any delta below 1 other than the 1/2 set apart above. So the
     enclosures settle the floor.
     """
-    exact = gmpy2.mpq(epsilon)
     precision = 128
     while True:
-        down, up = rounding_pair(precision)
-        lo, hi = ratio(precision)
-        first: Any = gmpy2.floor(gmpy2.mpq(down.div(down.log(lo), exact)))
-        last: Any = gmpy2.floor(gmpy2.mpq(up.div(up.log(hi), exact)))
+        lo, hi = ratio(precision).log() / epsilon
+        first, last = math.floor(gmpy2.mpq(lo)), math.floor(gmpy2.mpq(hi))
         if first == last:
             return int(first)
         precision *= 2

@@ -49,7 +49,7 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)

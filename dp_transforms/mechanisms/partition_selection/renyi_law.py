@@ -35,11 +35,11 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
-from dp_transforms.mechanisms.randomness import WORD_BITS, Enclosure
+from dp_transforms.mechanisms.randomness import WORD_BITS
 
 _BITS = 160
 _ONE = gmpy2.mpz(1) << _BITS
@@ -106,8 +106,7 @@ class RenyiLaw(KeepLaw):
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         drops = _drops(self)
-        drop = gmpy2.mpq(drops[max(0, min(statistic, len(drops) - 1))], _ONE)
-        return drop, drop
+        return exactly(gmpy2.mpq(drops[max(0, min(statistic, len(drops) - 1))], _ONE))
 
     @cached_property
     def reach(self) -> int:

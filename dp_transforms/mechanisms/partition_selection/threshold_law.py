@@ -32,9 +32,9 @@ from typing import Any
 import gmpy2
 import numpy as np
 
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly
 from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, IntegerNoise, WordArray
 from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw, smallest_where
-from dp_transforms.mechanisms.randomness import Enclosure
 
 _PRECISION = 256
 _TIE_BITS = 40
@@ -61,21 +61,20 @@ class ThresholdLaw(KeepLaw):
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < self.smallest:
-            return gmpy2.mpq(1), gmpy2.mpq(1)
+            return exactly(1)
         if self.saturation is not None and statistic >= self.saturation:
-            return gmpy2.mpq(0), gmpy2.mpq(0)
-        lo, hi = self._at_most(self.threshold - statistic, precision)
+            return exactly(0)
+        drop = self._at_most(self.threshold - statistic, precision)
         if not self.tie:
-            return lo, hi
-        below_lo, below_hi = self._at_most(self.threshold - statistic - 1, precision)
-        tie = gmpy2.mpq(self.tie)
-        return (1 - tie) * lo + tie * below_lo, (1 - tie) * hi + tie * below_hi
+            return drop
+        below = self._at_most(self.threshold - statistic - 1, precision)
+        return (1 - self.tie) * drop + self.tie * below
 
     def _at_most(self, x: int, precision: int) -> Enclosure:
         """(lo, hi) around P[X <= x], exact rationals."""
         # The noise is symmetric: P[X <= -y] = P[X > y - 1].
-        lo, hi = (gmpy2.mpq(end) for end in self.noise.tail(x if x >= 0 else -x - 1, precision))
-        return (1 - hi, 1 - lo) if x >= 0 else (lo, hi)
+        tail = self.noise.tail(x if x >= 0 else -x - 1, precision).rational()
+        return 1 - tail if x >= 0 else tail
 
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend

@@ -19,15 +19,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import accumulate, repeat
+from operator import mul
 
 import gmpy2
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly
 from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.noise.float_tails import FloatTail
 from dp_transforms.mechanisms.partition_selection.keep_law import smallest_where
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
-from dp_transforms.mechanisms.randomness import Enclosure
 
 _GUARD_BITS = 32
 
@@ -46,43 +48,25 @@ class TruncatedGeometricNoise(IntegerNoise):
 
     def tail(self, x: int, precision: int) -> Enclosure:
         if x >= self.k:
-            return gmpy2.mpq(0), gmpy2.mpq(0)
+            return exactly(0)
         # P[X > x] = q**(x+1) (1 - q**(k-x)) / (1 + q - 2 q**(k+1)).
         working = precision + _GUARD_BITS
-        down, up = rounding_pair(working)
-        total_lo, total_hi = self._total(working)
         power = self._decay.power(x + 1, working)
-        rest = self._decay.one_minus_power(self.k - x, working)
-        return (
-            down.div(down.mul(power[0], rest[0]), total_hi),
-            up.div(up.mul(power[1], rest[1]), total_lo),
-        )
+        return power * self._decay.one_minus_power(self.k - x, working) / self._total(working)
 
     def _tails(self, precision: int) -> list[Enclosure]:
         # By a chain of products, (q**(x+1) - q**(k+1)) / total: the guard bits outlast its length.
         working = precision + 2 * _GUARD_BITS
-        down, up = rounding_pair(working)
-        ratio, end = self._decay.power(1, working), self._decay.power(self.k + 1, working)
-        total_lo, total_hi = self._total(working)
-        lo, hi = ratio
-        tails: list[Enclosure] = []
-        for _ in range(self.k):
-            tails.append(
-                (down.div(down.sub(lo, end[1]), total_hi), up.div(up.sub(hi, end[0]), total_lo))
-            )
-            lo, hi = down.mul(lo, ratio[0]), up.mul(hi, ratio[1])
-        return [*tails, (gmpy2.mpq(0), gmpy2.mpq(0))]
+        end, total = self._decay.power(self.k + 1, working), self._total(working)
+        powers = accumulate(repeat(self._decay.power(1, working), self.k), mul)
+        return [*((power - end) / total for power in powers), exactly(0)]
 
     def _total(self, working: int) -> Enclosure:
         """(lo, hi) around 1 + q - 2 q**(k+1), by terms that are all positive."""
         # (1 + q) (1 - q**k) + (1 - q) q**k.
-        down, up = rounding_pair(working)
         ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
         gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
-        return (
-            down.add(down.mul(down.add(1, ratio[0]), inner[0]), down.mul(gap[0], end[0])),
-            up.add(up.mul(up.add(1, ratio[1]), inner[1]), up.mul(gap[1], end[1])),
-        )
+        return (1 + ratio) * inner + gap * end
 
     def _float_tail(self) -> FloatTail | None:
         return None

@@ -14,6 +14,7 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import calibrate
@@ -25,7 +26,7 @@ from dp_transforms.mechanisms.partition_selection.keep_law import (
 from dp_transforms.mechanisms.partition_selection.sips_calibration import calibrate_rounds
 from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.weighted_round import WeightedRound, weights
-from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape
 
 
 class Round(Protocol):
@@ -143,14 +144,13 @@ class WeightedStrategy(SelectionStrategy):
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         if users < self.pre_threshold:
-            return gmpy2.mpq(0), gmpy2.mpq(0)
-        drop_lo, drop_hi = gmpy2.mpq(1), gmpy2.mpq(1)
+            return exactly(0)
+        drop = exactly(1)
         for round_ in map(self.round_after, range(len(self.rounds)), repeat(0)):
             smallest_sum = users * round_.weight(self.max_partitions_per_user)
             beyond = max(0, smallest_sum - self._taken_off(round_))
-            lo, hi = round_.law.drop_enclosure(beyond, precision + 8)
-            drop_lo, drop_hi = drop_lo * gmpy2.mpq(lo), drop_hi * gmpy2.mpq(hi)
-        return 1 - drop_hi, 1 - drop_lo
+            drop *= round_.law.drop_enclosure(beyond, precision + 8).rational()
+        return 1 - drop
 
     def keep_probability(self, users: int) -> float:
         lo, hi = self.keep_enclosure(users, 256)

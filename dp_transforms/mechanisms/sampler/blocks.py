@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 from dp_transforms.mechanisms.sampler.float_level import AnyTransfer
 from dp_transforms.mechanisms.sampler.geometric_decisions import geometric, places, unbounded

@@ -16,9 +16,10 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.randomness import Enclosure, RandomTape, is_below
+from dp_transforms.mechanisms.randomness import RandomTape, is_below
 from dp_transforms.mechanisms.sampler.corner_walk import HELD, NEVER, TURNED, Runs, draw
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
@@ -71,32 +72,20 @@ class CornerWeights:
 
     def mark(self, bits: int) -> Enclosure:
         """(lo, hi) around t."""
-        down, up = rounding_pair(bits)
-        lo, hi = self._decay.power(1, bits)
-        return down.div(lo, up.add(1, lo)), up.div(hi, down.add(1, hi))
+        power = self._decay.power(1, bits)
+        return power / (1 + power)
 
     def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
         """(lo, hi) around P(away), see ``corner_walk``."""
         bits += _GUARD_BITS
-        down, up = rounding_pair(bits)
         power, mark = self._decay.power(gap, bits), self.mark(bits)
-        unmarked = down.sub(1, mark[1]), up.sub(1, mark[0])
         if vertex == HELD:
-            return down.mul(power[0], unmarked[0]), up.mul(power[1], unmarked[1])
+            return power * (1 - mark)
         rest = self._rest(chain, bits)
-        weight = down.mul(rest[0], unmarked[0]), up.mul(rest[1], unmarked[1])
+        weight = rest * (1 - mark)
         if vertex == TURNED:
-            whole = down.sub(rest[0], mark[1]), up.sub(rest[1], mark[0])
-        else:
-            whole = (
-                down.sub(rest[0], up.mul(mark[1], power[1])),
-                up.sub(rest[1], down.mul(mark[0], power[0])),
-            )
-            weight = down.sub(weight[0], mark[1]), up.sub(weight[1], mark[0])
-        return (
-            down.mul(power[0], down.div(weight[0], whole[1])),
-            up.mul(power[1], up.div(weight[1], whole[0])),
-        )
+            return power * weight / (rest - mark)
+        return power * (weight - mark) / (rest - mark * power)
 
     def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
         """(lo, hi) around t (q**near - q**gap) / (1 - t q**gap).
@@ -105,29 +94,16 @@ class CornerWeights:
         ``near``.
         """
         bits += _GUARD_BITS
-        down, up = rounding_pair(bits)
         mark, power = self.mark(bits), self._decay.power(near, bits)
-        far = (0, 0) if gap == NEVER else self._decay.power(gap, bits)
-        return (
-            down.div(
-                down.mul(mark[0], down.sub(power[0], far[1])),
-                up.sub(1, down.mul(mark[0], far[0])),
-            ),
-            up.div(
-                up.mul(mark[1], up.sub(power[1], far[0])),
-                down.sub(1, up.mul(mark[1], far[1])),
-            ),
-        )
+        far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
+        return mark * (power - far) / (1 - mark * far)
 
     def _rest(self, chain: int, bits: int) -> Enclosure:
         """(lo, hi) around 1 - r."""
-        down, up = rounding_pair(bits)
-        mark = self.mark(bits)
-        lo, hi = down.add(1, 0), up.add(1, 0)
+        mark, rest = self.mark(bits), enclosed(1, bits)
         for _ in range(chain):
-            # 1 - t / (1 - r) grows with 1 - r and falls with t.
-            lo, hi = down.sub(1, up.div(mark[1], lo)), up.sub(1, down.div(mark[0], hi))
-        return lo, hi
+            rest = 1 - mark / rest
+        return rest
 
 
 class CornerSampler:

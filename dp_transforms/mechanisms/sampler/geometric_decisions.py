@@ -13,7 +13,8 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
 
 # numpy's expm1 is within 4 units in the last place; the argument's rounding adds less than as many.
@@ -63,19 +64,17 @@ def _at_precision(
 ) -> int | None:
     """The answer, or None if this precision does not settle it."""
     lower, upper = uniform.enclosure(precision)
-    down, up = rounding_pair(precision + 16)
-    if length is None:
-        norm_lo, norm_hi = 1, 1
-    else:
-        norm_lo, norm_hi = decay.one_minus_power(factor * length, precision + 16)
+    norm = exactly(1)
+    if length is not None:
+        norm = decay.one_minus_power(factor * length, precision + 16)
 
     def is_below(x: int) -> bool | None:
         if x == 0 or x == length:
             return x == length
-        lo, hi = decay.one_minus_power(factor * x, precision + 16)
-        if upper <= down.div(lo, norm_hi):
+        share = decay.one_minus_power(factor * x, precision + 16) / norm
+        if upper <= share.lower:
             return True
-        if lower >= up.div(hi, norm_lo):
+        if lower >= share.upper:
             return False
         return None
 

@@ -13,8 +13,8 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import rounding_pair
-from dp_transforms.mechanisms.randomness import Enclosure, RandomTape
+from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
+from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
 
@@ -104,7 +104,7 @@ class PreciseLevel:
     def total_weight(self) -> Enclosure:
         """(lo, hi) around Z, the sum of q**||x - f||_1 over all lists x."""
         below, _, total = self._head_sums()
-        return below[-1], total
+        return Enclosure(below[-1], total)
 
     def _head(self) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[a <= j] for j = 0..W."""

@@ -9,8 +9,8 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, Weights, rounding_pair
-from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 from dp_transforms.mechanisms.sampler.transfer import independence_length, parts_of, slower_of
 
 ObjectArray = npt.NDArray[np.object_]

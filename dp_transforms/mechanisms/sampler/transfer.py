@@ -57,8 +57,8 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.decay import Decay, Weights, rounding_pair
-from dp_transforms.mechanisms.randomness import Enclosure
+from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]

@@ -8,7 +8,7 @@ from fractions import Fraction
 import gmpy2
 import pytest
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import remainder, window_of
 from dp_transforms.mechanisms.labelled_walk.labels import HELD_ONE, HELD_ZERO, OPEN
 from dp_transforms.mechanisms.labelled_walk.precise import enclosed_powers

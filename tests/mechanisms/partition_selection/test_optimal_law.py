@@ -8,7 +8,7 @@ import gmpy2
 import mpmath
 import pytest
 
-from dp_transforms.mechanisms.decay import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     OptimalSelection,

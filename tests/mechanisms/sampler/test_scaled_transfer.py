@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, PartitionBounds
-from dp_transforms.mechanisms.decay import Decay, rounding_pair
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.sampler.precise_level import PreciseLevel
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.scaled_messages import scaled_backward

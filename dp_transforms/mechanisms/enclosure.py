@@ -1,0 +1,163 @@
+"""Numbers known by two bounds, with arithmetic that rounds each bound outwards."""
+
+from __future__ import annotations
+
+import operator
+from functools import lru_cache
+from itertools import product, starmap
+from typing import Any, NamedTuple
+
+import gmpy2
+
+_ZERO = gmpy2.mpfr(0)
+
+
+@lru_cache(maxsize=256)
+def rounding_pair(precision: int) -> tuple[Any, Any]:
+    """The gmpy2 contexts that round down and up, with the widest range of exponents there is: about
+    -2**30 to 2**30.
+
+    Use their methods (``down.mul``) and not operators, which round in the caller's own context;
+    even unary minus does. Never give them an mpq to subtract, to divide by, or to multiply a
+    number below 0 with: gmpy2 rounds it first, in the same direction, and the result is then on the
+    wrong side by a unit in the last place. An ``Enclosure`` takes any rational number.
+    """
+    down, up = (
+        gmpy2.context(
+            precision=precision,
+            round=direction,
+            emax=gmpy2.get_emax_max(),
+            emin=gmpy2.get_emin_min(),
+        )
+        for direction in (gmpy2.RoundDown, gmpy2.RoundUp)
+    )
+    return down, up
+
+
+class _Rational:
+    """Arithmetic of rational numbers under the names that a context has for its own."""
+
+    add = staticmethod(operator.add)
+    sub = staticmethod(operator.sub)
+    mul = staticmethod(operator.mul)
+    div = staticmethod(operator.truediv)
+    pow = staticmethod(operator.pow)
+
+
+class Enclosure(NamedTuple):
+    """Two exact reals (int, mpq or mpfr) between which a number certainly lies.
+
+    Arithmetic on MPFR bounds has the larger precision; on rational bounds it is exact. An operand
+    may be an int, mpq or Fraction as well, which is known exactly.
+
+    >>> third = enclosed(gmpy2.mpq(1, 3), 64)
+    >>> lower, upper = (1 - third) / 2
+    >>> lower < gmpy2.mpq(1, 3) < upper
+    True
+    """
+
+    lower: Any
+    upper: Any
+
+    def __add__(self, other: Any) -> Enclosure:
+        down, up, x, y = self._with(other)
+        return Enclosure(down.add(x.lower, y.lower), up.add(x.upper, y.upper))
+
+    def __radd__(self, other: Any) -> Enclosure:
+        return exactly(other).__add__(self)
+
+    def __sub__(self, other: Any) -> Enclosure:
+        down, up, x, y = self._with(other)
+        return Enclosure(down.sub(x.lower, y.upper), up.sub(x.upper, y.lower))
+
+    def __rsub__(self, other: Any) -> Enclosure:
+        return exactly(other).__sub__(self)
+
+    def __mul__(self, other: Any) -> Enclosure:
+        down, up, x, y = self._with(other)
+        if x.lower >= 0 and y.lower >= 0:
+            return Enclosure(down.mul(x.lower, y.lower), up.mul(x.upper, y.upper))
+        ends = list(product(x, y))
+        return Enclosure(min(starmap(down.mul, ends)), max(starmap(up.mul, ends)))
+
+    def __rmul__(self, other: Any) -> Enclosure:
+        return exactly(other).__mul__(self)
+
+    def __truediv__(self, other: Any) -> Enclosure:
+        """Raises ZeroDivisionError if the divisor may be 0."""
+        down, up, x, y = self._with(other)
+        if y.lower <= 0 <= y.upper:
+            raise ZeroDivisionError("the divisor may be 0")
+        if x.lower >= 0 and y.lower > 0:
+            return Enclosure(down.div(x.lower, y.upper), up.div(x.upper, y.lower))
+        ends = list(product(x, y))
+        return Enclosure(min(starmap(down.div, ends)), max(starmap(up.div, ends)))
+
+    def __rtruediv__(self, other: Any) -> Enclosure:
+        return exactly(other).__truediv__(self)
+
+    def __neg__(self) -> Enclosure:
+        return exactly(0).__sub__(self)
+
+    def __pow__(self, exponent: int) -> Enclosure:
+        """Of a number that is not negative, to an int that is not."""
+        down, up = _arithmetic(_precision(self))
+        return Enclosure(down.pow(self.lower, exponent), up.pow(self.upper, exponent))
+
+    def exp(self) -> Enclosure:
+        return self._rising("exp")
+
+    def expm1(self) -> Enclosure:
+        return self._rising("expm1")
+
+    def log(self) -> Enclosure:
+        return self._rising("log")
+
+    def sqrt(self) -> Enclosure:
+        return self._rising("sqrt")
+
+    def erfc(self) -> Enclosure:
+        down, up = _arithmetic(_precision(self))
+        return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
+
+    def rational(self) -> Enclosure:
+        """The same bounds as rational numbers, whose arithmetic is exact."""
+        return Enclosure(gmpy2.mpq(self.lower), gmpy2.mpq(self.upper))
+
+    def rounded(self, precision: int) -> Enclosure:
+        """MPFR bounds of ``precision`` bits around these."""
+        down, up = rounding_pair(precision)
+        return Enclosure(down.add(_ZERO, self.lower), up.add(_ZERO, self.upper))
+
+    def _rising(self, function: str) -> Enclosure:
+        down, up = _arithmetic(_precision(self))
+        return Enclosure(getattr(down, function)(self.lower), getattr(up, function)(self.upper))
+
+    def _with(self, other: Any) -> tuple[Any, Any, Enclosure, Enclosure]:
+        """(down, up, the operands as they take them)."""
+        x, y = self, other if isinstance(other, Enclosure) else exactly(other)
+        left, right = _precision(x), _precision(y)
+        if left and not right:
+            y = y.rounded(left)
+        elif right and not left:
+            x = x.rounded(right)
+        return *_arithmetic(max(left, right)), x, y
+
+
+def _precision(enclosure: Enclosure) -> int:
+    return max(getattr(enclosure[0], "precision", 0), getattr(enclosure[1], "precision", 0))
+
+
+def _arithmetic(precision: int) -> tuple[Any, Any]:
+    return rounding_pair(precision) if precision else (_Rational, _Rational)
+
+
+def exactly(value: Any) -> Enclosure:
+    """An int, mpq or Fraction as both bounds."""
+    exact = gmpy2.mpq(value)
+    return Enclosure(exact, exact)
+
+
+def enclosed(value: Any, precision: int) -> Enclosure:
+    """The bounds of ``precision`` bits around an int, mpq or Fraction."""
+    return exactly(value).rounded(precision)
