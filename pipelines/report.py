@@ -19,7 +19,8 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
 from dp_transforms.postprocessing import guessing_intervals, guessing_metrics
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval
-from dp_transforms.postprocessing.guessing_intervals import ReleaseError
+from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
+from dp_transforms.postprocessing.guessing_intervals import Interval, ReleaseError
 from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
 from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
 from pipelines.errors import InputError
@@ -37,9 +38,9 @@ from pipelines.files.paths import filesystem, local_path
 from pipelines.reports.groups import write_groups_report
 from pipelines.reports.page import (
     CONFIDENCE,
+    bits_text,
     check_available,
     figure,
-    interval_text,
     new_figure,
     page,
     png,
@@ -48,11 +49,12 @@ from pipelines.reports.page import (
     table,
     write_files,
 )
-from pipelines.reports.privacy_statement import law_of_statement
+from pipelines.reports.privacy_statement import law_of_statement, mechanism_of_statement
 from pipelines.reports.words import Wording, privacy_words, wording
 
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
+LIKELY = 0.95
 
 
 def write_report(directory: str, about: str | None = None) -> str:
@@ -97,7 +99,7 @@ def report_page(
         content = _plots(pictures, words)
     number = "" if "degree" in statement else _number(released, statement, words.items)
     if len(released) and words.guessing:
-        content += _metrics(released, _error(released, statement))
+        content += _metrics(released, statement)
     intro = f"""<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as
 released: the true numbers differ by the noise that makes the list private. It does not say which
 {words.items}. {number}</p>
@@ -168,12 +170,16 @@ def _number(released: FrequencyList, statement: dict[str, Any], items: str) -> s
     return f"There are between {lower:,} and {upper:,} {items} ({CONFIDENCE:.0%} confidence)."
 
 
-def _metrics(released: FrequencyList, error: ReleaseError) -> str:
+def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:
+    error = _error(released, statement)
+    mechanism = mechanism_of_statement(statement)
+    estimates = None if mechanism is None else GuessingEstimates(released, mechanism)
     rows = [
         (
             f"Success rate of {guesses:,} guess{'es' if guesses > 1 else ''}",
             guessing_metrics.success_rate_bits(released, guesses),
             guessing_intervals.success_rate_bits_interval(released, guesses, error),
+            None if estimates is None else estimates.success_rate_bits(guesses, LIKELY),
         )
         for guesses in _GUESSES
     ]
@@ -182,14 +188,27 @@ def _metrics(released: FrequencyList, error: ReleaseError) -> str:
             f"Guesswork to reach {float(alpha):.0%}",
             guessing_metrics.alpha_guesswork_bits(released, alpha),
             guessing_intervals.alpha_guesswork_bits_interval(released, alpha, error),
+            None if estimates is None else estimates.alpha_guesswork_bits(alpha, LIKELY),
         )
         for alpha in _ALPHAS
     ]
-    cells = [(name, f"{value:.2f}", interval_text(interval)) for name, value, interval in rows]
+    cells = [
+        (name, bits_text(value, interval))
+        + (() if one is None else (bits_text(one.value, Interval(one.lower, one.upper)),))
+        for name, value, interval, one in rows
+    ]
+    heads: tuple[str, ...] = ("Metric", "As released")
+    words = ""
+    if estimates is not None:
+        heads += ("Without bias",)
+        words = f""" Noise makes a list look easier to guess than it is, or harder: on the right
+that bias is taken out. The interval there is likely, not proven: it is meant to hold the true value
+in {LIKELY:.0%} of releases of lists like those of passwords, and holds it less often for others."""
     return f"""<h2>How hard to guess</h2>
-<p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). Each interval holds the value of the
-true list; all hold together with {CONFIDENCE:.0%} confidence, over the noise alone.</p>
-{table([("Metric", "Bits", "Interval"), *cells], numbers=2)}"""
+<p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). The interval below each number holds
+the value of the true list; all hold together with {CONFIDENCE:.0%} confidence, over the noise
+alone.{words}</p>
+{table([heads, *cells], numbers=len(heads) - 1)}"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -12,7 +12,6 @@ from typing import Any
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing.guessing_intervals import (
-    Interval,
     ReleaseError,
     alpha_guesswork_bits_interval,
     success_rate_bits_interval,
@@ -28,8 +27,8 @@ from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE, REPORT_
 from pipelines.files.paths import filesystem, local_path
 from pipelines.reports.page import (
     CONFIDENCE,
+    bits_text,
     figure,
-    interval_text,
     new_figure,
     page,
     png,
@@ -82,11 +81,11 @@ def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture:
         rows.append(
             (
                 f"{_label(name)}, {released.total:,}",
-                _bits(
+                bits_text(
                     success_rate_bits(released, _GUESSES),
                     success_rate_bits_interval(released, _GUESSES, error),
                 ),
-                _bits(
+                bits_text(
                     alpha_guesswork_bits(released, _ALPHA),
                     alpha_guesswork_bits_interval(released, _ALPHA, error),
                 ),
@@ -178,7 +177,3 @@ def _label(name: tuple[str, str]) -> str:
 def _shortened(label: str, most: int = 24) -> str:
     printable = "".join(c if c.isprintable() else "?" for c in label)
     return printable if len(printable) <= most else printable[: most - 1] + "…"
-
-
-def _bits(value: float, interval: Interval) -> str:
-    return f"{value:.2f}\n{interval_text(interval)}"

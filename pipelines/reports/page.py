@@ -180,6 +180,11 @@ def interval_text(interval: Interval) -> str:
     return f"{lower} to {math.ceil(100 * interval.upper) / 100:.2f}"
 
 
+def bits_text(value: float, interval: Interval) -> str:
+    """A number of bits, and below it its interval."""
+    return f"{value:.2f}\n{interval_text(interval)}"
+
+
 def _budget(statement: Mapping[str, Any]) -> str:
     lines = {
         "Mechanism": statement.get("mechanism", ""),

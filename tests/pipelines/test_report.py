@@ -6,8 +6,15 @@ import subprocess
 
 import pytest
 
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms import (
+    CornerWeightedPartitionMechanism,
+    Eta,
+    FrequencyList,
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+)
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval
+from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -20,6 +27,7 @@ from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_report
+from pipelines.reports.privacy_statement import frequency_list_statement, mechanism_of_statement
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -78,17 +86,41 @@ def test_the_page_tells_what_the_release_says(directory):
     lower, upper = distinct_interval(released, IntegerPartitionMechanism(1, 2).law, 0.99)
     assert lower < released.distinct < upper
     assert f"There are between {lower:,} and {upper:,} partitions (99% confidence)." in page
-    cells = re.findall(r'<td class="number">([\d.]+)(?: to ([\d.]+))?</td>', page)
-    bits = [float(value) for value, upper in cells if not upper]
-    assert bits == [
+    cells = re.findall(r'<td class="number">([\d.]+)\n([\d.]+) to ([\d.]+)</td>', page)
+    numbers = [tuple(map(float, cell)) for cell in cells]
+    as_released, estimates = (
+        numbers[::2],
+        GuessingEstimates(released, IntegerPartitionMechanism(1, 2)),
+    )
+    assert [bits for bits, _, _ in as_released] == [
         *(round(success_rate_bits(released, guesses), 2) for guesses in (1, 10, 100, 1000)),
         *(round(alpha_guesswork_bits(released, alpha), 2) for alpha in ("0.25", "0.5")),
     ]
-    intervals = [(float(lower), float(upper)) for lower, upper in cells if upper]
-    assert all(low <= x <= high for x, (low, high) in zip(bits, intervals, strict=True))
+    assert [bits for bits, _, _ in numbers[1::2]] == [
+        *(round(estimates.success_rate_bits(guesses).value, 2) for guesses in (1, 10, 100, 1000)),
+        *(round(estimates.alpha_guesswork_bits(alpha).value, 2) for alpha in ("0.25", "0.5")),
+    ]
+    assert all(low <= bits <= high for bits, low, high in numbers)
     assert "epsilon = 1." in page and "at most 2 partitions" in page
     statement = json.loads((directory / "privacy.json").read_text())
     assert all(version in page for version in statement["versions"].values())
+
+
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        IntegerPartitionMechanism(0.3, 2),
+        IntegerPartitionMechanism(eta=Eta(1, 1, 1)),
+        CornerWeightedPartitionMechanism(0.8),
+        GeometricPartitionMechanism(2.5, 2),
+    ],
+)
+def test_a_statement_tells_which_mechanism_it_was(mechanism):
+    statement = json.loads(json.dumps(frequency_list_statement(mechanism, True)))
+    assert mechanism_of_statement(statement) == mechanism
+    # One of an earlier version, whose price was another, or of lists that something narrowed.
+    assert mechanism_of_statement(statement | {"rate": mechanism.rate / 2}) is None
+    assert mechanism_of_statement(statement | {"possible_lists": "total at most 9"}) is None
 
 
 def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
