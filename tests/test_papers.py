@@ -1,0 +1,244 @@
+"""What the papers state, in their own parameters, beside what is computed here: docs/papers.md."""
+
+import itertools
+import math
+import pathlib
+import re
+from collections import Counter
+
+import mpmath
+import pytest
+
+from dp_transforms.mechanisms import Eta, ExponentialMechanism, FrequencyList
+from dp_transforms.mechanisms.integer_partition.distance_bounded import (
+    DistanceBoundedPartitionMechanism,
+)
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.mechanisms.partition_selection import (
+    GaussianSelection,
+    LaplaceSelection,
+    OptimalSelection,
+)
+from tests.enumeration import l1_distance, partitions_of_at_most
+
+PAGE = (pathlib.Path(__file__).parents[1] / "docs/papers.md").read_text()
+
+# Blocki, Datta, Bonneau 2016.
+EPSILONS_2016 = (8, 4, 2, 1, 0.5, 0.25, 0.2, 0.1, 0.05, 0.02, 0.002)
+DELTA_2016 = 2.0**-100
+ROCKYOU = 32_603_388
+
+
+def lemma_1(total, epsilon, delta):
+    """d_f without the o(1) in its constants."""
+    c1, c2 = 2 * math.pi * math.sqrt(2 / 3), 2
+    return (c1 * math.sqrt(total) - c2 * math.log(delta)) / epsilon
+
+
+def lemma_1_applies(total, epsilon, delta):
+    return epsilon > 48 * math.pi**2 / math.sqrt(total) and delta >= math.exp(
+        1 - math.sqrt(total) / 2
+    )
+
+
+def mechanism(epsilon, total=ROCKYOU):
+    return DistanceBoundedPartitionMechanism(max_total=total, delta=DELTA_2016, epsilon=epsilon)
+
+
+def test_weights_and_delta_prime_are_those_of_2016():
+    for epsilon in EPSILONS_2016:
+        ours = mechanism(epsilon)
+        # exp(-epsilon dist), dist half the L1 distance.
+        assert ours.rate == pytest.approx(epsilon / 2, rel=1e-12)
+        expected = DELTA_2016 + math.exp(epsilon) * DELTA_2016
+        assert expected <= ours.delta_prime <= expected * (1 + 1e-12)
+    # They end just above the smallest rate that a release is drawn at.
+    with pytest.raises(ValueError, match="at least 1/1024"):
+        mechanism(EPSILONS_2016[-1] / 2)
+
+
+def test_our_d_is_that_of_lemma_1_where_it_applies():
+    applies = [e for e in EPSILONS_2016 if lemma_1_applies(ROCKYOU, e, DELTA_2016)]
+    assert applies == [8, 4, 2, 1, 0.5, 0.25, 0.2, 0.1]
+    for epsilon in applies:
+        # The o(1) is what is left: ours holds without preconditions.
+        ratio = mechanism(epsilon).distance / lemma_1(ROCKYOU, epsilon, DELTA_2016)
+        assert 1 < ratio < 1.006
+        row = re.search(rf"^\| {epsilon:g} \| ([\d,]+) \| ([\d,]+) \|$", PAGE, re.MULTILINE)
+        assert [int(cell.replace(",", "")) for cell in row.groups()] == [
+            round(lemma_1(ROCKYOU, epsilon, DELTA_2016)),
+            mechanism(epsilon).distance,
+        ]
+
+
+def partition_numbers(most):
+    """p(0), ..., p(most), by Euler's pentagonal numbers."""
+    p = [1]
+    for n in range(1, most + 1):
+        p.append(
+            sum(
+                (-1) ** (k + 1) * p[n - g]
+                for k in range(1, n + 1)
+                for g in (k * (3 * k - 1) // 2, k * (3 * k + 1) // 2)
+                if g <= n
+            )
+        )
+    return p
+
+
+def test_ingredients_of_lemma_1():
+    p = partition_numbers(300)
+    assert p[100] == 190_569_292
+    for n in range(1, len(p)):
+        grown = math.exp(math.pi * math.sqrt(2 * n / 3))
+        # Pribitkin's, which the paper takes, and Apostol's, which is taken here.
+        assert p[n] <= n**-0.75 * grown <= grown
+    lists = list(partitions_of_at_most(20))
+    for f in [(), (1,), (3, 1), (2, 2, 1), (1,) * 7, (4, 2, 1)]:
+        near = Counter(l1_distance(f, x) for x in lists)
+        for m in range(20 - sum(f) + 1):
+            # Lemma 4, and the bound that is taken here.
+            assert near[m] <= 2 * p[sum(f) + m]
+            assert near[m] <= (m + 1) * p[sum(f) + m]
+
+
+def test_the_table_of_2016_is_as_large_as_said():
+    for f, d in itertools.product(
+        [FrequencyList([9, 4, 1], [1, 2, 11]), FrequencyList([1], [30]), FrequencyList([50], [1])],
+        [1, 3, 10],
+    ):
+        bounds = PartitionBounds.within_distance(f, d)
+        upper = list(itertools.chain.from_iterable([v] * r for v, r in bounds.upper))
+        lower = list(itertools.chain.from_iterable([v] * r for v, r in bounds.lower))
+        entries = sum(u - v for u, v in itertools.zip_longest(upper, lower, fillvalue=0))
+        assert 0 < entries <= 2 * d**2 + 2 * d * f.total
+
+
+# Ilvento 2019.
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "z"), [(1, 1, 1), (3, 2, 1), (1, 1, 7), (127, 7, 3), (1023, 10, 2)]
+)
+@pytest.mark.parametrize(
+    ("low", "high", "most"), [(0, 0, 1), (0, 40, 9), (-17, 25, 1000), (-3, -2, 5)]
+)
+def test_bits_of_lemma_3_4(x, y, z, low, high, most):
+    eta = Eta(x, y, z)
+    b_x = len(f"{eta.x:b}")
+    bits = (max(1, abs(low)) + max(1, abs(high))) * eta.z * (eta.y + b_x) + most
+    used = ExponentialMechanism(eta, low, high, max_outcomes=most)
+    assert used.precision_bits == bits
+    # What the worst case needs is less.
+    needed = ExponentialMechanism(eta, low, high, max_outcomes=most, precision="empirical")
+    assert needed.precision_bits <= bits
+
+
+@pytest.mark.parametrize(
+    "utilities", [(0.5, 1.25), (0.1, 0.9, 2.5), (0.0, 0.5, 3.75, 1.0), (-0.5, 0.75, 4.2, 0.3, 0.3)]
+)
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
+def test_bound_of_lemma_a_2(utilities, epsilon):
+    """Rounding at random as done here, by enumeration of all ways to round."""
+    down = [math.ceil(u) - u for u in utilities]
+
+    def probability(us, o):
+        return math.exp(-epsilon * us[o]) / sum(math.exp(-epsilon * u) for u in us)
+
+    def weight(o):
+        w = (
+            math.exp(-epsilon * math.floor(utilities[o])),
+            math.exp(-epsilon * math.ceil(utilities[o])),
+        )
+        return down[o] * w[0] + (1 - down[o]) * w[1]
+
+    def q(o):
+        others = sum(weight(i) for i in range(len(utilities)) if i != o)
+        ends = (math.exp(-epsilon * end(utilities[o])) for end in (math.floor, math.ceil))
+        return sum(
+            part * w / (w + others) for part, w in zip((down[o], 1 - down[o]), ends, strict=True)
+        )
+
+    rounded = [0.0] * len(utilities)
+    for ups in itertools.product((False, True), repeat=len(utilities)):
+        chance = math.prod(1 - p if up else p for up, p in zip(ups, down, strict=True))
+        us = [math.ceil(u) if up else math.floor(u) for up, u in zip(ups, utilities, strict=True)]
+        for o in range(len(utilities)):
+            rounded[o] += chance * probability(us, o)
+    a = 1 - sum(map(q, range(len(utilities))))
+    for o, with_rounding in enumerate(rounded):
+        b = probability(utilities, o) - q(o)
+        assert q(o) <= with_rounding + 1e-12
+        assert abs(with_rounding - probability(utilities, o)) <= a + abs(b) + 1e-12
+
+
+# Desfontaines, Voss, Gipson, Mandayam 2022.
+
+
+def percentile(epsilon, delta, part):
+    """The smallest n with pi(n) >= part, by the recursion of lemma 1."""
+    with mpmath.workdps(40):
+        grown, share, drop, n = mpmath.exp(epsilon), mpmath.mpf(delta), mpmath.mpf(1), 0
+        while 1 - drop < part:
+            drop = 1 - min(grown * (1 - drop) + share, 1 - (drop - share) / grown, mpmath.mpf(1))
+            n += 1
+        return n
+
+
+def ours(strategy, part):
+    """The same of a strategy."""
+    low, high = 0, 1 << 20
+    while high - low > 1:
+        middle = (low + high) // 2
+        kept = strategy.keep_probability(middle) >= part
+        low, high = (low, middle) if kept else (middle, high)
+    return high
+
+
+def laplace_percentile(epsilon, delta, part):
+    """Continuous noise: n + X > 1 - ln(2 delta) / epsilon with probability ``part``."""
+    beyond = -math.log(2 * (1 - part)) if part >= 0.5 else math.log(2 * part)
+    return 1 - math.log(2 * delta) / epsilon + beyond / epsilon
+
+
+PARTS = (0.05, 0.5, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta"),
+    [
+        # Figure 1.
+        (1.0, 1e-5),
+        (0.1, 1e-10),
+        # Figure 2, along epsilon at delta 1e-5.
+        *((epsilon, 1e-5) for epsilon in (0.05, 0.2, 0.5, 2.0, 5.0)),
+        # Figure 3, along delta at epsilon 0.1 and 1.
+        *((epsilon, delta) for epsilon in (0.1, 1.0) for delta in (1e-2, 1e-4, 1e-7, 1e-12)),
+    ],
+)
+def test_curves_of_figures_1_to_3(epsilon, delta):
+    optimal, laplace = OptimalSelection(epsilon, delta), LaplaceSelection(epsilon, delta)
+    for part in PARTS:
+        assert ours(optimal, part) == percentile(epsilon, delta, part)
+        # Discrete noise and a count are within one and a half users of the continuous one.
+        assert abs(ours(laplace, part) - laplace_percentile(epsilon, delta, part)) <= 1.5
+        assert ours(optimal, part) <= ours(laplace, part)
+
+
+def test_mid_points_of_figure_4():
+    shares = []
+    for kappa in (1, 2, 5, 50):
+        # The budget divided by kappa, as in the figure; what is used by default composes better.
+        share = (1 / kappa, 1e-5 / kappa)
+        by_kappa = percentile(*share, 0.5)
+        assert OptimalSelection(*share).median_users == by_kappa
+        assert LaplaceSelection(*share).median_users >= by_kappa
+        default = OptimalSelection(1, 1e-5, max_partitions_per_user=kappa).median_users
+        assert default <= by_kappa
+        gaussian = GaussianSelection(1, 1e-5, max_partitions_per_user=kappa).median_users
+        shares.append((kappa, by_kappa, default, gaussian))
+    # Gaussian noise is better from some kappa on, as the figure shows.
+    better = [gaussian < by_kappa for _, by_kappa, _, gaussian in shares]
+    assert better == sorted(better) and not better[0] and better[-1]
+    for kappa, by_kappa, default, gaussian in shares:
+        assert f"| {kappa} | {by_kappa:,} | {default:,} | {gaussian:,} |" in PAGE
