@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 # The newest Beam whose runners are to be had wherever these tests run. A job server may be older
 # than the SDK: what they speak is Beam's portability protocol.
 BEAM_VERSION = "2.62.0"
+MENDED = f"beam-mended-{BEAM_VERSION}.jar"
+"""The name of what goes before Beam's own jars on a class path."""
 
 _JAVA_VERSIONS = (11, 17)
 _SECONDS_TO_START = 90.0
@@ -54,14 +57,24 @@ def maven(pom: pathlib.Path, scratch: pathlib.Path, *arguments: str) -> pathlib.
     """
     if not shutil.which("mvn"):
         raise Unavailable("there is no mvn, which downloads Beam's job servers: install Maven")
-    project = scratch / "project"
-    project.mkdir()
+    project = pathlib.Path(tempfile.mkdtemp(dir=scratch))
     shutil.copy(pom, project)
     run(
         ["mvn", "-q", "-B", f"-Dbeam.version={BEAM_VERSION}", f"--file={project}", *arguments],
         "Maven cannot make the job server",
     )
     return project
+
+
+def mended(scratch: pathlib.Path) -> pathlib.Path:
+    """Makes a jar of what is mended in Beam; see its pom.xml.
+
+    Raises:
+      Unavailable: something that it is made of cannot be had.
+    """
+    return (
+        maven(ROOT / "runner_configs" / "beam" / "pom.xml", scratch, "package") / "target" / MENDED
+    )
 
 
 def run(command: list[str], failure: str) -> None:

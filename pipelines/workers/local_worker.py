@@ -4,14 +4,13 @@ Beam's worker also writes its log to stderr, at length, with the tracebacks of e
 hears of errors in another way, and passes on what a user should see.
 """
 
+import contextlib
 import os
 import sys
 import threading
+from collections.abc import Callable
 
 from pipelines.workers import FAILURE
-
-# The environment variable with the descriptor of a pipe to the pool that started this process.
-READY_DESCRIPTOR = "POOL_READY_DESCRIPTOR"
 
 
 def end_with_any_thread() -> None:
@@ -23,26 +22,30 @@ def end_with_any_thread() -> None:
     threading.excepthook = lambda _: os._exit(FAILURE)
 
 
-def run() -> None:
-    """Runs Beam's own main, and tells the pool when this worker is about to report."""
+def run(tell_ready: Callable[[], object] = lambda: None) -> None:
+    """Runs Beam's own main.
+
+    Args:
+      tell_ready: is called when this worker is about to report.
+    """
     from apache_beam.runners.worker import sdk_worker, sdk_worker_main
 
     from pipelines.workers.early_connection import ConnectedFirst
 
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
-    if READY_DESCRIPTOR in os.environ:
-        with open(int(os.environ[READY_DESCRIPTOR]), "wb") as pipe:
-            pipe.write(b"\n")
-    try:
+    tell_ready()
+    with contextlib.closing(log_handler) if log_handler else contextlib.nullcontext():
         harness.run()
-    finally:
-        if log_handler:
-            log_handler.close()
+
+
+def quiet() -> None:
+    """Closes stderr to Beam's log; to be called before Beam is imported, which logs."""
+    # Progress is written to sys.__stderr__.
+    sys.stderr = open(os.devnull, "w")
 
 
 if __name__ == "__main__":
-    # Before Beam is imported, which logs. Progress is written to sys.__stderr__.
-    sys.stderr = open(os.devnull, "w")
+    quiet()
     end_with_any_thread()
     run()

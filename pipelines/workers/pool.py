@@ -15,12 +15,13 @@ and these connect back to it. Beam has such a pool too. This one
 from __future__ import annotations
 
 import atexit
-import os
+import contextlib
+import json
+import queue
 import socket
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import grpc
@@ -31,7 +32,7 @@ from apache_beam.portability.api import (
 )
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
-from pipelines.workers.local_worker import READY_DESCRIPTOR
+from pipelines.workers.warm import FORKS
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5.0
@@ -40,11 +41,11 @@ _SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Starts a process for each worker that a runner asks for.
+    """Has a process for each worker that a runner asks for, copied from a warm one.
 
     A worker ends by itself when the runner closes the connection to it. One that does not, for
-    example because its node died while it was at work, is killed when nobody listens any more where
-    it reports to. All end with this process.
+    example because its node died while it was at work, is told to end when nobody listens any more
+    where it reports to. All end with this process.
 
     Args:
       host: where to listen.
@@ -55,7 +56,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     """
 
     def __init__(self, host: str = LOOPBACK, port: int = 0):
-        self._processes: set[subprocess.Popen] = set()
+        # Each is a socket to one of them.
+        self._workers: set[socket.socket] = set()
+        self._lock = threading.Lock()
         # A port is one pool's.
         options = [("grpc.so_reuseport", 0)]
         self._server = grpc.server(shared_unbounded_instance(), options=options)
@@ -67,6 +70,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if not port:
             raise OSError("the port cannot be listened on: it may be taken")
         self.address = f"{host}:{port}"
+        self._warm_up()
         self._server.start()
         atexit.register(self.stop)
 
@@ -86,39 +90,65 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     def stop(self) -> None:
         """Stops serving, and all workers."""
         self._server.stop(None)
-        for process in list(self._processes):
-            process.kill()
+        with self._lock:
+            self._warm.kill()
+            self._warm.wait()
+            self._requests.close()
+            for worker in self._workers:
+                _hang_up(worker)
 
     def _start(self, worker: str, endpoint: str) -> bool:
         descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
-        ready, told = os.pipe()
-        variables = {
-            "WORKER_ID": worker,
-            "CONTROL_API_SERVICE_DESCRIPTOR": str(descriptor),
-            READY_DESCRIPTOR: str(told),
-        }
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.workers.local_worker"],
-                env={**os.environ, **variables},
-                stdin=subprocess.DEVNULL,
-                pass_fds=(told,),
-            )
-        finally:
-            os.close(told)
-        self._processes.add(process)
-        threading.Thread(target=self._watch, args=(process, endpoint), daemon=True).start()
-        with open(ready, "rb") as pipe:
-            # Nothing comes of a worker that has ended.
-            return bool(pipe.read(1))
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            ours.sendall(json.dumps([worker, str(descriptor)]).encode() + b"\n")
+            if self._warm.poll() is not None:
+                self._warm_up()
+            try:
+                socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
+            except OSError:
+                # It has just ended.
+                return False
+            if not FORKS:
+                self._warm_up()
+            self._workers.add(ours)
+        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        threading.Thread(target=self._watch, args=(ours, endpoint, told), daemon=True).start()
+        return told.get()
 
-    def _watch(self, process: subprocess.Popen, endpoint: str) -> None:
-        while process.poll() is None:
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
-            if not listens(endpoint):
-                process.kill()
-                process.wait()
-        self._processes.discard(process)
+    def _watch(self, worker: socket.socket, endpoint: str, told: queue.SimpleQueue[bool]) -> None:
+        """Says whether a worker gets ready, and hangs up when there is no node that it serves."""
+        worker.settimeout(_SECONDS_BETWEEN_LOOKS)
+        with worker:
+            while True:
+                try:
+                    ready = bool(worker.recv(1))
+                except TimeoutError:
+                    if not listens(endpoint):
+                        _hang_up(worker)
+                    continue
+                except OSError:
+                    ready = False
+                told.put(ready)
+                if not ready:
+                    break
+            with self._lock:
+                self._workers.discard(worker)
+
+    def _warm_up(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            self._warm = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.workers.warm", str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(descriptor,),
+            )
+
+
+def _hang_up(worker: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        worker.shutdown(socket.SHUT_RDWR)
 
 
 def listens(endpoint: str) -> bool:

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from runner_configs.flink.staging import HOME, JOB_SERVER_JAR, STAGE, stage
+from runner_configs.flink.staging import HOME, LIBRARIES, STAGE, stage
 from runner_configs.parts import alive, end, java, running, wait_until
 
 REST = "http://localhost:8081"
@@ -24,7 +24,8 @@ CONF, LOGS, PIDS = STAGE / "conf", STAGE / "log", STAGE / "pid"
 # The job server's copy of what jobs are made of.
 ARTIFACTS = STAGE / "artifacts"
 
-_CONFIG = pathlib.Path(__file__).parent / "config.yaml"
+_HERE = pathlib.Path(__file__).parent
+_CONFIG, _JOB_SERVER_SOURCE = _HERE / "config.yaml", _HERE / "JobServer.java"
 _JOB_MANAGER, _TASK_MANAGERS, _JOB_SERVER = (
     PIDS / name
     for name in ("flink--standalonesession.pid", "flink--taskexecutor.pid", "job-server.pid")
@@ -116,7 +117,10 @@ def _kill(pid: int) -> None:
 def _start_job_server() -> None:
     job_host, _, job_port = JOB_ENDPOINT.partition(":")
     command = [
-        *(java(), "-Xmx512m", "-jar", str(JOB_SERVER_JAR)),
+        *(java(), "-Xmx512m", "-cp", f"{LIBRARIES}/*"),
+        f"-Dlog.file={LOGS / 'job-server.log'}",
+        f"-Dlog4j.configurationFile={CONF / 'log4j.properties'}",
+        str(_JOB_SERVER_SOURCE),
         f"--flink-master={REST.rpartition('/')[2]}",
         f"--job-host={job_host}",
         f"--job-port={job_port}",
@@ -124,7 +128,8 @@ def _start_job_server() -> None:
         *("--artifact-port=0", "--expansion-port=0"),
         f"--artifacts-dir={ARTIFACTS}",
     ]
-    with open(LOGS / "job-server.log", "w") as log:
+    (LOGS / "job-server.log").write_text("")
+    with open(LOGS / "job-server.out", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     _JOB_SERVER.write_text(str(process.pid))
 

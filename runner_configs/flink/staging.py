@@ -1,4 +1,4 @@
-"""Flink from PyPI and Beam's job server for it from Maven Central, put together in a directory."""
+"""Flink from PyPI and Beam's runner for it from Maven Central, put together in a directory."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import tarfile
 import tempfile
 import zipfile
 
-from runner_configs.parts import BEAM_VERSION, ROOT, check_java, maven, run
+from runner_configs.parts import BEAM_VERSION, MENDED, ROOT, check_java, maven, mended, run
 
 FLINK_VERSION = "1.19.3"
 
 _HERE = pathlib.Path(__file__).parent
 STAGE = ROOT / "out" / "flink"
 HOME = STAGE / f"flink-{FLINK_VERSION}"
-JOB_SERVER_JAR = STAGE / f"flink-job-server-{BEAM_VERSION}.jar"
+LIBRARIES = HOME / "lib"
+_RUNNER = f"beam-runners-flink-{BEAM_VERSION}.jar"
 
 # What a session cluster needs of Flink's libraries; the others are for its SQL and Python.
 _LIBRARIES = ("flink-dist", "log4j")
@@ -33,8 +34,12 @@ def stage() -> None:
     with tempfile.TemporaryDirectory(dir=STAGE) as scratch:
         if not HOME.exists():
             _stage_flink(pathlib.Path(scratch))
-        if not JOB_SERVER_JAR.exists():
-            _stage_job_server(pathlib.Path(scratch))
+        # Of Flink's own libraries, Beam's classes outlive a task, and so do its workers. They are
+        # loaded in the order of these names.
+        if not (LIBRARIES / MENDED).exists():
+            mended(pathlib.Path(scratch)).rename(LIBRARIES / MENDED)
+        if not (LIBRARIES / _RUNNER).exists():
+            _stage_runner(pathlib.Path(scratch))
 
 
 def _stage_flink(scratch: pathlib.Path) -> None:
@@ -67,7 +72,7 @@ def _stage_flink(scratch: pathlib.Path) -> None:
     home.rename(HOME)
 
 
-def _stage_job_server(scratch: pathlib.Path) -> None:
+def _stage_runner(scratch: pathlib.Path) -> None:
     line = FLINK_VERSION.rpartition(".")[0]
     project = maven(_HERE / "pom.xml", scratch, f"-Dflink.line={line}", "package")
-    (project / "target" / JOB_SERVER_JAR.name).rename(JOB_SERVER_JAR)
+    (project / "target" / _RUNNER).rename(LIBRARIES / _RUNNER)

@@ -89,9 +89,12 @@ def kill_submitter(run: Run) -> None:
     run.process.kill()
 
 
-READING, COUNTING, NAMING = (
+# Workers start in the first stage, and in the one that asks for more memory.
+STARTING, READING, COUNTING, RELEASING, NAMING = (
+    "ReadRecords/{Match, Split}",
     "{ReadRecords, Bound}",
     "{Bound, FrequencyList}",
+    "FrequencyList/Release/Release",
     "{ReadRecords, Partitions}",
 )
 
@@ -134,19 +137,19 @@ SCENARIOS = (
         COUNTING,
         kill_task_manager,
     ),
-    starting("one worker killed at its start", FREQUENCY_LIST, READING, kill_worker),
+    starting("one worker killed at its start", FREQUENCY_LIST, STARTING, kill_worker),
     Scenario("one worker killed at work", FREQUENCY_LIST, READING, kill_worker),
     starting(
         "worker pool killed at its workers' start, started again",
         FREQUENCY_LIST,
-        COUNTING,
+        RELEASING,
         restart_pool,
     ),
     Scenario("worker pool killed at work, started again", FREQUENCY_LIST, READING, restart_pool),
     starting(
         "worker pool killed at its workers' start, not started again",
         FREQUENCY_LIST,
-        COUNTING,
+        RELEASING,
         kill_pool,
     ),
     Scenario("worker pool killed at work, not started again", FREQUENCY_LIST, READING, kill_pool),
@@ -265,7 +268,10 @@ def attempt(scenario: Scenario, run: Run) -> int | None:
     """
     if scenario.fault is not nothing:
         run.wait_for_stage(scenario.stage)
-        run.wait_for_workers(scenario.at_work)
+        if scenario.at_work:
+            run.wait_for_work(scenario.stage)
+        else:
+            run.wait_for_workers()
         scenario.fault(run)
     code = run.wait()
     if scenario.fault is kill_submitter:

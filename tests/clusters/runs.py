@@ -23,9 +23,9 @@ COMPLETE, ABSENT = "complete", "absent"
 _CONFIG = ROOT / "runner_configs" / "flink" / "external.yaml"
 # A job takes one or two minutes, and three more where a runner waits for a worker's connection.
 _SECONDS_FOR_A_JOB = 600.0
-# A worker needs some more to import what it needs.
 _SECONDS_OF_A_START = 2
-_SECONDS_TO_UNPICKLE = 2.0
+# Of a stage, until it is in the middle of its work.
+_SECONDS_TO_WORK = 0.5
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 
 
@@ -48,10 +48,10 @@ PAIRS = JobKind("tests.clusters.bounded_pairs", (), PAIRS_FILE)
 
 
 class EndedEarly(Exception):
-    """A job ended before what was to be done to it.
+    """A job, or the stage that was waited for, ended before what was to be done to it.
 
     Attributes:
-      code: its exit code.
+      code: the job's exit code; 0 if it goes on.
     """
 
     def __init__(self, code: int):
@@ -99,32 +99,34 @@ class Run:
 
         def runs() -> bool:
             self._go_on()
-            job = self.job()
-            vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
-            return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
+            return self._runs(words)
 
         wait_until(runs, _SECONDS_FOR_A_JOB)
 
-    def wait_for_workers(self, at_work: bool) -> None:
-        """Waits until a worker is just being started, or until one newly has data and its steps.
+    def wait_for_work(self, words: str) -> None:
+        """Waits until workers are at work in a stage that runs.
+
+        Raises:
+          EndedEarly: it has no work any more.
+        """
+        time.sleep(_SECONDS_TO_WORK)
+        self._go_on()
+        if not self._runs(words):
+            raise EndedEarly(0)
+
+    def wait_for_workers(self) -> None:
+        """Waits until a worker is just being started.
 
         Raises:
           EndedEarly: the job has ended.
           TimeoutError: there was none.
         """
-        connected = self._connected()
 
         def there() -> bool:
             self._go_on()
-            if at_work:
-                return self._connected() > connected
             return any(age < _SECONDS_OF_A_START for _, age in self._workers())
 
         wait_until(there, _SECONDS_FOR_A_JOB)
-        if at_work:
-            # It connects for data before it unpickles its steps.
-            time.sleep(_SECONDS_TO_UNPICKLE)
-            self._go_on()
 
     def wait(self) -> int | None:
         """The job's exit code; None if it had to be cancelled because it did not end."""
@@ -160,18 +162,15 @@ class Run:
         if code is not None:
             raise EndedEarly(code)
 
+    def _runs(self, words: str) -> bool:
+        job = self.job()
+        vertices = cluster.ask(f"/jobs/{job}").get("vertices", []) if job else []
+        return any(words in one["name"] and one["status"] == "RUNNING" for one in vertices)
+
     def _workers(self) -> list[tuple[int, int]]:
         """The process ids of the pool's workers, and their ages in seconds."""
-        command = ["ps", f"--ppid={self._pool.pid}", "-o", "pid=,etimes="]
-        numbers = map(int, subprocess.run(command, capture_output=True).stdout.split())
-        return list(zip(numbers, numbers, strict=True))
-
-    def _connected(self) -> int:
-        """How often a task manager has had a worker that takes data."""
-        return sum(
-            path.read_bytes().count(b"Beam Fn Data client connected")
-            for path in cluster.LOGS.glob("*taskexecutor*.log*")
-        )
+        # They are copies of a process that the pool has started.
+        return [worker for warm, _ in _children(self._pool.pid) for worker in _children(warm)]
 
     def _spawn(self, module: str, *arguments: str) -> subprocess.Popen:
         with open(self._log, "ab") as log:
@@ -182,6 +181,12 @@ class Run:
                 stderr=log,
                 start_new_session=True,
             )
+
+
+def _children(process: int) -> list[tuple[int, int]]:
+    command = ["ps", f"--ppid={process}", "-o", "pid=,etimes="]
+    numbers = map(int, subprocess.run(command, capture_output=True).stdout.split())
+    return list(zip(numbers, numbers, strict=True))
 
 
 def command(kind: JobKind, records: str, output: pathlib.Path, *more: str) -> list[str]:
