@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dp_transforms.private_releases import PrivatePartitions as PrivatePartitions
     from dp_transforms.runtime.records import ToRecords as ToRecords
     from dp_transforms.selection import SelectPartitions as SelectPartitions
+    from dp_transforms.user_degrees import ReleaseUserDegrees as ReleaseUserDegrees
     from dp_transforms.windowed_lists import ReleaseListsByPeriod as ReleaseListsByPeriod
     from dp_transforms.windowed_lists import ReleaseWindowedLists as ReleaseWindowedLists
 
@@ -38,6 +39,7 @@ _HOMES = {
     "ToRecords": "dp_transforms.runtime.records",
     "SelectFromCounts": "dp_transforms.count_selection",
     "SelectPartitions": "dp_transforms.selection",
+    "ReleaseUserDegrees": "dp_transforms.user_degrees",
     "ReleaseListsByPeriod": "dp_transforms.windowed_lists",
     "ReleaseWindowedLists": "dp_transforms.windowed_lists",
 }

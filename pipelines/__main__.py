@@ -34,6 +34,9 @@ COMMANDS = {
     ),
     "degrees": Command("release_degree_list", "how many nodes of a graph have each degree"),
     "release-all": Command("release_all", "both, from one read and one budget"),
+    "choose-kappa": Command(
+        "choose_kappa", "how many partitions users have, and which kappa to take: before the others"
+    ),
     "ledger": Command("ledger", "a budget that several jobs share: make one, see what is left"),
     "report": Command("report", "draw a released list, with error bars: a page and pictures"),
     "evaluate": Command("evaluate", "a release beside the list it was made from: PRIVATE"),

@@ -18,9 +18,8 @@ from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
-from pipelines.budgeting import Part, charged
+from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
-from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
@@ -32,9 +31,10 @@ from pipelines.release_job import (
     add_input_flags,
     add_release_flags,
     check_outputs,
+    counted_here,
     dry_run,
+    job_here,
     release_job,
-    say_done,
     unwatched,
     watching,
 )
@@ -176,21 +176,10 @@ def release_here(
     Raises:
       InputError: the records cannot be read, or need more memory than there is.
     """
-    import pyarrow as pa
-
     from dp_transforms.runtime.local import count_distinct_users
 
-    # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the time.
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        partitions = count_distinct_users(
-            reader.tables(), mechanism.sensitivity, secret, num_buckets or reader.num_buckets
-        )
-    except MemoryError:
-        raise InputError(
-            "the records need more memory than there is: give it more, or a runner that keeps what "
-            "it shuffles on disks, such as Flink (see docs/engines.md)"
-        ) from None
+    sensitivity = mechanism.sensitivity
+    partitions = counted_here(count_distinct_users, reader, sensitivity, secret, num_buckets)
     counts = sorted(partitions, reverse=True)
     frequency_list = FrequencyList(counts, [partitions[count] for count in counts])
     return release_frequency_list(frequency_list, mechanism, secret)
@@ -330,17 +319,13 @@ def _job_here(
     release: Callable[[], ReleasedList],
 ) -> Job:
     """The job that charges the budget, releases in this process and says what was written."""
-    check_outputs(flags, [directory])
-    if flags.dry_run:
-        return dry_run(flags, [_part(mechanism)])
-
-    def job() -> None:
-        with charged(flags.ledger, [_part(mechanism)]) as budget:
-            lines = frequency_lines(release())
-            directory.publish([FREQUENCIES_HEADER, lines], statement | budget)
-        say_done(flags, [directory])
-
-    return job
+    return job_here(
+        flags,
+        directory,
+        _part(mechanism),
+        lambda: [FREQUENCIES_HEADER, frequency_lines(release())],
+        statement,
+    )
 
 
 def _part(mechanism: PartitionMechanism) -> Part:

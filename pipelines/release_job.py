@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
 from pipelines import flag_types
 from pipelines.budgeting import Part, add_ledger_flag, charged, price
 from pipelines.command_line import Job, JobParser, Options, make_runner
+from pipelines.errors import InputError
 from pipelines.files.names import LISTS_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags
 from pipelines.reports import page
@@ -20,6 +22,8 @@ from pipelines.reports import page
 if TYPE_CHECKING:
     import apache_beam as beam
 
+    from dp_transforms.job_secret import JobSecret
+    from pipelines.files.record_files import RecordFiles
     from pipelines.progress import Watch
 
 # Here and in the jobs Beam and the transforms are imported where they are applied: a second that
@@ -40,12 +44,14 @@ class Release:
       parts: what is spent.
       whole: what a ledger of this job alone may spend; without one, only a shared ledger is
         charged.
+      done: says what was written; ``say_done`` by default.
     """
 
     build: Callable[[beam.Pipeline, dict[str, Any]], None]
     directories: Sequence[ReleaseDirectory]
     parts: Sequence[Part]
     whole: PrivacyBudget | None = None
+    done: Callable[[], None] | None = None
 
 
 def add_column_flags(group: Any) -> None:
@@ -214,9 +220,67 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
             pipeline = beam.Pipeline(runner, options=options())
             release.build(pipeline, budget)
             run_to_end(pipeline, flags.show_private_counters)
-        say_done(flags, release.directories)
+        (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
+
+
+def job_here(
+    flags: argparse.Namespace,
+    directory: ReleaseDirectory,
+    part: Part,
+    release: Callable[[], Sequence[bytes]],
+    statement: dict[str, Any],
+    done: Callable[[], None] | None = None,
+) -> Job:
+    """The job that charges the budget and releases in this process, without Beam.
+
+    Args:
+      flags: as parsed.
+      directory: receives the release.
+      part: what is spent.
+      release: gives the content of the file.
+      statement: the privacy.json, but for the budget.
+      done: says what was written; ``say_done`` by default.
+
+    Raises:
+      ValueError, InputError: see ``check_outputs``.
+    """
+    check_outputs(flags, [directory])
+    if flags.dry_run:
+        return dry_run(flags, [part])
+
+    def job() -> None:
+        with charged(flags.ledger, [part]) as budget:
+            directory.publish(release(), statement | budget)
+        (done or functools.partial(say_done, flags, [directory]))()
+
+    return job
+
+
+def counted_here(
+    count: Callable[..., Counter[int]],
+    reader: RecordFiles,
+    at_most: int,
+    secret: JobSecret,
+    num_buckets: int | None,
+) -> Counter[int]:
+    """What a function of ``runtime.local`` counts, in this process and without Beam.
+
+    Raises:
+      InputError: the records cannot be read, or need more memory than there is.
+    """
+    import pyarrow as pa
+
+    # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the time.
+    pa.set_memory_pool(pa.system_memory_pool())
+    try:
+        return count(reader.tables(), at_most, secret, num_buckets or reader.num_buckets)
+    except MemoryError:
+        raise InputError(
+            "the records need more memory than there is: give it more, or a runner that keeps what "
+            "it shuffles on disks, such as Flink (see docs/engines.md)"
+        ) from None
 
 
 def dry_run(flags: argparse.Namespace, parts: Sequence[Part]) -> Job:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import COUNT, PARTITION, decoded, single
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
@@ -54,6 +54,15 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     sums = np.zeros(len(groups.values), np.int64)
     np.add.at(sums, groups.codes, to_numpy(single(table[COUNT])))
     return _counts_table(groups.values, sums, cap)
+
+
+def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
+    """How many users have each number of pairs: {pairs: users}.
+
+    Args:
+      pairs: what ``bounding.distinct_pairs`` gave: columns ``user`` and ``partition``.
+    """
+    return histogram(count_pairs(pa.table({PARTITION: pairs[USER]})))
 
 
 def histogram(counts: pa.Table) -> Mapping[int, int]:

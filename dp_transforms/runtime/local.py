@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, is_enough
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
+from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.columnar.routing import MAX_HELD_BYTES, by_hash, check_types, types_of
 from dp_transforms.columnar.scattering import Reduce, gather, scatter
 from dp_transforms.runtime.threads import map_ahead
@@ -51,11 +51,8 @@ def count_distinct_users(
       ValueError, TypeError: see ``BoundContributions``.
       MemoryError: packed records take more than half of ``memory_limit``.
     """
-    bound = functools.partial(
-        distinct_pairs, at_most=max_partitions_per_user, key=secret.key("bound contributions")
-    )
     # Nobody is in two of the tables, so the counts of partitions in them add.
-    pairs = _reduced(records, (USER, PARTITION), bound, secret.key("route users"), num_buckets)
+    pairs = _bounded(records, max_partitions_per_user, secret, num_buckets)
     counts = _reduced(
         map(count_pairs, pairs),
         (PARTITION, COUNT),
@@ -67,6 +64,33 @@ def count_distinct_users(
     for table in counts:
         found.update(histogram(table))
     return found
+
+
+def count_user_degrees(
+    records: Iterable[pa.Table], max_degree: int, secret: JobSecret, num_buckets: int
+) -> collections.Counter[int]:
+    """How many users have each number of distinct partitions, of which more count as max_degree.
+
+    Args, Raises: see ``count_distinct_users``.
+
+    Returns:
+      {number of partitions: users}.
+    """
+    found: collections.Counter[int] = collections.Counter()
+    # All of a user's pairs are in one of the tables.
+    for table in _bounded(records, max_degree, secret, num_buckets):
+        found.update(user_degrees(table))
+    return found
+
+
+def _bounded(
+    records: Iterable[pa.Table], at_most: int, secret: JobSecret, num_buckets: int
+) -> Iterator[pa.Table]:
+    """What ``BoundContributions`` does."""
+    bound = functools.partial(
+        distinct_pairs, at_most=at_most, key=secret.key("bound contributions")
+    )
+    return _reduced(records, (USER, PARTITION), bound, secret.key("route users"), num_buckets)
 
 
 def _reduced(

@@ -17,7 +17,10 @@ LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
 PARTITIONS_FILE = "released_partitions.csv"
 
-RELEASED_FILES = (FREQUENCIES_FILE, LISTS_FILE, PARTITIONS_FILE)
+DEGREES_FILE = "released_user_degrees.csv"
+DEGREES_HEADER = b"partitions_from,users\n"
+
+RELEASED_FILES = (FREQUENCIES_FILE, LISTS_FILE, PARTITIONS_FILE, DEGREES_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
 
 LIST_DIRECTORY = "frequency_list"

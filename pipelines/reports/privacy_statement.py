@@ -17,6 +17,7 @@ from dp_transforms.mechanisms.integer_partition.corner_weighted import (
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
 from dp_transforms.mechanisms.laws.known_laws import LAWS
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw, ReleaseLaw
@@ -69,6 +70,20 @@ def degree_list_statement(
     return _statement(
         mechanism, PrivacyUnit.NODE.neighbours, about | {"degree_bound": degree_bound}
     )
+
+
+def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
+    """The statement of how many partitions users have. Nothing in it depends on the data."""
+    return {
+        "mechanism": "histogram of users by their numbers of partitions, discrete Laplace noise",
+        "epsilon": mechanism.epsilon_cost,
+        "delta": 0,
+        "neighbours": NEIGHBOURS,
+        "max_degree": mechanism.max_degree,
+        "sensitivity": 1,
+        "sensitivity_norm": "L1 distance of histograms",
+        "versions": library_versions(),
+    }
 
 
 def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:

@@ -1,0 +1,160 @@
+"""How many partitions users have: a small release from which to choose kappa.
+
+A user's degree is the number of distinct partitions that the user has, or ``max_degree`` if that is
+less. How many users have a degree of each cell is a histogram, whose cells are public: degrees 1 to
+6, and three cells to each doubling from there.
+
+Privacy. Neighbours: add or remove all records of one user. Each user is in exactly one cell, so one
+entry of the histogram changes, by one: its L1 sensitivity is 1, whatever the degrees are. Discrete
+Laplace noise of scale 1 / epsilon on every cell, empty ones too, makes the release epsilon-DP, with
+delta = 0 (Ghosh, Roughgarden, Sundararajan 2009; Dwork et al. 2006 for the histogram). That is far
+less noise than a list over integer partitions would have here: a user moves the list of how many
+users have at least 1, 2, 3, ... partitions by up to ``max_degree`` in L1.
+
+What is computed from a release (``postprocessing.kappa_choice``) costs nothing more. The release
+itself is about the same users as what follows, and their costs add up.
+"""
+
+from __future__ import annotations
+
+import bisect
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.randomness import RandomTape
+
+MAX_DEGREE = 1_000
+"""Up to which degree cells go, unless told otherwise."""
+
+_CHANNEL = "user degrees"
+
+
+@dataclass(frozen=True)
+class ReleasedDegrees:
+    """A public histogram of degrees.
+
+    Attributes:
+      lowest: the smallest degree of each cell, ascending from 1; the last cell has no end.
+      users: noisy numbers of users, which may be negative.
+      epsilon: what it cost.
+
+    Raises:
+      ValueError: the degrees do not ascend from 1, or there are not as many numbers of users.
+    """
+
+    lowest: tuple[int, ...]
+    users: tuple[int, ...]
+    epsilon: float
+
+    def __post_init__(self) -> None:
+        ascending = sorted({1, *self.lowest})
+        if list(self.lowest) != ascending or len(self.users) != len(ascending):
+            raise ValueError("lowest must ascend from 1, and users be as many")
+
+
+@dataclass(frozen=True)
+class UserDegreeMechanism:
+    """Releases how many users have how many partitions, under epsilon-DP.
+
+    Args:
+      epsilon: the privacy loss; a float stands for the decimal that it prints as.
+      max_degree: larger degrees count as this one. Public: choose it without looking at the data.
+
+    Raises:
+      ValueError: an argument is out of range.
+
+    >>> mechanism = UserDegreeMechanism(epsilon=100, max_degree=9)
+    >>> mechanism.release({1: 40, 3: 2, 9: 7})
+    ReleasedDegrees(lowest=(1, 2, 3, 4, 5, 6, 8, 9), users=(40, 0, 2, 0, 0, 0, 0, 7), epsilon=100.0)
+    """
+
+    epsilon: Number
+    max_degree: int = MAX_DEGREE
+
+    def __post_init__(self) -> None:
+        epsilon = positive_rational("epsilon", self.epsilon)
+        object.__setattr__(self, "epsilon", epsilon)
+        object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
+        # Whether there is noise of that scale is heard of now.
+        _ = self.noise
+
+    @property
+    def epsilon_cost(self) -> float:
+        """Epsilon, rounded up where it is not a decimal that a float prints."""
+        assert isinstance(self.epsilon, ExactNumber)
+        return float_above(self.epsilon)
+
+    @cached_property
+    def noise(self) -> DiscreteLaplace:
+        """What is added to each cell."""
+        assert isinstance(self.epsilon, ExactNumber)
+        return DiscreteLaplace(1 / self.epsilon)
+
+    @property
+    def lowest(self) -> tuple[int, ...]:
+        """The smallest degree of each cell."""
+        return cell_bounds(self.max_degree)
+
+    def release(
+        self, users_by_degree: Mapping[int, int], tape: RandomTape | None = None
+    ) -> ReleasedDegrees:
+        """One private histogram.
+
+        Args:
+          users_by_degree: {degree: number of users}, private; empty is allowed.
+          tape: where the randomness comes from; by default a fresh tape from the operating system.
+
+        Raises:
+          ValueError: a degree or a number is not a positive integer; the tape has served a release.
+        """
+        cells = self.cells(users_by_degree)
+        served = (tape or RandomTape.from_os()).serve(_CHANNEL)
+        noise = self.noise.sample(served, _CHANNEL, len(cells)).tolist()
+        noisy = tuple(count + added for count, added in zip(cells, noise, strict=True))
+        return ReleasedDegrees(self.lowest, noisy, self.epsilon_cost)
+
+    def release_under(
+        self, users_by_degree: Mapping[int, int], secret: bytes, purpose: str = "user degrees"
+    ) -> ReleasedDegrees:
+        """The release of a job's secret: a retry repeats it, and other data have other noise.
+
+        Args:
+          users_by_degree: see ``release``.
+          secret: the job's.
+          purpose: tells several releases under one secret apart.
+        """
+        content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
+        tape = RandomTape.from_secret(secret, f"{purpose} {content} by {self!r}")
+        return self.release(users_by_degree, tape)
+
+    def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:
+        """The histogram without noise: PRIVATE.
+
+        Raises:
+          ValueError: see ``release``.
+        """
+        lowest = self.lowest
+        cells = [0] * len(lowest)
+        for degree, users in users_by_degree.items():
+            if degree < 1 or users < 1:
+                raise ValueError("degrees and numbers of users must be positive integers")
+            cells[bisect.bisect_right(lowest, degree) - 1] += users
+        return cells
+
+
+def cell_bounds(max_degree: int) -> tuple[int, ...]:
+    """The smallest degree of each cell, up to ``max_degree``, which is that of the last one.
+
+    >>> cell_bounds(30)
+    (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 30)
+    """
+    bounds: list[int] = [1, 2, 3]
+    for power in range(max_degree.bit_length()):
+        bounds += [4 << power, 5 << power, 6 << power]
+    return (*(bound for bound in bounds if bound < max_degree), max_degree)

@@ -1,0 +1,100 @@
+"""Releasing how many partitions users have, from which to choose kappa: on one worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import apache_beam as beam
+
+from dp_transforms.columnar.counting import user_degrees
+from dp_transforms.contributions import BoundContributions
+from dp_transforms.frequency_release import MergeHistograms
+from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.integer_partition.user_degrees import (
+    MAX_DEGREE,
+    ReleasedDegrees,
+    UserDegreeMechanism,
+)
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import Releases
+
+
+class ReleaseUserDegrees(Releases, beam.PTransform):
+    """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
+
+    Epsilon-DP with delta = 0, for adding or removing all records of one user: see
+    ``integer_partition.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+
+    Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
+
+    Args:
+      epsilon: what this release costs, beside what follows.
+      max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
+        the records.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users are split into.
+      purpose: tells several of these releases under one secret apart.
+
+    Raises:
+      ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
+
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
+    ...     degrees = records | ReleaseUserDegrees(epsilon=100, max_degree=3)
+    ...     _ = degrees | beam.Map(lambda released: print(released.lowest, released.users))
+    (1, 2, 3) (1, 1, 0)
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        max_degree: int = MAX_DEGREE,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        purpose: str = "user degrees",
+    ):
+        super().__init__()
+        self._mechanism = UserDegreeMechanism(epsilon, max_degree)
+        self._secret = secret
+        self._num_buckets = num_buckets
+        self._purpose = purpose
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        secret = secret_for(records.pipeline, self._secret)
+        bound = BoundContributions(self._mechanism.max_degree, secret, self._num_buckets)
+        # All of a user's pairs are in one of the bounded tables.
+        degrees = (
+            records
+            | "ToTables" >> ToTables()
+            | "Bound" >> bound
+            | "Degrees" >> beam.Map(user_degrees)
+        )
+        # Without any records there is still a histogram to release.
+        nothing = records.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
+        return (
+            (degrees, nothing)
+            | beam.Flatten()
+            | "Merge" >> beam.CombineGlobally(MergeHistograms()).without_defaults()
+            | "Release"
+            >> beam.Map(_release, self._mechanism, secret, self._purpose).with_output_types(
+                ReleasedDegrees
+            )
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "epsilon": self._mechanism.epsilon_cost,
+            "max_degree": self._mechanism.max_degree,
+        }
+
+
+def _release(
+    users_by_degree: Mapping[int, int],
+    mechanism: UserDegreeMechanism,
+    secret: JobSecret,
+    purpose: str,
+) -> ReleasedDegrees:
+    return mechanism.release_under(users_by_degree, secret.secret, purpose)

@@ -1,0 +1,261 @@
+"""Chooses kappa privately: user records in, a histogram of how many partitions users have out.
+
+The histogram is released under epsilon-DP, for adding or removing all records of one user. Which
+kappa is best for the release that follows is computed from it alone, and costs nothing more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.integer_partition.user_degrees import (
+    MAX_DEGREE,
+    ReleasedDegrees,
+    UserDegreeMechanism,
+)
+from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from pipelines import flag_types
+from pipelines.budgeting import Part
+from pipelines.command_line import Job, JobParser, Options, add_json_flag, require, run
+from pipelines.errors import InputError
+from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
+from pipelines.files.output import ReleaseDirectory, directory_from_flags
+from pipelines.files.paths import local_path
+from pipelines.release_job import (
+    Release,
+    Watching,
+    add_input_flags,
+    add_release_flags,
+    counted_here,
+    job_here,
+    release_job,
+    unwatched,
+    watching,
+)
+from pipelines.reports import page
+from pipelines.reports.kappa_views import kappa_json, kappa_table, plot_kappas
+from pipelines.reports.privacy_statement import user_degrees_statement
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+
+    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.record_files import RecordFiles
+
+_EPILOG = f"""\
+The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
+many partitions or more, up to the next line's) and privacy.json, which states the guarantee. Values
+of kappa for the release that follows are printed. Its cost and that of this release add up.
+
+examples:
+  python -m pipelines.choose_kappa --input='logs/*.csv' --user_column=account
+      --partition_column=page --epsilon=0.1 --for_epsilon=0.9 --output=degrees
+  python -m pipelines.choose_kappa --released=degrees --for_epsilon=0.9 --for_delta=1e-8
+      --plot=kappa.png
+"""
+
+
+def make_parser() -> JobParser:
+    """The flags of this job."""
+    parser = JobParser(
+        "pipelines.choose_kappa",
+        "Release how many partitions users have, under epsilon-differential privacy for adding or\n"
+        "removing all records of one user, and recommend a --max_partitions_per_user from it.",
+        _EPILOG,
+    )
+    add_input_flags(parser)
+    earlier = parser.add_argument_group("or an earlier release of this job, at no further cost")
+    earlier.add_argument("--released", metavar="DIR", help="the --output of that job")
+    privacy = add_release_flags(
+        parser, epsilon="what this release costs; a tenth of the next one is much", lists=False
+    )
+    privacy.add_argument(
+        "--max_degree",
+        type=flag_types.positive_integer,
+        default=MAX_DEGREE,
+        metavar="N",
+        help="more partitions than this count as this many, and no larger kappa is tried; public: "
+        f"choose it without looking at the records (default: {MAX_DEGREE})",
+    )
+    following = parser.add_argument_group("the release that follows")
+    following.add_argument(
+        "--for_epsilon", type=flag_types.epsilon, metavar="EPSILON", help="what it will cost"
+    )
+    following.add_argument(
+        "--for_delta",
+        type=flag_types.proportion,
+        metavar="DELTA",
+        help="names are to be selected, with this delta; without it a frequency list is released",
+    )
+    following.add_argument(
+        "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"
+    )
+    add_json_flag(parser)
+    parser.add_common_flags()
+    return parser
+
+
+def build(
+    pipeline: beam.Pipeline,
+    reader: RecordFiles,
+    mechanism: UserDegreeMechanism,
+    publish: PublishRelease,
+    secret: JobSecret | None = None,
+    num_buckets: int | None = None,
+    watch: Watching = unwatched,
+) -> None:
+    """Adds the whole job to a pipeline.
+
+    Args:
+      pipeline: where to.
+      reader: gives the records.
+      mechanism: releases the degrees.
+      publish: receives the lines of the release.
+      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
+      num_buckets: how many parts records are shuffled in; by default, what the reader says.
+      watch: tells of stages.
+    """
+    import apache_beam as beam
+
+    from dp_transforms.user_degrees import ReleaseUserDegrees
+    from pipelines.files.reading import ReadRecords
+
+    records = pipeline | "ReadRecords" >> ReadRecords(reader)
+    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
+    release = ReleaseUserDegrees(
+        mechanism.epsilon,
+        mechanism.max_degree,
+        secret=secret,
+        num_buckets=num_buckets or reader.num_buckets,
+    )
+    lines = records | "Release" >> release | "Lines" >> beam.FlatMap(degree_lines)
+    _ = lines | "Publish" >> publish
+
+
+def release_here(
+    reader: RecordFiles,
+    mechanism: UserDegreeMechanism,
+    secret: JobSecret,
+    num_buckets: int | None = None,
+) -> ReleasedDegrees:
+    """What the job of ``build`` releases, computed in this process and without Beam.
+
+    Args, Raises: see ``build`` and ``release_job.counted_here``.
+    """
+    from dp_transforms.runtime.local import count_user_degrees
+
+    degrees = counted_here(count_user_degrees, reader, mechanism.max_degree, secret, num_buckets)
+    return mechanism.release_under(degrees, secret.secret)
+
+
+def degree_lines(released: ReleasedDegrees) -> list[bytes]:
+    """The lines of the released file after its header.
+
+    >>> degree_lines(ReleasedDegrees((1, 2), (40, -3), 1.0))
+    [b'1,40\\n', b'2,-3\\n']
+    """
+    return [
+        f"{low},{users}\n".encode()
+        for low, users in zip(released.lowest, released.users, strict=True)
+    ]
+
+
+def read_degrees(directory: str) -> ReleasedDegrees:
+    """What an earlier job released into a directory.
+
+    Raises:
+      InputError: it cannot be read, or is no such release.
+    """
+    directory = local_path(directory)
+    with page.reading(directory, "a release of choose-kappa"):
+        header, *lines = page.read_file(directory, DEGREES_FILE).decode().splitlines()
+        if header.encode() + b"\n" != DEGREES_HEADER:
+            raise ValueError
+        rows = sorted(tuple(map(int, line.split(","))) for line in lines)
+        epsilon = json.loads(page.read_file(directory, PRIVACY_FILE))["epsilon"]
+        lowest, users = zip(*rows, strict=True)
+        return ReleasedDegrees(lowest, users, float(epsilon))
+
+
+def prepare(flags: argparse.Namespace, options: Options) -> Job:
+    """Checks everything that can be checked before data are read, and returns the job."""
+    if (flags.input is None) == (flags.released is None):
+        raise ValueError("give either --input or --released; --help explains them")
+    require(flags, "for_epsilon")
+    # Whether there is a mechanism for these: of one user, who is made up.
+    choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
+    if flags.released is not None:
+        for name in ("user_column", "partition_column", "epsilon", "output", "ledger"):
+            if getattr(flags, name) is not None:
+                raise ValueError(f"--{name} is for --input: what was released costs nothing more")
+        return functools.partial(_show, flags, read_degrees(flags.released), [])
+    require(flags, "user_column", "partition_column", "epsilon", "output")
+    mechanism = UserDegreeMechanism(flags.epsilon, flags.max_degree)
+    if flags.plot is not None:
+        page.check_available()
+    from pipelines.files.record_files import records_from_flags
+
+    directory = directory_from_flags(flags, DEGREES_FILE)
+    reader = records_from_flags(flags)
+    statement = user_degrees_statement(mechanism)
+    statement["partition_columns"] = flags.partition_column
+    part = Part("partitions per user", PrivacyBudget(flags.epsilon))
+
+    def done() -> None:
+        _show(flags, read_degrees(directory.path), _paths(directory))
+
+    if not (flags.on_beam or flags.progress or flags.show_private_counters):
+
+        def release() -> list[bytes]:
+            released = release_here(reader, mechanism, JobSecret.from_os(), flags.num_buckets)
+            return [DEGREES_HEADER, *degree_lines(released)]
+
+        return job_here(flags, directory, part, release, statement, done)
+
+    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        from pipelines.files.publishing import PublishRelease
+
+        publish = PublishRelease(directory, DEGREES_HEADER, statement | budget)
+        build(
+            pipeline,
+            reader,
+            mechanism,
+            publish,
+            num_buckets=flags.num_buckets,
+            watch=watching(flags),
+        )
+
+    return release_job(flags, options, Release(build_all, [directory], [part], done=done))
+
+
+def _paths(directory: ReleaseDirectory) -> list[str]:
+    return [directory.file(name) for name in directory.files]
+
+
+def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:
+    try:
+        choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
+        if flags.plot is not None:
+            plot_kappas(choice, flags.plot)
+    except (ImportError, OSError, ValueError) as error:
+        where = f"{', '.join(files)} was written, but " if files else ""
+        raise InputError(f"{where}there is no comparison: {error}") from None
+    if flags.json:
+        print(json.dumps({"files": files} | kappa_json(choice), indent=2))
+    else:
+        print("\n".join([*files, kappa_table(choice), *([flags.plot] if flags.plot else [])]))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    return run(prepare, make_parser(), argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""Values of kappa beside each other, as text, as JSON and as a picture."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from dp_transforms.postprocessing.kappa_choice import KappaChoice
+from pipelines.reports import page
+from pipelines.reports.text_table import text_table
+
+_NEEDED = "users that a partition needs"
+_ERROR = "expected dist"
+
+
+def kappa_table(choice: KappaChoice) -> str:
+    """The comparison as text."""
+    names = choice.plans[0].noise is None
+    rows = [
+        ["kappa", "kept", "dropped", *([] if names else ["noise"]), _NEEDED if names else _ERROR]
+    ]
+    for plan in choice.plans:
+        marked = f"{plan.error:,.0f}" + " *" * (plan.kappa == choice.recommended)
+        noise = [] if plan.noise is None else [f"{plan.noise:,.0f}"]
+        dropped = f"{plan.dropped:,.0f} +- {plan.uncertainty:,.0f}"
+        rows.append([f"{plan.kappa:,}", f"{plan.kept:.1%}", dropped, *noise, marked])
+    about = (
+        "the users of all records with which a partition is named half of the time"
+        if names
+        else "half the L1 distance to the list of all records, which follows Zipf's law;\nnoise is "
+        "that to the list of what is kept"
+    )
+    return (
+        f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
+        f"{text_table(rows)}\n"
+        f"* recommended: --max_partitions_per_user={choice.recommended}\n"
+        f"{_NEEDED if names else _ERROR}: {about}"
+    )
+
+
+def kappa_json(choice: KappaChoice) -> dict[str, Any]:
+    """The comparison as what JSON can hold."""
+    return dataclasses.asdict(choice)
+
+
+def plot_kappas(choice: KappaChoice, path: str) -> None:
+    """Draws the error against kappa, with what makes it up.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    figure, axes = page.new_figure()
+    kappas = [plan.kappa for plan in choice.plans]
+    names = choice.plans[0].noise is None
+    if not names:
+        dropped = [plan.dropped / 2 for plan in choice.plans]
+        axes.plot(kappas, dropped, "--", label="half of what is dropped")
+        axes.plot(kappas, [plan.noise for plan in choice.plans], ":", label="noise")
+    errors = [plan.error for plan in choice.plans]
+    axes.plot(kappas, errors, marker="o", markersize=3, label=_NEEDED if names else _ERROR)
+    axes.axvline(choice.recommended, color="grey", lw=0.8)
+    axes.set(
+        title=f"kappa = {choice.recommended} is recommended",
+        xscale="log",
+        xlabel="kappa (max_partitions_per_user)",
+        ylabel="users",
+    )
+    if names:
+        axes.set_ylim(bottom=0)
+    else:
+        axes.set_yscale("log")
+    axes.xaxis.set_major_formatter(_whole)
+    axes.yaxis.set_major_formatter(_whole)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize="small")
+    figure.savefig(path, dpi=240)
+
+
+def _whole(value: float, _: int) -> str:
+    return f"{value:,.0f}" if value >= 1 else f"{value:g}"

@@ -1,0 +1,125 @@
+import json
+
+import apache_beam as beam
+import pytest
+
+from dp_transforms.budget import Ledger
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
+from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from pipelines.choose_kappa import build, main, read_degrees, release_here
+from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER
+from pipelines.files.output import ReleaseDirectory
+from pipelines.files.publishing import PublishRelease
+from pipelines.files.record_files import RecordFiles
+
+SECRET = JobSecret.insecure_for_testing(3)
+
+
+@pytest.fixture
+def records(tmp_path):
+    """2,000 users of three partitions each, of 40."""
+    path = tmp_path / "records.csv"
+    lines = (f"u{u},p{(u * 7 + p * p) % 40}\n" for u in range(2000) for p in range(3))
+    path.write_text("user,page\n" + "".join(lines))
+    return str(path)
+
+
+def command(tmp_path, records, *flags):
+    usual = {
+        "--input": records,
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--epsilon": "1",
+        "--for_epsilon": "1",
+        "--max_degree": "4",
+        "--output": str(tmp_path / "out"),
+    }
+    given = {flag.partition("=")[0] for flag in flags}
+    return main(
+        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
+    )
+
+
+def test_beam_and_this_process_release_the_same(tmp_path, records):
+    reader, mechanism = RecordFiles(records, "user", ["page"]), UserDegreeMechanism(0.5, 20)
+    publish = PublishRelease(
+        ReleaseDirectory(str(tmp_path / "out"), DEGREES_FILE), DEGREES_HEADER, {"epsilon": 0.5}
+    )
+    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        build(pipeline, reader, mechanism, publish, secret=SECRET)
+    released = read_degrees(str(tmp_path / "out"))
+    assert released == release_here(reader, mechanism, SECRET)
+    assert released == mechanism.release_under({3: 2000}, SECRET.secret)
+
+
+def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):
+    path = tmp_path / "ledger"
+    Ledger.create(path, 1)
+    flags = ["--epsilon=0.4", f"--ledger={path}", f"--plot={tmp_path}/kappa.png"]
+    assert command(tmp_path, records, *flags) == 0
+    out = capsys.readouterr().out
+    assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
+    assert "* recommended: --max_partitions_per_user=3\n" in out
+    assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
+    said = json.loads((tmp_path / "out/privacy.json").read_text())
+    assert (said["epsilon"], said["delta"], said["sensitivity"]) == (0.4, 0, 1)
+    assert said["neighbours"] == "add or remove all records of one user"
+    assert said["budget"]["ledger"][0]["state"] == "committed"
+    (line,) = Ledger.open(path).lines()
+    assert (line.purpose, str(line.cost.budget.epsilon)) == ("partitions per user", "0.4")
+    assert command(tmp_path, records, "--epsilon=0.7", f"--ledger={path}", "--overwrite") == 1
+    assert "only epsilon 0.6" in capsys.readouterr().err
+
+
+def test_an_earlier_release_serves_again_at_no_cost(tmp_path, records, capsys):
+    assert command(tmp_path, records, "--json") == 0
+    first = json.loads(capsys.readouterr().out)
+    assert first["files"] == [f"{tmp_path}/out/{DEGREES_FILE}"] and first["recommended"] == 3
+    again = [f"--released={tmp_path}/out", "--for_epsilon=2", "--json"]
+    assert main([*again, f"--plot={tmp_path}/k.png"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    expected = choose_kappa(read_degrees(str(tmp_path / "out")), 2)
+    assert shown["plans"][0]["error"] == expected.plans[0].error
+    assert (tmp_path / "k.png").exists()
+    assert main([*again[:-1], "--for_delta=1e-6", f"--plot={tmp_path}/names.png"]) == 0
+    assert "users that a partition needs" in capsys.readouterr().out
+
+
+def test_a_dry_run_reads_and_spends_nothing(tmp_path, records, capsys):
+    assert command(tmp_path, records, "--dry_run") == 0
+    assert capsys.readouterr().out.startswith("partitions per user: epsilon 1")
+    assert not (tmp_path / "out").exists()
+
+
+FAULTS = {
+    "both": (["--released=x"], 2, "either --input or --released"),
+    "no epsilon": (["--epsilon=0"], 2, "must be a number above 0"),
+    "next one is too little": (["--for_epsilon=0.0001"], 2, "at least 1/1024"),
+    "degree": (["--max_degree=0"], 2, "positive integer"),
+    "no column": (["--partition_column=pages"], 1, "has no column 'pages'"),
+    "other job's flag": (["--max_partitions_per_user=3"], 2, "no flag --max_partitions_per_user"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_and_leave_nothing(tmp_path, records, failure, name):
+    flags, expected, says = FAULTS[name]
+    code, err = failure(command, tmp_path, records, *flags)
+    assert code == expected and says in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_faults_of_an_earlier_release(tmp_path, records, failure):
+    code, err = failure(main, [f"--released={tmp_path}/none", "--for_epsilon=1"])
+    assert code == 1 and "cannot be read" in err
+    (tmp_path / DEGREES_FILE).write_text("frequency,multiplicity\n1,2\n")
+    (tmp_path / "privacy.json").write_text("{}")
+    code, err = failure(main, [f"--released={tmp_path}", "--for_epsilon=1"])
+    assert code == 1 and "does not hold a release of choose-kappa" in err
+    code, err = failure(main, [f"--released={tmp_path}", "--for_epsilon=1", "--epsilon=1"])
+    assert code == 2 and "--epsilon is for --input" in err
+    (tmp_path / DEGREES_FILE).write_text("partitions_from,users\n1,-2\n")
+    (tmp_path / "privacy.json").write_text('{"epsilon": 0.1}')
+    code, err = failure(main, [f"--released={tmp_path}", "--for_epsilon=1"])
+    assert code == 1 and "no comparison: the released degrees show no user" in err

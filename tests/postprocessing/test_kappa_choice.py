@@ -1,0 +1,118 @@
+import gzip
+import pathlib
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms import FrequencyList, partition_mechanism
+from dp_transforms.mechanisms.integer_partition.user_degrees import (
+    ReleasedDegrees,
+    UserDegreeMechanism,
+)
+from dp_transforms.mechanisms.partition_selection import choose_strategy
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.postprocessing.kappa_choice import _Degrees as Degrees
+from dp_transforms.postprocessing.kappa_choice import _without_noise as without_noise
+from dp_transforms.postprocessing.kappa_choice import choose_kappa
+
+# Real pairs; see benchmarks/data/README.md for where they are from.
+PAIRS = pathlib.Path(__file__).parents[2] / "benchmarks/data/git_tldr_author_file.csv.gz"
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    with gzip.open(PAIRS, "rt") as file:
+        return np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
+
+
+def released_degrees(pairs, epsilon, seed=1):
+    degrees = np.unique(pairs[:, 0], return_counts=True)[1].tolist()
+    return UserDegreeMechanism(epsilon).release(Counter(degrees), InsecureSeededTape(seed))
+
+
+def bounded(pairs, kappa, rng):
+    """At most kappa pairs of each user, at random."""
+    order = np.lexsort((rng.random(len(pairs)), pairs[:, 0]))
+    users = pairs[order, 0]
+    first = np.searchsorted(users, users)
+    return pairs[order][np.arange(len(users)) - first < kappa]
+
+
+def frequency_list(pairs):
+    return FrequencyList.from_counts(np.unique(pairs[:, 1], return_counts=True)[1].tolist())
+
+
+@pytest.mark.slow
+def test_the_recommended_kappa_is_nearly_the_best_for_a_list(pairs):
+    """PRIVATE evaluation: errors of releases beside the true list, at several values of kappa."""
+    epsilon = 4
+    choice = choose_kappa(released_degrees(pairs, 0.2), epsilon)
+    rng, whole = np.random.default_rng(1), frequency_list(pairs)
+    errors = {}
+    for kappa in {1, 16, 48, 80, 96, 256, choice.recommended}:
+        here = frequency_list(bounded(pairs, kappa, rng))
+        released = partition_mechanism(epsilon, kappa).release(here, InsecureSeededTape(kappa))
+        errors[kappa] = released.l1_distance(whole)
+    assert errors[choice.recommended] < 1.15 * min(errors.values())
+    assert min(errors[1], errors[256]) > 1.2 * min(errors.values())
+
+
+def test_what_is_dropped_is_what_bounding_drops(pairs):
+    """With hardly any noise: within cells alone degrees are not known."""
+    degrees = np.minimum(np.unique(pairs[:, 0], return_counts=True)[1], 1000)
+    choice = choose_kappa(released_degrees(pairs, 100), 0.1)
+    assert choice.users == pytest.approx(len(degrees), rel=1e-9)
+    for plan in choice.plans:
+        dropped = np.maximum(degrees - plan.kappa, 0).sum()
+        assert plan.dropped == pytest.approx(dropped, rel=0.02)
+        assert plan.kept == pytest.approx(1 - dropped / degrees.sum(), abs=0.01)
+        assert plan.error >= plan.noise
+
+
+def test_the_uncertainty_is_that_of_the_noise():
+    """Over 400 seeded releases of one histogram: a deviation estimated to 4% (one sigma)."""
+    mechanism = UserDegreeMechanism(0.5, 16)
+    users = {1: 400, 2: 300, 4: 200, 8: 100, 16: 80}
+    plans = []
+    for seed in range(400):
+        noisy = mechanism.release(users, InsecureSeededTape(seed)).users
+        cells = np.array(mechanism.lowest), without_noise(np.array(noisy, float))
+        plans.append(Degrees(*cells, 0.5).plan(2, None, 0))
+    spread = np.std([plan.dropped for plan in plans])
+    # Noise of empty cells is cut off at zero, which makes it smaller.
+    assert 0.7 * plans[0].uncertainty < spread < 1.15 * plans[0].uncertainty
+
+
+def test_users_of_three_partitions_are_given_three():
+    released = ReleasedDegrees((1, 2, 3, 4, 5), (0, 0, 30_000, 0, 0), 1.0)
+    assert choose_kappa(released, 1).recommended == 3
+    names = choose_kappa(released, 1, 1e-6)
+    assert names.recommended == 3
+    (plan,) = (plan for plan in names.plans if plan.kappa == 3)
+    strategy = choose_strategy(1, 1e-6, max_partitions_per_user=3)
+    # All of them have kappa partitions, which is where median_users holds.
+    assert plan.error == pytest.approx(strategy.median_users)
+    assert plan.noise is None and plan.kept == 1
+
+
+def test_users_of_one_partition_need_no_more():
+    released = ReleasedDegrees((1, 2, 3, 4), (30_000, 3, -5, 1), 1.0)
+    assert choose_kappa(released, 1).recommended == 1
+    assert choose_kappa(released, 1, 1e-6).recommended == 1
+
+
+def test_too_much_noise_is_said_and_too_little_epsilon_too():
+    nobody = ReleasedDegrees((1, 2), (-4, 3), 0.1)
+    with pytest.raises(ValueError, match="show no user: spend more"):
+        choose_kappa(nobody, 1)
+    with pytest.raises(ValueError, match="at least 1/1024"):
+        choose_kappa(ReleasedDegrees((1, 2), (9, 3), 0.1), 0.001)
+    # Where only larger values of kappa are too much, they are left out.
+    few = choose_kappa(ReleasedDegrees((1, 2, 3, 8), (10, 10, 90, 90), 1.0), 0.008)
+    assert [plan.kappa for plan in few.plans][-1] <= 4
+
+
+def test_the_comparison_is_a_function_of_the_release(pairs):
+    released = ReleasedDegrees((1, 2, 3), (900, 200, 10), 1.0)
+    assert choose_kappa(released, 2) == choose_kappa(released, 2)
