@@ -35,10 +35,15 @@ setup(
         # Beam builds a source distribution from this file for remote workers, with these two.
         "gcp": ["apache-beam[gcp]>=2.77,<2.78", "build", "setuptools>=68"],
         "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
+        # DuckDB's wheel has its own ADBC driver.
+        "database": ["adbc-driver-manager>=1.0", "adbc-driver-postgresql>=1.0", "duckdb>=1.1"],
         "report": ["matplotlib"],
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
         "test": [
+            "adbc-driver-manager>=1.0",
+            "adbc-driver-postgresql>=1.0",
             "build",
+            "duckdb>=1.1",
             "hypothesis",
             "ipykernel",
             "matplotlib",

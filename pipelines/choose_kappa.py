@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
@@ -104,7 +104,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     mechanism: UserDegreeMechanism,
     publish: PublishRelease,
     secret: JobSecret | None = None,
@@ -140,7 +140,7 @@ def build(
 
 
 def release_here(
-    reader: RecordFiles,
+    reader: RecordSource,
     mechanism: UserDegreeMechanism,
     secret: JobSecret,
     num_buckets: int | None = None,

@@ -48,7 +48,7 @@ from pipelines.select_partitions import release_partitions
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -119,7 +119,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     releases: Releases,
     released_in: tuple[ReleaseDirectory, ReleaseDirectory],
     budget: dict[str, Any],

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -182,7 +182,7 @@ def _add_columns(group: Any) -> None:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     release: DegreeRelease,
     publish: PublishRelease,
     secret: JobSecret | None = None,
@@ -270,7 +270,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     return release_job(flags, options, Release(build_all, [directory], [part], budget))
 
 
-def _check_types(reader: RecordFiles) -> None:
+def _check_types(reader: RecordSource) -> None:
     (target,) = reader.partition_fields
     source = reader.user_field
     if source.type != target.type:

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -99,7 +99,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     mechanism: PartitionMechanism,
     publish: PublishRelease,
     secret: JobSecret | None = None,
@@ -163,7 +163,7 @@ def release_bounded(
 
 
 def release_here(
-    reader: RecordFiles,
+    reader: RecordSource,
     mechanism: PartitionMechanism,
     secret: JobSecret,
     num_buckets: int | None = None,

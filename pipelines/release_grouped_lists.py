@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 LARGE_ERROR = 0.1
 
@@ -118,7 +118,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     release: ReleaseGroupedLists,
     publish: PublishRelease,
     watch: Watching = unwatched,

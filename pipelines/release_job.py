@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from dp_transforms.job_secret import JobSecret
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
     from pipelines.progress import Watch
 
 # Here and in the jobs Beam and the transforms are imported where they are applied: a second that
@@ -83,7 +83,14 @@ def add_input_flags(
     group.add_argument(
         "--input",
         metavar="GLOB",
-        help="files of records, of any Beam filesystem",
+        help="files of records, of any Beam filesystem; or, with --query, a database: "
+        "postgresql://USER@HOST/NAME or duckdb:FILE",
+    )
+    group.add_argument(
+        "--query",
+        metavar="SQL",
+        help="read the records that this query gives, whose columns are then named by the flags "
+        "below (extra: database)",
     )
     add_columns(group)
     group.add_argument(
@@ -260,7 +267,7 @@ def job_here(
 
 def counted_here(
     count: Callable[..., Counter[int]],
-    reader: RecordFiles,
+    reader: RecordSource,
     at_most: int,
     secret: JobSecret,
     num_buckets: int | None,

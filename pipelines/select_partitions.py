@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.selection import SelectPartitions
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import RecordFiles
+    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -129,7 +129,7 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     select: SelectPartitions,
     publish: PublishRelease,
     watch: Watching = unwatched,

@@ -8,10 +8,13 @@ equal, so files must agree in these, which is seen in their schemas.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from pipelines.errors import InputError
 
 _NAME = b"logical type"
 # All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
@@ -52,6 +55,31 @@ def logical_name(field: pa.Field) -> str:
     return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
 
 
+def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """The columns of records that some columns become.
+
+    Args:
+      path: where they are, for errors.
+      schema: of all columns.
+      columns: the names of those.
+
+    Raises:
+      InputError: there is no such column, there are two, or one is of an unfit type.
+    """
+    return pa.schema([_record_field(path, schema, column) for column in columns])
+
+
+def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The records of a table of all columns, in the types of ``record_schema``.
+
+    Raises:
+      pa.ArrowInvalid: see ``canonical``.
+    """
+    columns = [canonical(table[name]) for name in schema.names]
+    pairs = zip(schema, columns, strict=True)
+    return pa.table(columns, schema=pa.schema([f.with_type(c.type) for f, c in pairs]))
+
+
 def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of a file in the type of its ``record_field``, or as codes of values of that type.
 
@@ -87,6 +115,23 @@ def from_text(text: str, field: pa.Field) -> Any:
         f"{text!r} is not of the type {logical} that column {field.name!r} of the records has: "
         f"write it like {example}"
     )
+
+
+def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
+    found = schema.get_all_field_indices(column)
+    if not found:
+        some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
+        raise InputError(f"{path} has no column {column!r}: its columns are {some}")
+    if len(found) > 1:
+        raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+    kind = schema.field(found[0]).type
+    field = record_field(column, kind)
+    if field is None:
+        raise InputError(
+            f"{path}: column {column!r} has the type {kind}, in which it is not clear which values "
+            f"are equal: store it as a string or an integer"
+        )
+    return field
 
 
 def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
-from pipelines.files.logical_types import canonical, record_field
+from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import FileRange, open_bytes
 
 RANGE_BYTES = 64 << 20
@@ -37,7 +37,7 @@ class ParquetFiles:
           InputError: the file has no such columns, they are of unfit types, or it is not Parquet.
         """
         with open_bytes(path) as file:
-            return _record_schema(path, _parquet(path, file).schema_arrow, columns)
+            return record_schema(path, _parquet(path, file).schema_arrow, columns)
 
     def estimated_rows(self, path: str, size: int) -> int:
         """How many records a file has, from its footer.
@@ -62,7 +62,7 @@ class ParquetFiles:
         """
         with open_bytes(part.path) as file:
             parquet = _parquet(part.path, file)
-            schema = _record_schema(part.path, parquet.schema_arrow, columns)
+            schema = record_schema(part.path, parquet.schema_arrow, columns)
             groups = [
                 i
                 for i in range(parquet.metadata.num_row_groups)
@@ -134,12 +134,7 @@ def _read_groups(
         ):
             # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
             batch.validate(full=True)
-            table = pa.Table.from_batches([batch])
-            columns = [canonical(table[name]) for name in schema.names]
-            fields = [
-                field.with_type(column.type) for field, column in zip(schema, columns, strict=True)
-            ]
-            yield pa.table(columns, schema=pa.schema(fields))
+            yield record_table(pa.Table.from_batches([batch]), schema)
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
@@ -172,24 +167,3 @@ def _offset(group: Any) -> int:
     first = group.column(0)
     pages = (first.dictionary_page_offset, first.data_page_offset)
     return min(page for page in pages if page is not None)
-
-
-def _record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([_record_field(path, schema, column) for column in columns])
-
-
-def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
-    found = schema.get_all_field_indices(column)
-    if not found:
-        some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
-        raise InputError(f"{path} has no column {column!r}: its columns are {some}")
-    if len(found) > 1:
-        raise InputError(f"{path} has more than one column {column!r}: rename all but one")
-    kind = schema.field(found[0]).type
-    field = record_field(column, kind)
-    if field is None:
-        raise InputError(
-            f"{path}: column {column!r} has the type {kind}, in which it is not clear which values "
-            f"are equal: store it as a string or an integer"
-        )
-    return field

@@ -165,5 +165,8 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if "filesystem" in str(error).lower():
-        return "no filesystem for such a path is installed (gs:// needs the gcp extra)"
+        return (
+            "no filesystem for such a path is installed (gs:// needs the extra gcp, a database a "
+            "--query)"
+        )
     return "the filesystem refused; check the path and your access to it"

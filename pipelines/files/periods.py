@@ -19,7 +19,7 @@ from pipelines.files.names import FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, frequency_lines
 from pipelines.files.period_names import FORMS
 from pipelines.files.reading import ReadRecords
-from pipelines.files.record_files import RecordFiles
+from pipelines.files.record_source import RecordSource
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
@@ -41,7 +41,7 @@ def check_times(path: str, field: pa.Field) -> None:
 
 def build_periods(
     pipeline: beam.Pipeline,
-    reader: RecordFiles,
+    reader: RecordSource,
     period: str,
     release: ReleaseListsByPeriod,
     publish: Callable[[str, ReleasedList], None],

@@ -2,31 +2,44 @@
 
 from __future__ import annotations
 
+import operator
+
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io import fileio
 
 from pipelines.files.record_files import RecordFiles
+from pipelines.files.record_source import RecordSource
 
 
 class ReadRecords(beam.PTransform):
-    """The records of files: pa.Table elements with the columns user and partition.
+    """The records of a source: pa.Table elements with the columns user and partition.
 
-    Files are read through Beam's filesystems, in ranges that are shared between the workers.
+    Files are read through Beam's filesystems, in ranges that are shared between the workers. One
+    worker gets the result of a query, and hands it on.
 
     Args:
-      files: which ones.
+      source: a ``RecordFiles``, or a ``files.database.RecordQuery``.
     """
 
-    def __init__(self, files: RecordFiles):
+    def __init__(self, source: RecordSource):
         super().__init__()
-        self._files = files
+        self._source = source
 
     def expand(self, pipeline: beam.Pipeline) -> beam.PCollection[pa.Table]:
+        source = self._source
+        if not isinstance(source, RecordFiles):
+            return (
+                pipeline
+                | "Once" >> beam.Create([source], reshuffle=False)
+                | "Query"
+                >> beam.FlatMap(operator.methodcaller("tables")).with_output_types(pa.Table)
+                | "Share" >> beam.Reshuffle()
+            )
         return (
             pipeline
-            | "Match" >> fileio.MatchFiles(self._files.pattern)
-            | "Split" >> beam.FlatMap(self._files.split)
+            | "Match" >> fileio.MatchFiles(source.pattern)
+            | "Split" >> beam.FlatMap(source.split)
             | "Share" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(self._files.read).with_output_types(pa.Table)
+            | "Read" >> beam.FlatMap(source.read).with_output_types(pa.Table)
         )

@@ -7,9 +7,7 @@ import functools
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.routing import num_buckets_for
 from pipelines.errors import InputError
 from pipelines.files.avro_files import AvroFiles
@@ -18,6 +16,7 @@ from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange, FileVersion, file_version, local_path, match_files
+from pipelines.files.record_source import RecordSource
 
 FILES_CHECKED_AT_LAUNCH = 16
 
@@ -33,7 +32,7 @@ _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
 
-class RecordFiles:
+class RecordFiles(RecordSource):
     """The records of files that match a glob, in tables with the columns user and partition.
 
     The first files are opened when this is made, so that a misspelt column fails at once.
@@ -44,8 +43,7 @@ class RecordFiles:
       user_column: the column of users: a name, or a position from 1 in text without a header.
       partition_columns: the column of partitions likewise; several make a composite partition.
       file_format: by default what `format_of` says of the first file.
-      drop_nulls: leave out records with a null in one of these columns, rather than fail.
-      attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
+      drop_nulls, attribute_columns: see ``RecordSource``.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -61,15 +59,8 @@ class RecordFiles:
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
     ):
-        self.pattern = local_path(pattern)
-        self._columns = (user_column, *partition_columns, *attribute_columns)
-        self._attributes = len(attribute_columns)
-        self._drop_nulls = drop_nulls
-        if len(set(self._columns)) < len(self._columns):
-            names = "user_column and partition_column"
-            if attribute_columns:
-                names = "user_column, partition_column and group_by"
-            raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
+        path = local_path(pattern)
+        super().__init__(path, user_column, partition_columns, drop_nulls, attribute_columns)
         files = match_files(self.pattern)
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
@@ -84,41 +75,19 @@ class RecordFiles:
         for path, schema in schemas.items():
             self._check_schema(path, schema)
 
-    @property
-    def user_field(self) -> pa.Field:
-        """The user column, with the type that it has in the files."""
-        return self._schema.field(self._columns[0])
-
-    @property
-    def partition_fields(self) -> list[pa.Field]:
-        """The partition columns, with the types that they have in the files."""
-        columns = self._columns[1 : len(self._columns) - self._attributes]
-        return [self._schema.field(column) for column in columns]
-
-    @property
-    def attribute_fields(self) -> list[pa.Field]:
-        """The attribute columns, with the types that they have in the files."""
-        columns = self._columns[len(self._columns) - self._attributes :]
-        return [self._schema.field(column) for column in columns]
-
     @functools.cached_property
-    def estimated_rows(self) -> int:
+    def estimated_rows(self) -> int:  # type: ignore[override]
         """About how many records there are: the largest file says how many to a byte."""
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
 
     @property
-    def num_buckets(self) -> int:
+    def num_buckets(self) -> int:  # type: ignore[override]
         """Into how many buckets to shuffle the records, by the sizes of the files."""
         return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records, read in this process.
-
-        Raises:
-          InputError: they cannot be read; the message says nothing of what they hold.
-        """
         for file in match_files(self.pattern):
             for element in self.split(file):
                 yield from self.read(element)
@@ -154,38 +123,21 @@ class RecordFiles:
                     f"{logical_name(first)} in {self._first}: give both the same type"
                 )
 
-    def _records(self, path: str, table: pa.Table) -> pa.Table:
-        needed = self._columns[: len(self._columns) - self._attributes]
-        nulls = any(column.null_count for column in table.columns[: len(needed)])
-        if nulls and not self._drop_nulls:
-            raise InputError(
-                f"{path} has records without a user or without a partition: fill these in, or "
-                f"leave them out with --drop_nulls"
-            )
-        if nulls:
-            valid = [column.is_valid() for column in table.columns[: len(needed)]]
-            table = table.filter(functools.reduce(pc.and_, valid))
-        user, *others = table.columns
-        parts, attributes = others[: len(needed) - 1], others[len(needed) - 1 :]
-        if len(parts) > 1:
-            arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
-        names = [USER, PARTITION, *self._columns[len(needed) :]]
-        return pa.table([user, parts[0], *attributes], names=names)
-
 
 def records_from_flags(
     flags: argparse.Namespace, attribute_columns: Sequence[str] = ()
-) -> RecordFiles:
-    """The files that the flags describe.
+) -> RecordSource:
+    """The files, or the query, that the flags describe.
 
     Args:
       flags: as parsed.
-      attribute_columns: see RecordFiles.
+      attribute_columns: see RecordSource.
 
     Raises:
-      InputError, ValueError: see RecordFiles and DelimitedText.
+      InputError, ValueError: see RecordFiles, DelimitedText and RecordQuery.
     """
+    if flags.query is not None:
+        return _query_from_flags(flags, attribute_columns)
     if flags.input_format == "auto":
         file_format = format_of(match_files(local_path(flags.input))[0].path)
     else:
@@ -210,6 +162,24 @@ def records_from_flags(
         flags.user_column,
         flags.partition_column,
         file_format,
+        flags.drop_nulls,
+        attribute_columns,
+    )
+
+
+def _query_from_flags(flags: argparse.Namespace, attribute_columns: Sequence[str]) -> RecordSource:
+    from pipelines.files.database import RecordQuery
+
+    for name in _TEXT_FLAGS:
+        if getattr(flags, name):
+            raise ValueError(f"--{name} is for delimited text, not for a --query: leave it out")
+    if flags.input_format != "auto":
+        raise ValueError("--input_format is for files, not for a --query: leave it out")
+    return RecordQuery(
+        flags.input,
+        flags.query,
+        flags.user_column,
+        flags.partition_column,
         flags.drop_nulls,
         attribute_columns,
     )

@@ -1,0 +1,96 @@
+"""What all sources of records have in common: which columns are users and partitions."""
+
+from __future__ import annotations
+
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.columns import PARTITION, USER
+from pipelines.errors import InputError
+
+
+class RecordSource(ABC):
+    """Where records come from: tables with the columns user and partition.
+
+    Args:
+      pattern: what to call it in errors.
+      user_column: the column of users.
+      partition_columns: the column of partitions; several make a composite partition.
+      drop_nulls: leave out records with a null in one of these columns, rather than fail.
+      attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
+
+    Raises:
+      ValueError: a column is given twice.
+    """
+
+    _schema: pa.Schema
+    estimated_rows: int
+    """About how many records there are; 0 if that is not known."""
+    num_buckets: int
+    """Into how many buckets to shuffle them."""
+
+    def __init__(
+        self,
+        pattern: str,
+        user_column: str,
+        partition_columns: Sequence[str],
+        drop_nulls: bool = False,
+        attribute_columns: Sequence[str] = (),
+    ):
+        self.pattern = pattern
+        self._columns = (user_column, *partition_columns, *attribute_columns)
+        self._attributes = len(attribute_columns)
+        self._drop_nulls = drop_nulls
+        if len(set(self._columns)) < len(self._columns):
+            names = "user_column and partition_column"
+            if attribute_columns:
+                names = "user_column, partition_column and group_by"
+            raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
+
+    @abstractmethod
+    def tables(self) -> Iterator[pa.Table]:
+        """The records, read in this process.
+
+        Raises:
+          InputError: they cannot be read; the message says nothing of what they hold.
+        """
+
+    @property
+    def user_field(self) -> pa.Field:
+        """The user column, with the type that it has in the files."""
+        return self._schema.field(self._columns[0])
+
+    @property
+    def partition_fields(self) -> list[pa.Field]:
+        """The partition columns, with the types that they have in the files."""
+        columns = self._columns[1 : len(self._columns) - self._attributes]
+        return [self._schema.field(column) for column in columns]
+
+    @property
+    def attribute_fields(self) -> list[pa.Field]:
+        """The attribute columns, with the types that they have in the files."""
+        columns = self._columns[len(self._columns) - self._attributes :]
+        return [self._schema.field(column) for column in columns]
+
+    def _records(self, path: str, table: pa.Table) -> pa.Table:
+        needed = self._columns[: len(self._columns) - self._attributes]
+        nulls = any(column.null_count for column in table.columns[: len(needed)])
+        if nulls and not self._drop_nulls:
+            raise InputError(
+                f"{path} has records without a user or without a partition: fill these in, or "
+                f"leave them out with --drop_nulls"
+            )
+        if nulls:
+            valid = [column.is_valid() for column in table.columns[: len(needed)]]
+            table = table.filter(functools.reduce(pc.and_, valid))
+        user, *others = table.columns
+        parts, attributes = others[: len(needed) - 1], others[len(needed) - 1 :]
+        if len(parts) > 1:
+            arrays = [part.combine_chunks() for part in parts]
+            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
+        names = [USER, PARTITION, *self._columns[len(needed) :]]
+        return pa.table([user, parts[0], *attributes], names=names)

@@ -1,0 +1,161 @@
+import datetime
+import os
+import shutil
+import subprocess
+
+import duckdb
+import pytest
+
+from pipelines import release_frequency_list, select_partitions
+from pipelines.errors import InputError
+from pipelines.files import database
+from pipelines.files.database import RecordQuery
+from pipelines.files.logical_types import logical_name
+from pipelines.files.reading import ReadRecords
+from tests.beam_runs import rows_of, run
+
+ROWS = [(i % 90, f'p"{i % 7}', datetime.date(2026, 1, 1 + i % 2)) for i in range(300)]
+PAIRS = sorted((user, page) for user, page, _ in ROWS)
+ALL = "SELECT * FROM visits"
+
+
+@pytest.fixture
+def visits(tmp_path):
+    """A DuckDB file with the table visits, whose columns are visitor, "the page" and day."""
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute('CREATE TABLE visits (visitor INT, "the page" VARCHAR, day DATE)')
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", ROWS)
+    return f"duckdb:{path}"
+
+
+def flags(visits, *more):
+    usual = {
+        "--input": visits,
+        "--query": ALL,
+        "--user_column": "visitor",
+        "--partition_column": "the page",
+        "--epsilon": "100",
+        "--max_partitions_per_user": "4",
+        "--output": f"{os.path.dirname(visits.partition(':')[2])}/out",
+    }
+    given = {flag.partition("=")[0] for flag in more}
+    return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *more]
+
+
+def test_records_of_a_query(visits):
+    source = RecordQuery(visits, ALL + ";", "visitor", ["the page"], attribute_columns=["day"])
+    assert [logical_name(field) for field in source.attribute_fields] == ["date"]
+    (table,) = source.tables()
+    assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
+    assert sorted(table["day"].to_pylist())[-1] == "2026-01-02"
+    (table,) = run(lambda pipeline: pipeline | ReadRecords(source))
+    assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
+
+
+def test_nulls_are_refused_or_left_out(visits):
+    query = ALL + " UNION ALL SELECT NULL, 'x', NULL"
+    with pytest.raises(InputError, match="--drop_nulls"):
+        list(RecordQuery(visits, query, "visitor", ["the page"]).tables())
+    source = RecordQuery(visits, query, "visitor", ["the page"], drop_nulls=True)
+    assert sorted(rows_of(source.tables())) == PAIRS
+
+
+def test_the_release_of_a_query_in_this_process_and_on_beam(visits, tmp_path):
+    # At epsilon / kappa = 100 / 4 a release is another list with probability below 1e-9.
+    counts = [len({u for u, p in PAIRS if p == page}) for page in {p for _, p in PAIRS}]
+    lines = [f"{n},{counts.count(n)}\n" for n in sorted({*counts}, reverse=True)]
+    for more in ([], ["--runner=FnApiRunner"]):
+        assert release_frequency_list.main(flags(visits, "--overwrite", *more)) == 0
+        released = (tmp_path / "out/released_frequencies.csv").read_text()
+        assert released == "".join(["frequency,multiplicity\n", *lines])
+    names = flags(visits, "--delta=1e-6", f"--output={tmp_path}/names")
+    assert select_partitions.main(names) == 0
+    assert (tmp_path / "names/released_partitions.csv").read_text().count("\n") == 8
+
+
+FAULTS = {
+    "no such column": (["--partition_column=page"], 1, "columns are visitor, the page, day"),
+    "no such table": (["--query=SELECT * FROM visit"], 1, "cannot be planned: "),
+    "not a query": (["--query=DROP TABLE visits"], 1, "cannot be planned: "),
+    "two statements": (["--query=SELECT 1; SELECT 2"], 1, "cannot be planned: "),
+    "unfit type": (["--query=SELECT 0.5::FLOAT AS visitor, 'x' AS \"the page\""], 1, "type float"),
+    "no database": (["--input=duckdb:none.duckdb"], 1, "no database is in none.duckdb"),
+    "not a database": (["--input=visits.csv"], 2, "goes with a database as --input"),
+    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "duckdb:FILE, not with mysql"),
+    "of text": (["--no_header"], 2, "--no_header is for delimited text"),
+    "of files": (["--input_format=csv"], 2, "--input_format is for files"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_before_anything_is_spent(visits, tmp_path, failure, name):
+    more, expected, says = FAULTS[name]
+    code, err = failure(release_frequency_list.main, flags(visits, *more))
+    assert code == expected and says in err and "secret" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fault_in_the_records_says_nothing_of_them(visits, failure):
+    query = 'SELECT visitor, CAST("the page" AS INT) AS "the page" FROM visits'
+    code, err = failure(release_frequency_list.main, flags(visits, f"--query={query}"))
+    assert code == 1 and "failed while its records were read" in err and 'p"' not in err
+
+
+def test_a_missing_driver_names_the_extra(visits, monkeypatch, failure):
+    monkeypatch.setitem(database._DRIVERS, "duckdb", "no_such_driver")
+    code, err = failure(release_frequency_list.main, flags(visits))
+    assert code == 1 and "pip install dp-frequency-lists[database]" in err
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server of this test's own, if there is one on this machine."""
+    found = shutil.which("initdb") or max(
+        (f"/usr/lib/postgresql/{v}/bin/initdb" for v in _versions()), default=None
+    )
+    if found is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
+        pytest.skip("there is no PostgreSQL server here")
+    bin_, home = os.path.dirname(found), tmp_path_factory.mktemp("postgres")
+    # A server does not run as root.
+    run_as = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
+    if run_as:
+        shutil.chown(home, "nobody")
+        for parent in (home.parent, home.parent.parent):
+            parent.chmod(0o755)
+
+    def do(name, *arguments):
+        command = [*run_as, f"{bin_}/{name}", "-D", str(home / "data"), *arguments]
+        subprocess.run(command, check=True, cwd=home, stdout=subprocess.DEVNULL)
+
+    do("initdb", "--auth=trust", "--username=me")
+    options = f"-c listen_addresses= -c unix_socket_directories={home} -c fsync=off"
+    do("pg_ctl", "-w", "-l", str(home / "log"), "-o", options, "start")
+    yield f"postgresql:///postgres?host={home}&user=me"
+    do("pg_ctl", "-m", "immediate", "stop")
+
+
+def _versions():
+    return os.listdir("/usr/lib/postgresql") if os.path.isdir("/usr/lib/postgresql") else []
+
+
+def test_records_of_a_real_postgres(postgres):
+    query = """SELECT i % 90 AS visitor, 'p"' || i % 7 AS "the page", 2.50 AS price
+        FROM generate_series(0, 299) AS i"""
+    source = RecordQuery(postgres, query, "visitor", ["the page"])
+    assert sorted(rows_of(source.tables())) == PAIRS
+    with pytest.raises(
+        InputError, match="no column 'page': its columns are visitor, the page, price"
+    ):
+        RecordQuery(postgres, query, "visitor", ["page"])
+    with pytest.raises(InputError, match=r'cannot be planned: .*"visit" does not exist'):
+        RecordQuery(postgres, "SELECT * FROM visit", "visitor", ["page"])
+    broken = RecordQuery(
+        postgres,
+        query.replace("'p\"'", "'secret'").replace("i % 90", "('secret' || i)::int"),
+        "visitor",
+        ["the page"],
+    )
+    with pytest.raises(InputError) as raised:
+        list(broken.tables())
+    assert "secret" not in str(raised.value)
