@@ -13,20 +13,23 @@ import os
 import threading
 
 from apache_beam.portability.api import beam_fn_api_pb2
+from apache_beam.runners.worker import sdk_worker
 from apache_beam.runners.worker.bundle_processor import (
     DATA_INPUT_URN,
     DATA_OUTPUT_URN,
     BundleProcessor,
 )
-from apache_beam.runners.worker.sdk_worker import BundleProcessorCache
 
 from pipelines.workers import FAILURE
+
+# This module is all that the workers replace in Beam. Where Beam moves what is replaced,
+# test_a_runner_hears_of_a_step_that_cannot_be_made fails.
 
 # As long as runners would have waited.
 SECONDS_TO_MAKE_STEPS = 180.0
 
 
-class ConnectedFirst(BundleProcessorCache):
+class ConnectedFirst(sdk_worker.BundleProcessorCache):
     """Makes the steps of a worker's stages, connects first, and gives up after a time limit."""
 
     def get(self, instruction_id: str, bundle_descriptor_id: str) -> BundleProcessor:
@@ -42,3 +45,8 @@ class ConnectedFirst(BundleProcessorCache):
             return super().get(instruction_id, bundle_descriptor_id)
         finally:
             end.cancel()
+
+
+def connect_early() -> None:
+    """Makes the workers of this process connect first."""
+    sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]

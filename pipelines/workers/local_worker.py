@@ -28,11 +28,11 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
     Args:
       tell_ready: is called when this worker is about to report.
     """
-    from apache_beam.runners.worker import sdk_worker, sdk_worker_main
+    from apache_beam.runners.worker import sdk_worker_main
 
-    from pipelines.workers.early_connection import ConnectedFirst
+    from pipelines.workers.early_connection import connect_early
 
-    sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
+    connect_early()
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
     tell_ready()
     with contextlib.closing(log_handler) if log_handler else contextlib.nullcontext():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from apache_beam.options.pipeline_options import (
+    DebugOptions,
     FlinkRunnerOptions,
     PipelineOptions,
     PortableOptions,
@@ -50,6 +51,8 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
     if worker.default_sdk_harness_log_level == "CRITICAL":
         # Job servers in Java refuse a level that Java does not have.
         worker.default_sdk_harness_log_level = "ERROR"
+    # Beam has pip list all packages first, for workers to log how theirs differ.
+    options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
     if not portable.environment_type:
         raise ValueError(f"--environment_type is needed: {_ENVIRONMENTS}")
     if portable.environment_type == "EXTERNAL":

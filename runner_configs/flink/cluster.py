@@ -13,6 +13,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
+from pipelines.workers.pool import listens
 from runner_configs.flink.staging import HOME, LIBRARIES, STAGE, stage
 from runner_configs.parts import alive, end, java, running, wait_until
 
@@ -52,7 +53,7 @@ def up() -> None:
     if not running(_JOB_SERVER):
         _start_job_server()
     wait_until(lambda: _answers() and len(ask("/taskmanagers")["taskmanagers"]) >= TASK_MANAGERS)
-    wait_until(lambda: "JobService started" in (LOGS / "job-server.log").read_text())
+    wait_until(lambda: listens(JOB_ENDPOINT))
 
 
 def down() -> None:
@@ -128,7 +129,6 @@ def _start_job_server() -> None:
         *("--artifact-port=0", "--expansion-port=0"),
         f"--artifacts-dir={ARTIFACTS}",
     ]
-    (LOGS / "job-server.log").write_text("")
     with open(LOGS / "job-server.out", "w") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     _JOB_SERVER.write_text(str(process.pid))

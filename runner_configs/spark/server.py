@@ -9,11 +9,13 @@ import tempfile
 from pipelines.workers.pool import listens
 from runner_configs.parts import (
     BEAM_VERSION,
+    MENDED,
     ROOT,
     check_java,
     end,
     java,
     maven,
+    mended,
     running,
     wait_until,
 )
@@ -42,11 +44,13 @@ def up() -> None:
     """
     check_java()
     STAGE.mkdir(parents=True, exist_ok=True)
-    if not LIBRARIES.exists():
-        with tempfile.TemporaryDirectory(dir=STAGE) as scratch:
+    with tempfile.TemporaryDirectory(dir=STAGE) as scratch:
+        if not LIBRARIES.exists():
             arguments = ("dependency:copy-dependencies", "-DincludeScope=runtime")
             project = maven(_POM, pathlib.Path(scratch), *arguments)
             (project / "target" / "dependency").rename(LIBRARIES)
+        if not (STAGE / MENDED).exists():
+            mended(pathlib.Path(scratch)).rename(STAGE / MENDED)
     if not running(PID):
         _start()
     wait_until(lambda: listens(JOB_ENDPOINT))
@@ -67,7 +71,11 @@ def _start() -> None:
         # Nothing of it listens on other interfaces.
         *("-Dspark.driver.host=localhost", "-Dspark.driver.bindAddress=127.0.0.1"),
         "-Dspark.ui.enabled=false",
-        *("-cp", f"{LIBRARIES}/*", "org.apache.beam.runners.spark.SparkJobServerDriver"),
+        *(
+            "-cp",
+            f"{STAGE / MENDED}:{LIBRARIES}/*",
+            "org.apache.beam.runners.spark.SparkJobServerDriver",
+        ),
         "--spark-master-url=local[2]",
         *(f"--job-host={host}", f"--job-port={port}", "--artifact-port=0", "--expansion-port=0"),
         f"--artifacts-dir={STAGE / 'artifacts'}",

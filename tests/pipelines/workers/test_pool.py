@@ -124,10 +124,15 @@ def test_a_runner_hears_of_a_pool_that_ends_before_its_worker_is_ready():
     with socket.create_server(("localhost", 0)) as node, pool_in_a_process() as (process, pool):
         answer = pool.StartWorker.future(request(node.getsockname()[1]))
         node.settimeout(60)
-        node.accept()[0].close()
+        worker = node.accept()[0]
         assert not answer.done()
         process.kill()
         assert answer.exception(20).code() is grpc.StatusCode.UNAVAILABLE
+        # The worker has ended as well.
+        worker.settimeout(10)
+        while worker.recv(1 << 10):
+            pass
+        worker.close()
 
 
 def test_a_pool_on_a_taken_port_is_refused(capsys):
