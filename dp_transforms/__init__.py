@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from dp_transforms.user_degrees import ReleaseUserDegrees as ReleaseUserDegrees
     from dp_transforms.windowed_lists import ReleaseListsByPeriod as ReleaseListsByPeriod
     from dp_transforms.windowed_lists import ReleaseWindowedLists as ReleaseWindowedLists
+    from dp_transforms.windowed_lists import SelectPartitionsByPeriod as SelectPartitionsByPeriod
+    from dp_transforms.windowed_lists import SelectWindowedPartitions as SelectWindowedPartitions
 
 _HOMES = {
     "BoundContributions": "dp_transforms.contributions",
@@ -42,6 +44,8 @@ _HOMES = {
     "ReleaseUserDegrees": "dp_transforms.user_degrees",
     "ReleaseListsByPeriod": "dp_transforms.windowed_lists",
     "ReleaseWindowedLists": "dp_transforms.windowed_lists",
+    "SelectPartitionsByPeriod": "dp_transforms.windowed_lists",
+    "SelectWindowedPartitions": "dp_transforms.windowed_lists",
 }
 
 

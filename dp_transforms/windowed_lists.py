@@ -1,4 +1,4 @@
-"""A frequency list for each window of time, under one budget over all of them.
+"""A frequency list, or names, for each window of time, under one budget over all of them.
 
 Neighbours: one input is the other with all records of one user added, in whichever windows they
 are. The argument, for any value of the secret that keys the bounding:
@@ -16,6 +16,10 @@ are. The argument, for any value of the secret that keys the bounding:
 Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
 and parallel over all others.
 
+Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
+w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
+budget goes to a window, and strategies account for all pairs of a user together.
+
 Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
 release the same records again, and unbounded input has no last window to charge for. These are
 refused.
@@ -30,15 +34,12 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.compute as pc
-from apache_beam.transforms.trigger import DefaultTrigger
-from apache_beam.transforms.window import FixedWindows, GlobalWindows
-from apache_beam.utils.timestamp import Timestamp, TimestampTypes
+from apache_beam.utils.timestamp import TimestampTypes
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.attributes import LIST, histograms
-from dp_transforms.columnar.columns import PARTITION, USER, plain, single
-from dp_transforms.columnar.periods import bound_periods, in_list_of_period
+from dp_transforms.columnar.columns import PARTITION, decoded, single
+from dp_transforms.count_selection import displayed
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.frequency_release import MergeHistograms, release_histogram
 from dp_transforms.job_secret import JobSecret, secret_for
@@ -46,13 +47,19 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.batching import ToTables
-from dp_transforms.runtime.bounds import Releases, refuse_counts
-from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
-from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
-
-MOST_WINDOWS = 10_000
+from dp_transforms.runtime.batching import objects
+from dp_transforms.runtime.bounds import Releases
+from dp_transforms.runtime.records import Kind
+from dp_transforms.runtime.windows import (
+    MOST_WINDOWS,
+    BoundPeriods,
+    NameWindows,
+    WindowRange,
+    refuse_other_than_tables,
+)
+from dp_transforms.selection import SelectPartitions
 
 
 class ReleaseListsByPeriod(Releases, beam.PTransform):
@@ -87,13 +94,7 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        if not 1 <= len(periods) <= MOST_WINDOWS or len(set(periods)) < len(periods):
-            raise ValueError(
-                f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
-            )
-        self._periods = tuple(periods)
-        positive_integer("max_periods_per_user", max_periods_per_user)
-        self._most = min(max_periods_per_user, len(periods))
+        self._periods, self._most = _checked(periods, max_periods_per_user)
         self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
         each = PrivacyBudget(epsilon).epsilon / self._most
         self._mechanism = partition_mechanism(each, self._kappa, mechanism)
@@ -111,24 +112,12 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
         return self._most
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        refuse_windows(tables)
-        refuse_counts(tables, "ReleaseListsByPeriod")
-        if Kind.of(tables) is not Kind.TABLES:
-            raise ValueError("ReleaseListsByPeriod takes Arrow tables: declare them as pa.Table")
+        refuse_other_than_tables(tables, "ReleaseListsByPeriod")
         secret = secret_for(tables.pipeline, self._secret)
-        bound = functools.partial(
-            bound_periods,
-            most_periods=self._most,
-            at_most=self._kappa,
-            period_key=secret.key("periods of users"),
-            key=secret.key("bound contributions"),
-        )
+        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
         found = (
             tables
-            | "Known" >> beam.Map(_in_periods, self._periods).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, LIST))
-            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-            | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
+            | "Bound" >> bound
             | "Count"
             >> CountDistinctUsers(
                 already_distinct=True, secret=secret, num_buckets=self._num_buckets
@@ -215,9 +204,7 @@ class ReleaseWindowedLists(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
-        if self._start >= self._stop:
-            raise ValueError("start must be before stop")
+        self._windows = WindowRange(start, stop)
         positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
             ReleaseListsByPeriod,
@@ -232,90 +219,179 @@ class ReleaseWindowedLists(Releases, beam.PTransform):
         self._release(["one"])
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        refuse_counts(records, "ReleaseWindowedLists")
-        names = {begin.micros: begin.to_rfc3339() for begin in self._begins(_windows_of(records))}
-        # The partition travels with its window until it is in a table.
-        label = beam.ParDo(_Label(names)).with_output_types(
-            pa.Table if Kind.of(records) is Kind.TABLES else Any
+        names = self._windows.names(records, "ReleaseWindowedLists")
+        return records | NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+
+
+class SelectPartitionsByPeriod(Releases, beam.PTransform):
+    """Selects the partitions that may be named in each of some public periods: tables in and out.
+
+    (epsilon, delta)-DP over all periods together: see the module.
+
+    Args:
+      periods: the names of all periods, which are public. Records of others are left out.
+      epsilon, delta: what all periods together cost.
+      max_periods_per_user: w, in how many periods a user counts.
+      max_partitions_per_user: kappa, in how many partitions of each of these.
+      strategy, noisy_counts, pre_threshold, neighbours, secret, num_buckets: see
+        ``SelectPartitions``.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
+    Gives tables with the columns ``list``, ``partition`` and, with noisy counts, ``noisy_count``.
+
+    Raises:
+      ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
+    """
+
+    def __init__(
+        self,
+        periods: Sequence[str],
+        *,
+        epsilon: Number,
+        delta: Number,
+        max_periods_per_user: int,
+        max_partitions_per_user: int,
+        strategy: str = AUTO,
+        noisy_counts: bool = False,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._periods, self._most = _checked(periods, max_periods_per_user)
+        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+        self._secret = secret
+        self._num_buckets = num_buckets
+        self._select = functools.partial(
+            SelectPartitions,
+            epsilon,
+            delta,
+            self._most * self._kappa,
+            strategy,
+            noisy_counts,
+            already_bounded=True,
+            pre_threshold=pre_threshold,
+            neighbours=neighbours,
+            num_buckets=num_buckets,
         )
-        tables = (
+        self._strategy = self._select().strategy
+
+    @property
+    def strategy(self) -> SelectionStrategy:
+        """The strategy in use; its ``max_partitions_per_user`` is that of all periods together."""
+        return self._strategy
+
+    @property
+    def periods_per_user(self) -> int:
+        """In how many periods a user counts at most."""
+        return self._most
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        refuse_other_than_tables(tables, "SelectPartitionsByPeriod")
+        secret = secret_for(tables.pipeline, self._secret)
+        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
+        return (
+            tables
+            | "Bound" >> bound
+            | "Select" >> self._select(secret=secret)
+            | "OfPeriods" >> beam.Map(_split).with_output_types(pa.Table)
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return displayed(self._strategy) | {
+            "periods": len(self._periods),
+            "max_periods_per_user": self._most,
+        }
+
+
+def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
+    return objects(table, Kind.TUPLES, tuple(table.column_names))
+
+
+class SelectWindowedPartitions(Releases, beam.PTransform):
+    """Selects the partitions that may be named in each fixed window: (beginning, partition) out.
+
+    As ``SelectPartitionsByPeriod``, of records in windows as ``ReleaseWindowedLists`` takes them.
+    With ``noisy_counts`` what comes out is (beginning, partition, noisy_count).
+
+    Args:
+      epsilon, delta: what all windows together cost.
+      start, stop, max_windows_per_user, max_partitions_per_user: see ``ReleaseWindowedLists``.
+      **options: strategy, noisy_counts, ... of ``SelectPartitionsByPeriod``.
+
+    Raises:
+      ValueError: as ``ReleaseWindowedLists`` and ``SelectPartitions``.
+
+    >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
+    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    ...     _ = (
+    ...         pipeline
+    ...         | beam.Create(visits)
+    ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
+    ...         | beam.WindowInto(beam.window.FixedWindows(60))
+    ...         | SelectWindowedPartitions(
+    ...             epsilon=1,
+    ...             delta=1e-9,
+    ...             start=0,
+    ...             stop=120,
+    ...             max_windows_per_user=1,
+    ...             max_partitions_per_user=1,
+    ...         )
+    ...         | beam.Map(print)
+    ...     )
+    ('1970-01-01T00:00:00Z', 'home')
+    """
+
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int,
+        **options: Any,
+    ):
+        super().__init__()
+        self._windows = WindowRange(start, stop)
+        positive_integer("max_windows_per_user", max_windows_per_user)
+        self._select = functools.partial(
+            SelectPartitionsByPeriod,
+            epsilon=epsilon,
+            delta=delta,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            **options,
+        )
+        # Arguments are checked now.
+        self._select(periods=["one"])
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        names = self._windows.names(records, "SelectWindowedPartitions")
+        return (
             records
-            | "Label" >> label
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(_of_composite).with_output_types(pa.Table)
+            | NameWindows(names)
+            | "ByWindow" >> self._select(periods=list(names.values()))
+            | "Tuples" >> beam.FlatMap(_tuples)
         )
-        return tables | "ByWindow" >> self._release(list(names.values()))
-
-    def _begins(self, windows: FixedWindows) -> Iterator[Timestamp]:
-        size, offset = windows.size.micros, windows.offset.micros
-        first = -((offset - self._start.micros) // size)
-        if (self._stop.micros - self._start.micros) // size > MOST_WINDOWS:
-            raise ValueError(f"there are more than {MOST_WINDOWS:,} windows from start to stop")
-        for micros in range(first * size + offset, self._stop.micros, size):
-            yield Timestamp(micros=micros)
 
 
-class _Label(beam.DoFn):
-    """Users and partitions of records in the wanted windows, with the names of these."""
-
-    def __init__(self, names: Mapping[int, str]):
-        self._names = names
-
-    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
-        name = self._names.get(window.start.micros)
-        if name is None:
-            return
-        if is_batch(element):
-            table = table_from(element, (USER, PARTITION))
-            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
-            # As a tuple of the two would be.
-            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
-            yield pa.table({USER: table[USER], PARTITION: partition})
-            return
-        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
-            user, partition = getattr(element, USER), getattr(element, PARTITION)
-        elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
-            user, partition = element[USER], element[PARTITION]
-        elif type(element) in (tuple, list) and len(element) == 2:
-            user, partition = element
-        else:
-            raise TypeError(
-                f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
-                "with these"
-            )
-        yield user, (name, partition)
-
-
-def _windows_of(records: beam.PCollection) -> FixedWindows:
-    merged = put_together(records)
-    windowing = merged[0].windowing
-    if not all(one.is_bounded for one in merged):
-        raise ValueError("unbounded input has no last window to charge for: give bounded input")
-    if any(one.windowing != windowing for one in merged):
-        raise ValueError("a Flatten put different windows together: apply beam.WindowInto after it")
-    if type(windowing.windowfn) is not FixedWindows:
+def _checked(periods: Sequence[str], most: int) -> tuple[tuple[str, ...], int]:
+    """The periods, and in how many of them a user counts."""
+    if not 1 <= len(periods) <= MOST_WINDOWS or len(set(periods)) < len(periods):
         raise ValueError(
-            "records must be in beam.window.FixedWindows: sliding windows would release a record "
-            "several times, and sessions tell by where they begin when a user was there"
+            f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
         )
-    if not isinstance(windowing.triggerfn, DefaultTrigger):
-        raise ValueError("a trigger that fires again would release the same records again")
-    return windowing.windowfn
+    return tuple(periods), min(positive_integer("max_periods_per_user", most), len(periods))
 
 
-def _of_composite(table: pa.Table) -> pa.Table:
-    name, partition = single(table[PARTITION]).flatten()
-    return pa.table({USER: table[USER], PARTITION: partition, LIST: name})
-
-
-def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    table = table_from(table, (USER, PARTITION, LIST))
-    return table.filter(pc.is_in(plain(table[LIST], LIST), value_set=pa.array(periods)))
-
-
-def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [in_list_of_period(table)]
+def _split(selected: pa.Table) -> pa.Table:
+    """Selected pairs of a period and a partition, as columns of their own."""
+    parts = single(decoded(selected)[PARTITION])
+    split = {LIST: parts.field(LIST), PARTITION: parts.field(PARTITION)}
+    return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
 
 
 def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:

@@ -22,9 +22,13 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
-from pipelines.files.paths import filesystem
-from pipelines.files.period_names import add_period_flags, period_names
+from pipelines.files.output import (
+    ReleaseDirectory,
+    directories_from_flags,
+    directory_from_flags,
+    frequency_lines,
+)
+from pipelines.files.period_names import add_period_flags, period_names, refuse_period_flags
 from pipelines.release_job import (
     Release,
     Watching,
@@ -199,9 +203,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         return _prepare_periods(flags, options)
-    for name in ("time_column", "periods", "max_periods_per_user"):
-        if getattr(flags, name) is not None:
-            raise ValueError(f"--{name} goes with --period")
+    refuse_period_flags(flags)
     from pipelines.files.record_files import records_from_flags
 
     reader = records_from_flags(flags)
@@ -236,8 +238,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         if getattr(flags, name):
             raise ValueError(f"--{name} is for one list, not for one of each --period")
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.periods import build_periods, check_times, publish_period
-    from pipelines.files.record_files import records_from_flags
+    from pipelines.files.periods import about_periods, build_periods, publish_list, timed_records
 
     names = period_names(flags.period, flags.periods)
 
@@ -253,28 +254,18 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
 
     # The parameters are heard of before the files are.
     release_with(None)
-    reader = records_from_flags(flags, [flags.time_column])
-    check_times(reader.pattern, reader.attribute_fields[0])
+    reader = timed_records(flags)
     release = release_with(flags.num_buckets or reader.num_buckets)
     budget = PrivacyBudget(flags.epsilon)
-    join = filesystem(flags.output).join
-    directories = {
-        name: directory_from_flags(flags, FREQUENCIES_FILE, join(flags.output, name))
-        for name in names
-    }
+    directories = directories_from_flags(flags, FREQUENCIES_FILE, names)
     statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
     statement["partition_columns"] = flags.partition_column
-    statement["periods"] = {
-        "of": flags.period,
-        "first": names[0],
-        "last": names[-1],
-        "max_periods_per_user": release.periods_per_user,
-        "epsilon_of_all": float(budget.epsilon),
-    }
+    statement["periods"] = about_periods(flags, names, release.periods_per_user)
+    statement["periods"]["epsilon_of_all"] = float(budget.epsilon)
 
     def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
         watch = watching(flags)("reading records", "records", total=reader.estimated_rows)
-        publish = functools.partial(publish_period, directories, statement | spent)
+        publish = functools.partial(publish_list, directories, statement | spent)
         build_periods(pipeline, reader, flags.period, release, publish, watch)
 
     part = Part(f"frequency list of each {flags.period}", budget)

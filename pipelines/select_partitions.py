@@ -8,6 +8,7 @@ removing all records of one user.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,8 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
-from pipelines.files.output import directory_from_flags
+from pipelines.files.output import directories_from_flags, directory_from_flags
+from pipelines.files.period_names import add_period_flags, period_names, refuse_period_flags
 from pipelines.release_job import (
     Release,
     Watching,
@@ -123,6 +125,7 @@ def make_parser() -> JobParser:
     planning.add_argument(
         "--plot", metavar="FILE.png", help="with --explain, draw the same as curves (matplotlib)"
     )
+    add_period_flags(parser)
     parser.add_common_flags()
     return parser
 
@@ -179,6 +182,9 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         raise ValueError("--plot is for --explain, which needs no data")
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    if flags.period is not None:
+        return _prepare_periods(flags, options)
+    refuse_period_flags(flags)
     directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=int(flags.noisy_counts))
     from pipelines.files.partition_file import header_line, read_public_partitions
     from pipelines.files.publishing import PublishRelease
@@ -204,9 +210,68 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         publish = PublishRelease(directory, header, statement | budget, flags.noisy_counts)
         build(pipeline, reader, select, publish, watching(flags))
 
-    unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER
-    part = Part("names of partitions", PrivacyBudget(flags.epsilon, flags.delta), unit=unit)
+    part = _part(flags, "names of partitions")
     return release_job(flags, options, Release(build_all, [directory], [part]))
+
+
+def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
+    require(flags, "time_column", "periods", "max_periods_per_user")
+    for name in ("already_bounded", "public_partitions", "public_threshold"):
+        if getattr(flags, name) not in (None, False):
+            raise ValueError(f"--{name} does not go with --period")
+    from dp_transforms.windowed_lists import SelectPartitionsByPeriod
+    from pipelines.files.partition_file import header_line
+    from pipelines.files.periods import (
+        NamesByPeriod,
+        about_periods,
+        build_periods,
+        publish_names,
+        timed_records,
+    )
+
+    names = period_names(flags.period, flags.periods)
+
+    def select_with(num_buckets: int | None) -> SelectPartitionsByPeriod:
+        return SelectPartitionsByPeriod(
+            names,
+            epsilon=flags.epsilon,
+            delta=flags.delta,
+            max_periods_per_user=flags.max_periods_per_user,
+            max_partitions_per_user=flags.max_partitions_per_user,
+            strategy=flags.strategy,
+            noisy_counts=flags.noisy_counts,
+            num_buckets=num_buckets,
+            **_given(flags, "pre_threshold", "neighbours"),
+        )
+
+    # The parameters are heard of before the files are.
+    select_with(None)
+    reader = timed_records(flags)
+    select = select_with(flags.num_buckets or reader.num_buckets)
+    numbers = int(flags.noisy_counts)
+    directories = directories_from_flags(flags, PARTITIONS_FILE, names, numbers)
+    statement = selection_statement(
+        select.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
+    )
+    statement["periods"] = about_periods(flags, names, select.periods_per_user)
+    statement["periods"]["max_partitions_per_user_and_period"] = flags.max_partitions_per_user
+
+    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
+        watch = watching(flags)("reading records", "records", total=reader.estimated_rows)
+        header = header_line(reader.partition_fields, flags.noisy_counts)
+        publish = functools.partial(
+            publish_names, directories, header, statement | spent, flags.noisy_counts
+        )
+        release = NamesByPeriod(names, select)
+        build_periods(pipeline, reader, flags.period, release, publish, watch)
+
+    part = _part(flags, f"names of partitions in each {flags.period}")
+    return release_job(flags, options, Release(build_all, [*directories.values()], [part]))
+
+
+def _part(flags: argparse.Namespace, purpose: str) -> Part:
+    unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER
+    return Part(purpose, PrivacyBudget(flags.epsilon, flags.delta), unit=unit)
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:

@@ -405,6 +405,13 @@ MUTANTS = (
         ("tests/test_windowed_lists.py",),
     ),
     Mutant(
+        "a user has as many names in all windows as in one",
+        "dp_transforms/windowed_lists.py",
+        "self._most * self._kappa,",
+        "self._kappa,",
+        ("tests/test_windowed_lists.py",),
+    ),
+    Mutant(
         "a user counts in any number of windows",
         "dp_transforms/columnar/periods.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",

@@ -14,7 +14,13 @@ from apache_beam.transforms import trigger, window
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from dp_transforms import JobSecret, ReleaseListsByPeriod, ReleaseWindowedLists
+from dp_transforms import (
+    JobSecret,
+    ReleaseListsByPeriod,
+    ReleaseWindowedLists,
+    SelectPartitionsByPeriod,
+    SelectWindowedPartitions,
+)
 from dp_transforms.columnar.periods import bound_periods
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
@@ -261,4 +267,104 @@ def test_arguments_are_checked_at_once(options, message):
     with pytest.raises(ValueError, match="1 to 10,000 different periods"):
         ReleaseListsByPeriod(
             ["a", "a"], epsilon=1, max_periods_per_user=1, max_partitions_per_user=1
+        )
+
+
+@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, kappa):
+    # All inputs of two users, two windows and two partitions, with the first user and without.
+    epsilon, delta = 0.5, 0.05
+    select = SelectPartitionsByPeriod(
+        "ab",
+        epsilon=epsilon,
+        delta=delta,
+        max_periods_per_user=w,
+        max_partitions_per_user=kappa,
+        strategy="optimal",
+    )
+    kept = [select.strategy.keep_probability(users) for users in range(3)]
+    cells = list(itertools.product((0, 1), "ab"))
+    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
+
+    def users_of(rows):
+        users = collections.Counter((partition, name) for _, partition, name in rows)
+        return tuple(users[cell] for cell in cells)
+
+    @functools.cache
+    def law(users):
+        """The probabilities of all sets of named pairs, each of which is decided by itself."""
+        chances = [kept[number] for number in users]
+        return [
+            math.prod(p if named else 1 - p for p, named in zip(chances, sets, strict=True))
+            for sets in itertools.product((False, True), repeat=4)
+        ]
+
+    alone = [bounded([("bob", *cell) for cell in others], w, kappa) for others in subsets]
+    neighbours = set()
+    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
+        rows = [(user, *cell) for user, own in (("bob", others), ("ann", theirs)) for cell in own]
+        pair = users_of(without), users_of(bounded(rows, w, kappa))
+        neighbours |= {pair, pair[::-1]}
+    dearest = max(
+        sum(max(0, p - math.exp(epsilon) * q) for p, q in zip(law(one), law(other), strict=True))
+        for one, other in neighbours
+    )
+    assert dearest <= delta * (1 + 1e-9)
+    # And nothing is given away: some pair takes most of it.
+    assert dearest > 0.9 * delta
+
+
+def selected(kind, **options):
+    """What is named of 30 users a day: "all" on each of three days, and one page of each day."""
+    records = [
+        (user, page, day * DAY + user)
+        for user in range(30)
+        for day in range(3)
+        for page in (("all", 0), ("day", day))
+    ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
+    options = {
+        "epsilon": 20,
+        "delta": 1e-6,
+        "start": 0,
+        "stop": 4 * DAY,
+        "max_windows_per_user": 3,
+        "max_partitions_per_user": 2,
+        "secret": SECRET,
+        "num_buckets": 2,
+    } | options
+    return run(
+        lambda begin: begin | Composed(kind, [], records) | SelectWindowedPartitions(**options)
+    )
+
+
+def test_names_are_those_of_their_windows():
+    days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+    wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
+    assert sorted(selected("tuples")) == sorted(wanted)
+    noisy = selected("tuples", noisy_counts=True)
+    assert sorted(one[:2] for one in noisy) == sorted(wanted)
+    assert all(abs(count - 30) < 10 for *_, count in noisy)
+
+
+def test_names_count_a_user_in_so_many_windows():
+    # Each of 30 users is in one window of three, with one pair: too few for most to be named.
+    once = selected("tuples", max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
+    assert len(once) < 3
+
+
+def test_names_of_sessions_are_refused_and_arguments_checked_at_once():
+    options = {"start": 0, "stop": DAY, "max_windows_per_user": 1, "max_partitions_per_user": 1}
+    pipeline = beam.Pipeline(runner="FnApiRunner")
+    sessions = pipeline | timed(OTHERS) | beam.WindowInto(window.Sessions(60))
+    with pytest.raises(ValueError, match="sessions tell by where they begin"):
+        _ = sessions | SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)
+    with pytest.raises(ValueError, match="delta must be in"):
+        SelectWindowedPartitions(epsilon=1, delta=2, **options)
+    with pytest.raises(ValueError, match="max_windows_per_user must be"):
+        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"max_windows_per_user": 0})
+    with pytest.raises(ValueError, match="start must be before stop"):
+        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"stop": 0})
+    with pytest.raises(ValueError, match="different periods"):
+        SelectPartitionsByPeriod(
+            "aa", epsilon=1, delta=0.1, max_periods_per_user=1, max_partitions_per_user=1
         )

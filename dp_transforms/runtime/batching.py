@@ -74,7 +74,7 @@ class FromTables(TellsBound, beam.PTransform):
         if self._kind is Kind.TABLES:
             return pcoll
         return pcoll | "Unbatch" >> beam.FlatMap(
-            _objects, self._kind, self._names
+            objects, self._kind, self._names
         ).with_output_types(self._type)
 
 
@@ -188,7 +188,8 @@ def _struct(values: list[Any], names: Iterable[Any]) -> pa.Array:
     return pa.StructArray.from_arrays(fields, names=list(map(str, names)))
 
 
-def _objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:
+def objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:
+    """The rows of some columns as records of a kind; a tuple of one part is that part itself."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
     if kind in (Kind.ROWS, Kind.DICTS):
         return _named(parts, names, kind)

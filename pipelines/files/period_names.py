@@ -49,9 +49,9 @@ def period_names(period: str, span: str) -> list[str]:
 
 def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a release for each period."""
-    periods = parser.add_argument_group("a list for each period (optional)")
+    periods = parser.add_argument_group("a release for each period (optional)")
     periods.add_argument(
-        "--period", choices=PERIODS, help="release a list for each, in a directory of its name"
+        "--period", choices=PERIODS, help="make a release for each, in a directory of its name"
     )
     periods.add_argument(
         "--time_column",
@@ -62,13 +62,24 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     periods.add_argument(
         "--periods",
         metavar="FIRST..LAST",
-        help="the days from which to which there is a list for each period; public: choose them "
+        help="the days from which to which there is one for each period; public: choose them "
         "without looking at the records, of which others are left out",
     )
     periods.add_argument(
         "--max_periods_per_user",
         type=flag_types.positive_integer,
         metavar="N",
-        help="keep at most N periods of each user, at random, and KAPPA partitions in each: all "
-        "lists together cost epsilon, and each of them epsilon / N",
+        help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
+        "budget is that of all periods together",
     )
+
+
+def refuse_period_flags(flags: argparse.Namespace) -> None:
+    """Refuses the flags that go with --period alone.
+
+    Raises:
+      ValueError: one was given.
+    """
+    for name in ("time_column", "periods", "max_periods_per_user"):
+        if getattr(flags, name) is not None:
+            raise ValueError(f"--{name} goes with --period")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import argparse
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import apache_beam as beam
@@ -12,13 +14,16 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.windowed_lists import ReleaseListsByPeriod
+from dp_transforms.windowed_lists import SelectPartitionsByPeriod
 from pipelines.errors import InputError
 from pipelines.files.logical_types import logical_name
 from pipelines.files.names import FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, frequency_lines
+from pipelines.files.partition_file import partition_lines
 from pipelines.files.period_names import FORMS
+from pipelines.files.publishing import in_order
 from pipelines.files.reading import ReadRecords
+from pipelines.files.record_files import records_from_flags
 from pipelines.files.record_source import RecordSource
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
@@ -43,18 +48,19 @@ def build_periods(
     pipeline: beam.Pipeline,
     reader: RecordSource,
     period: str,
-    release: ReleaseListsByPeriod,
-    publish: Callable[[str, ReleasedList], None],
+    release: beam.PTransform,
+    publish: Callable[[str, Any], None],
     watch: beam.PTransform,
 ) -> None:
-    """Adds the whole job of a list for each period to a pipeline.
+    """Adds the whole job of a release for each period to a pipeline.
 
     Args:
       pipeline: where to.
       reader: gives the records, with the time as the only attribute.
       period: see ``periods_of``.
-      release: releases the lists, with a secret of its own. No two jobs share one.
-      publish: receives each list, with its period.
+      release: makes pairs of a period and its release, with a secret of its own. No two jobs share
+        one.
+      publish: receives each of these.
       watch: tells of the records that are read.
     """
     records = pipeline | "ReadRecords" >> ReadRecords(reader) | "Records" >> watch
@@ -64,7 +70,75 @@ def build_periods(
     _ = named | "Release" >> release | "Publish" >> beam.MapTuple(publish)
 
 
-def publish_period(
+class NamesByPeriod(beam.PTransform):
+    """The lines of names that are selected in each period: (period, lines), of every period.
+
+    Args:
+      periods: all of them.
+      select: selects the names.
+    """
+
+    def __init__(self, periods: Sequence[str], select: SelectPartitionsByPeriod):
+        super().__init__()
+        self._periods = periods
+        self._select = select
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        # A period without names has a file too.
+        all_ = tables.pipeline | "Public" >> beam.Create(
+            [(name, []) for name in self._periods], reshuffle=False
+        )
+        found = tables | "Select" >> self._select | "Lines" >> beam.FlatMap(_lines_of_periods)
+        return (
+            (all_, found)
+            | beam.Flatten()
+            | "Group" >> beam.GroupByKey()
+            | "Join" >> beam.MapTuple(lambda name, parts: (name, [*chain.from_iterable(parts)]))
+        )
+
+
+def _lines_of_periods(selected: pa.Table) -> Iterator[tuple[str, list[bytes]]]:
+    for name in pc.unique(selected[LIST]).to_pylist():
+        yield name, list(partition_lines(selected.filter(pc.equal(selected[LIST], name))))
+
+
+def about_periods(
+    flags: argparse.Namespace, names: Sequence[str], periods_per_user: int
+) -> dict[str, Any]:
+    """What a privacy.json says of periods."""
+    return {
+        "of": flags.period,
+        "first": names[0],
+        "last": names[-1],
+        "max_periods_per_user": periods_per_user,
+    }
+
+
+def timed_records(flags: argparse.Namespace) -> RecordSource:
+    """The records that the flags describe, with their times as an attribute.
+
+    Raises:
+      InputError, ValueError: see ``records_from_flags`` and ``check_times``.
+    """
+    reader = records_from_flags(flags, [flags.time_column])
+    check_times(reader.pattern, reader.attribute_fields[0])
+    return reader
+
+
+def publish_names(
+    directories: dict[str, ReleaseDirectory],
+    header: bytes,
+    statement: dict[str, Any],
+    by_count: bool,
+    name: str,
+    lines: list[bytes],
+) -> None:
+    """Writes the names of one period into its directory, with their statement."""
+    content = [header, *in_order(lines, by_count)]
+    directories[name].publish(content, statement | {"period": name})
+
+
+def publish_list(
     directories: dict[str, ReleaseDirectory],
     statement: dict[str, Any],
     name: str,

@@ -35,7 +35,7 @@ class PublishRelease(beam.PTransform):
         by_count: bool = False,
     ):
         super().__init__()
-        self._order = _by_count if by_count else None
+        self._by_count = by_count
         self._directory = directory
         self._header = header
         self._statement = statement
@@ -50,8 +50,13 @@ class PublishRelease(beam.PTransform):
         )
 
     def _publish(self, _: None, blocks: Iterable[list[bytes]]) -> None:
-        lines = sorted(itertools.chain.from_iterable(blocks), key=self._order)
+        lines = in_order(itertools.chain.from_iterable(blocks), self._by_count)
         self._directory.publish([self._header, *lines], self._statement)
+
+
+def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
+    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
+    return sorted(lines, key=_by_count if by_count else None)
 
 
 def _by_count(line: bytes) -> tuple[int, bytes]:

@@ -9,6 +9,7 @@ import pytest
 
 from dp_transforms.budget import Ledger
 from dp_transforms.mechanisms import FrequencyList
+from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR
 from pipelines.errors import InputError
 from pipelines.files.period_names import period_names
@@ -129,3 +130,67 @@ def test_other_times_are_refused_without_showing_them(time):
 def test_flags_that_do_not_go_together(visits, failure, flags, message):
     code, err = failure(command, visits, *flags)
     assert code == USAGE_ERROR and message in err
+
+
+def select_command(path, *more):
+    return select_partitions.main(
+        [
+            f"--input={path}",
+            "--user_column=visitor",
+            "--partition_column=page",
+            "--partition_column=part",
+            f"--output={path.parent}/out",
+            "--epsilon=20",
+            "--delta=1e-6",
+            "--max_partitions_per_user=2",
+            "--period=day",
+            "--time_column=at",
+            "--periods=2026-01-05..2026-01-07",
+            "--max_periods_per_user=2",
+            *more,
+        ]
+    )
+
+
+@pytest.fixture
+def many_visits(tmp_path):
+    path = tmp_path / "visits.csv"
+    lines = (f"{u},p{d},{c},2026-01-0{d}\n" for u in range(40) for d in (5, 6) for c in "xy")
+    path.write_text("visitor,page,part,at\n" + "".join(lines) + "7,rare,x,2026-01-06\n")
+    return path
+
+
+def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits, capsys):
+    book = tmp_path / "book.jsonl"
+    Ledger.create(book, 30, 1e-5)
+    assert select_command(many_visits, f"--ledger={book}") == SUCCESS
+    files = [tmp_path / f"out/2026-01-0{day}/released_partitions.csv" for day in (5, 6, 7)]
+    assert capsys.readouterr().out.split() == list(map(str, files))
+    texts = [file.read_text() for file in files]
+    assert texts == ["page,part\np5,x\np5,y\n", "page,part\np6,x\np6,y\n", "page,part\n"]
+    assert Ledger.open(book).remaining().epsilon == 10
+    said = json.loads((files[2].parent / "privacy.json").read_text())
+    assert (said["epsilon"], said["max_partitions_per_user"], said["period"]) == (
+        20,
+        4,
+        "2026-01-07",
+    )
+    assert said["periods"]["max_partitions_per_user_and_period"] == 2
+    assert select_command(many_visits, "--overwrite", "--noisy_counts") == SUCCESS
+    header, *rows = files[0].read_text().splitlines()
+    assert header == "page,part,noisy_count" and len(rows) == 2
+    assert all(abs(int(row.rpartition(",")[2]) - 40) < 15 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--already_bounded"], "--already_bounded does not go with --period"),
+        (["--public_partitions=x.csv"], "--public_partitions does not go with --period"),
+        (["--periods=2026"], "--periods must be FIRST..LAST"),
+        (["--time_column=when"], "has no column 'when'"),
+    ],
+)
+def test_faults_of_names_by_period(many_visits, failure, flags, message):
+    _, err = failure(select_command, many_visits, *flags)
+    assert message in err
