@@ -102,6 +102,15 @@ def test_the_index_of_proofs_names_tests_and_modules_that_exist():
             assert any(f"def {test}" in text for text in found), (file, test)
 
 
+def test_the_review_has_a_paragraph_for_each_row_of_the_index():
+    index = (ROOT / "docs/exactness.md").read_text()
+    statements = re.findall(r"^\| (.*?)(?: \(\[proof\].*\))? \| `[\w/]+\.py`", index, re.MULTILINE)
+    review = (ROOT / "docs/proofs/review.md").read_text()
+    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\n", review)]
+    read = [part[2:].partition(".**")[0] for part in paragraphs if part.startswith("**")]
+    assert len(read) > 20 and read == statements
+
+
 def test_what_there_is_is_on_the_pages():
     selection = (ROOT / "docs/selection.md").read_text()
     named = re.findall(r"^\| (`[^|]*`) \|", selection, re.MULTILINE)
@@ -136,3 +145,30 @@ def test_accuracies_are_those_of_the_mechanisms():
     ):
         exact = expected_l1(mechanism, rockyou()) / 2
         assert (rounded, text) == (f"{exact:,.0f}", f"{exact:,.2f}")
+
+
+def tables(text):
+    """(heads, rows) of each table of a page, as lists of cells."""
+    for lines in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
+        heads, _, *rows = [
+            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()
+        ]
+        yield heads, rows
+
+
+def test_the_comparison_quotes_the_pages():
+    """Each table after a link to a page has heads and rows of one of that page's tables."""
+    text = (ROOT / "docs/comparison.md").read_text()
+    quoted = 0
+    for path, table in re.findall(
+        r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)", text
+    ):
+        ((heads, rows),) = tables(table)
+        sources = [
+            {tuple(row[whole.index(head)] for head in heads) for row in those}
+            for whole, those in tables((ROOT / path).read_text())
+            if set(heads) <= set(whole)
+        ]
+        assert any(set(map(tuple, rows)) <= source for source in sources), heads
+        quoted += 1
+    assert quoted == 4
