@@ -4,6 +4,10 @@ import zlib
 
 from hypothesis import settings
 
+from tests.quick_beam import keep_what_beam_looks_up
+
+keep_what_beam_looks_up()
+
 # A busy machine, or an import in the first example, is no fault of a property.
 settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")

@@ -101,6 +101,7 @@ def test_the_window_holds_the_walk_at_the_largest_corner(rate):
         assert not_below == pytest.approx(expected, rel=1e-9, abs=1e-12)
 
 
+@pytest.mark.slow
 def test_expectations_on_rockyou_are_those_of_releases():
     """Seeded; for another seed this fails with probability below 1e-2."""
     private, count = sample_data.rockyou(), 100

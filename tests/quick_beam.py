@@ -1,0 +1,46 @@
+"""Beam looks up the same things hundreds of times a pipeline, which is half of a small one's time:
+a parser of all options for every step, and the signatures of a DoFn's methods. Here they are kept.
+"""
+
+import functools
+import types
+import weakref
+
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms import userstate
+
+
+def keep_what_beam_looks_up():
+    """For this process; views of options share their values as before."""
+    userstate.get_dofn_specs = _kept_specs(userstate.get_dofn_specs)
+    PipelineOptions.view_as = _kept_view(PipelineOptions.view_as)
+
+
+def _kept_specs(look_up):
+    by_class = {}
+
+    @functools.wraps(look_up)
+    def specs(dofn):
+        # A method that an instance has of its own is looked at; all others are of its class.
+        if any(isinstance(value, types.MethodType) for value in vars(dofn).values()):
+            return look_up(dofn)
+        kind = type(dofn)
+        if kind not in by_class:
+            by_class[kind] = look_up(dofn)
+        states, timers = by_class[kind]
+        return set(states), set(timers)
+
+    return specs
+
+
+def _kept_view(make):
+    kept = weakref.WeakKeyDictionary()
+
+    @functools.wraps(make)
+    def view_as(self, cls):
+        views = kept.setdefault(self, {})
+        if cls not in views:
+            views[cls] = make(self, cls)
+        return views[cls]
+
+    return view_as
