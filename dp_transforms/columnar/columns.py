@@ -105,7 +105,7 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 
 
 def is_enough(rows: int, size: int) -> bool:
-    """Whether tables of so many rows and bytes are enough to be worked on together."""
+    """Whether tables with this many rows and bytes are enough to be worked on together."""
     return rows >= _BATCH_ROWS or size >= _BATCH_BYTES
 
 

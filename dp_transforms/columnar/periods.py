@@ -17,7 +17,7 @@ from dp_transforms.columnar.grouping import group
 def bound_periods(
     table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
 ) -> pa.Table:
-    """The distinct rows, of at most so many periods of a user, and so many partitions in each.
+    """The distinct rows of a bounded number of periods per user, and of partitions in each.
 
     Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
     these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a

@@ -28,7 +28,7 @@ MOST_WINDOWS = 10_000
 
 
 class BoundPeriods(beam.PTransform):
-    """At most so many periods of each user, and partitions in each: see ``columnar.periods``.
+    """Bounds each user's periods, and partitions in each: see ``columnar.periods``.
 
     Tables with the columns ``user``, ``partition`` and ``list`` in; distinct pairs of a user and a
     struct of ``list`` and ``partition`` out, as tables.

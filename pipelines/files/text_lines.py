@@ -35,7 +35,7 @@ CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its
 
 
 def estimated_lines(path: str, size: int) -> int:
-    """About how many lines a file of so many bytes has, by the length of its first ones.
+    """Roughly how many lines a file of this size has, by the length of its first ones.
 
     Raises:
       InputError: the file cannot be opened.

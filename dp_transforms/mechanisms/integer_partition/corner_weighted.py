@@ -38,7 +38,7 @@ class CornerWeightedPartitionMechanism(PartitionMechanism):
     Privacy. Neighbours: add or remove all records of one user, who contributes to at most
     ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting
     does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity, and the two
-    Young diagrams differ in so many cells at most. By the theorem of ``corner_price`` the
+    Young diagrams differ in at most this many cells. By the theorem of ``corner_price`` the
     probability of any x changes by a factor of at most e**(sensitivity (c + ln R(c))), and c is
     the largest rate at which that is certainly at most e**epsilon: pure epsilon-DP. Bounds are
     public: they do not depend on the data, or have a budget of their own. A list outside them is

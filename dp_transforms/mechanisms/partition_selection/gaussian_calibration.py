@@ -61,7 +61,7 @@ class GaussianBudget:
     exposure: Fraction
 
     def new_partition_probability(self, partitions: int) -> Fraction:
-        """1 - e**-(exposure / partitions), rounded down: for each of so many new partitions."""
+        """1 - e**-(exposure / partitions), rounded down: for each of ``partitions`` new ones."""
         down, up = rounding_pair(_PRECISION)
         probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
         return Fraction(*(int(part) for part in probability.as_integer_ratio()))

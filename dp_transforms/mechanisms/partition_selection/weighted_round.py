@@ -38,7 +38,7 @@ _PRECISION = 192
 
 
 def weight(partitions: int) -> int:
-    """floor(UNIT / sqrt(partitions)): what a user of that many partitions adds to each."""
+    """floor(UNIT / sqrt(partitions)): what a user of ``partitions`` partitions adds to each."""
     return math.isqrt(UNIT * UNIT // partitions)
 
 

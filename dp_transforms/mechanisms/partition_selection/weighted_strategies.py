@@ -37,7 +37,7 @@ class Round(Protocol):
         """The probability of being kept, by the sum of weights."""
 
     def weight(self, partitions: int) -> int:
-        """What a user of that many partitions adds to each; it does not grow with their number."""
+        """What a user of ``partitions`` partitions adds to each; falls as they grow."""
 
     def describe(self) -> dict[str, float]:
         """Public facts, as JSON-ready values."""
