@@ -5,6 +5,7 @@
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
 # make mutants  plants bugs in a copy of the tree, and tells which test catches each
+# make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; three quarters of an hour
@@ -20,7 +21,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
@@ -47,6 +48,9 @@ test-laws: .venv/installed-test
 
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants
+
+kills: .venv/installed-test
+	$(BIN)/python -m tests.clusters.kills --output=benchmarks/results/kills.md
 
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing

@@ -87,6 +87,14 @@ BENCHMARKS = (
         12,
         arguments=("--draws=200",),
     ),
+    Benchmark(
+        "interval_coverage",
+        "Coverage of intervals on lists that nobody had seen",
+        "interval_coverage",
+        30,
+        "edges",
+        ("--releases=20", "--estimates=2"),
+    ),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark("throughput", "From records to a release", "throughput", 40, "peers_python"),
@@ -220,7 +228,8 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield "What is by itself was not made by this command, but by the benchmark's own."
         yield ""
     yield (
-        "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), and "
+        "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
+        "[jobs killed at random moments](results/kills.md) and "
         "[faults on a cluster](results/cluster_faults.md)."
     )
     for one in BENCHMARKS:
