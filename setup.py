@@ -38,6 +38,7 @@ setup(
         # DuckDB's wheel has its own ADBC driver.
         "database": ["adbc-driver-manager>=1.0", "adbc-driver-postgresql>=1.0", "duckdb>=1.1"],
         "report": ["matplotlib"],
+        "completion": ["shtab>=1.7"],
         "docs": ["mkdocs-material>=9.5,<10", "mkdocstrings[python]>=0.26"],
         "test": [
             "adbc-driver-manager>=1.0",
@@ -56,6 +57,7 @@ setup(
             "pytest-xdist",
             "ruff",
             "setuptools>=68",
+            "shtab>=1.7",
         ],
     },
     classifiers=[
@@ -65,6 +67,7 @@ setup(
         "Operating System :: POSIX",
         "Programming Language :: Python :: 3",
         "Programming Language :: Python :: 3 :: Only",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
         "Topic :: Scientific/Engineering :: Information Analysis",
         "Topic :: Security",
         "Typing :: Typed",

@@ -5,6 +5,7 @@ Each command is a module with a ``main`` of its own, which ``python -m pipelines
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import importlib
 import sys
@@ -58,6 +59,8 @@ commands:
 {commands}
 
 {_NAME} COMMAND --help explains one; {_NAME} --version prints the version.
+{_NAME} --completion SHELL prints a script that completes commands and flags
+by TAB in bash, zsh, fish and others (extra: completion).
 Exit codes: 0 done, 1 failed, 2 a fault in the command line, 130 interrupted.
 
 A first release, from made-up records:
@@ -65,6 +68,29 @@ A first release, from made-up records:
   {_NAME} release --input=records.csv --user_column=user --partition_column=password_id
       --epsilon=1 --max_partitions_per_user=1 --output=release
 """
+
+
+def _completion(shell: str = "", *others: str) -> int:
+    """Prints the completion script for a shell; returns the exit code."""
+    try:
+        import shtab
+    except ImportError:
+        message = "completion needs shtab: pip install dp-frequency-lists[completion]"
+        print(f"error: {message}", file=sys.stderr)
+        return USAGE_ERROR
+    if shell not in shtab.SUPPORTED_SHELLS or others:
+        shells = ", ".join(shtab.SUPPORTED_SHELLS)
+        print(f"error: --completion takes one of {shells}", file=sys.stderr)
+        return USAGE_ERROR
+    whole = argparse.ArgumentParser(_NAME)
+    whole.add_argument("--version", action="store_true", help="print the version")
+    commands = whole.add_subparsers()
+    for name, one in COMMANDS.items():
+        parser = importlib.import_module(f"pipelines.{one.module}").make_parser()
+        # Both have a --help.
+        commands.add_parser(name, help=one.help, parents=[parser], add_help=False)
+    print(shtab.complete(whole, shell))
+    return SUCCESS
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -76,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name == "--version":
         print(f"{_NAME} {VERSION}")
         return SUCCESS
+    if name.partition("=")[0] == "--completion":
+        return _completion(*name.split("=", 1)[1:], *arguments)
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"

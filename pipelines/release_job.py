@@ -286,7 +286,7 @@ def counted_here(
     except MemoryError:
         raise InputError(
             "the records need more memory than there is: give it more, or a runner that keeps what "
-            "it shuffles on disks, such as Flink (see docs/engines.md)"
+            "it shuffles on disks, such as Flink"
         ) from None
 
 

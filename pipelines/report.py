@@ -211,7 +211,8 @@ alone.{words}</p>
 {table([heads, *cells], numbers=len(heads) - 1)}"""
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def make_parser() -> OneLineParser:
+    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.report",
         description="Draw a release of frequency lists, with error bars from the release alone: "
@@ -229,7 +230,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="what partitions are, such as page: the report speaks of guessing if it is password "
         "(default: the columns' names, if privacy.json has them, or else password)",
     )
-    flags = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    flags = make_parser().parse_args(argv)
     try:
         check_available()
         directory = local_path(os.fspath(flags.release))
@@ -237,7 +242,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if files.exists(files.join(directory, PARTITIONS_FILE)):
             raise InputError(
                 f"{directory} holds names of partitions, and a report is about frequency lists: "
-                "see select_partitions --explain --plot=FILE.png"
+                "see select --explain --plot=FILE.png"
             )
         grouped = files.exists(files.join(directory, LISTS_FILE))
         print((write_groups_report if grouped else write_report)(directory, flags.about))

@@ -56,7 +56,8 @@ def sample_table(users: int, seed: int) -> pa.Table:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> None:
+def make_parser() -> OneLineParser:
+    """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.sample_records",
         description="Write a CSV file of synthetic users with passwords as frequent as RockYou's.",
@@ -66,6 +67,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
     parser.add_argument("--output", required=True, metavar="FILE.csv")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = make_parser()
     flags = parser.parse_args(argv)
     try:
         table = sample_table(flags.users, flags.seed)

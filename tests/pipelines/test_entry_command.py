@@ -1,5 +1,7 @@
 import importlib
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -66,3 +68,31 @@ def test_every_command_says_its_version(name, capsys):
         main([name, "--version"])
     assert stopped.value.code == 0
     assert capsys.readouterr().out == f"dp-frequency-lists {VERSION}\n"
+
+
+def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
+    assert main(["--completion", "bash"]) == 0
+    script = tmp_path / "completion.sh"
+    script.write_text(capsys.readouterr().out)
+
+    def completed(*words):
+        """What bash offers for the last of these words."""
+        line = " ".join(f"'{word}'" for word in words)
+        ask = (
+            f"source {script}; COMP_WORDS=(dp-frequency-lists {line}); COMP_CWORD={len(words)}; "
+            "$(complete -p dp-frequency-lists | sed 's/.*-F \\([^ ]*\\).*/\\1/') "
+            f"dp-frequency-lists '{words[-1]}'; "
+            'printf "%s\\n" "${COMPREPLY[@]}"'
+        )
+        command = ["bash", "-c", ask]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+
+    assert completed("rel") == ["release", "release-groups", "release-all"]
+    assert completed("release", "--max_part") == ["--max_partitions_per_user"]
+    assert "--strategy" in completed("select", "--")
+    for arguments in (["--completion"], ["--completion=cmd"], ["--completion", "zsh", "fish"]):
+        assert main(arguments) == 2
+        assert "--completion takes one of bash, zsh" in capsys.readouterr().err
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert main(["--completion=zsh"]) == 2
+    assert "pip install dp-frequency-lists[completion]" in capsys.readouterr().err
