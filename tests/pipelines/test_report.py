@@ -174,7 +174,7 @@ def test_a_directory_of_names_points_to_what_draws_them(tmp_path, capsys):
     (tmp_path / "released_partitions.csv").write_text("partition\nhome\n")
     assert main([str(tmp_path)]) == 1
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "select_partitions --explain --plot" in error
+    assert error.count("\n") == 1 and "see select --explain --plot" in error
 
 
 def test_a_page_of_degrees_speaks_of_graphs(degrees):
