@@ -23,6 +23,9 @@ from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 
+_MIDDLE = 4
+"""Where to begin among them."""
+
 _LAST_RESOLUTION = 4
 _ROOTS = (3, 6)
 """Of the steps in the last round: after many names, and after few."""
@@ -30,6 +33,7 @@ _MANY_NAMES = 2
 """Times kappa: from so many names on, users have fewer partitions left than they had."""
 _LONGEST = 1 << 9
 _EARLY_BITS = 10
+_SEARCH_COARSER = 1
 
 
 @lru_cache(maxsize=256)
@@ -55,15 +59,19 @@ def calibrate(
     """
     # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
     resolution = min(1, rounds - 1, partitions - 1)
-    best, most = None, 0.0
-    for budgets in candidates(epsilon, delta, partitions, rounds, growth, users_changed):
-        kept = RenyiLaw(budgets[-1], partitions, resolution).kept
-        if kept <= most:
-            # Beyond the best order, the larger it is the fewer are kept.
-            break
-        best, most = budgets, kept
-    assert best is not None
-    return best
+    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed)
+
+    def kept(place: int) -> float:
+        if not 0 <= place < len(every):
+            return -1.0
+        return RenyiLaw(every[place][-1], partitions, resolution, coarser=_SEARCH_COARSER).kept
+
+    # The further from the best order, the fewer are kept.
+    best = min(_MIDDLE, len(every) - 1)
+    way = 1 if kept(best + 1) > kept(best) else -1
+    while kept(best + way) > kept(best):
+        best += way
+    return every[best]
 
 
 @lru_cache(maxsize=256)
@@ -80,7 +88,7 @@ def candidates(
     Args: see ``calibrate``.
 
     Raises:
-      StrategyRefusal: there is none, or their tables would be too long.
+      StrategyRefusal: there is none, or they would need more users than there are.
     """
     shares = list(
         zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
@@ -103,8 +111,8 @@ def candidates(
     )
     if not short:
         raise StrategyRefusal(
-            f"this strategy's table of keep-probabilities would be too long at {given}; take "
-            "'weighted_gaussian', 'sips' or 'auto', or a larger epsilon"
+            f"this strategy would need more than 2**56 users in a partition at {given}; take a "
+            "larger epsilon"
         )
     return short
 
@@ -196,7 +204,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         kappa = self.max_partitions_per_user
         # What early rounds hardly ever miss is left to the next one.
         early = [
-            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS))
+            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=1))
             for budget in self._budgets[:-1]
         ]
         return (*early, self._last_rounds[0])
@@ -231,6 +239,6 @@ class RenyiRoundsSelection(WeightedStrategy):
         if kappa == 1:
             return [RenyiRound(RenyiLaw(budget, 1))]
         # Finer steps where that keeps the law short.
-        longest = int(_LONGEST * RenyiLaw(budget, kappa, 1).kept)
+        longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
         return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in _ROOTS]

@@ -13,6 +13,7 @@ of a grid errs upwards, and its slope is at most 1, which bounds it beyond the g
 import math
 from fractions import Fraction
 
+import mpmath
 import numpy as np
 import pytest
 
@@ -22,7 +23,7 @@ from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     converted_delta,
     largest_divergence,
 )
-from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
+from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw, _Bound
 
 EPSILON, DELTA = 1.0, 1e-5
 LOGS = np.linspace(-3, 7, 1001)
@@ -124,6 +125,85 @@ def test_laws_do_not_fall_and_end():
         assert drops == sorted(drops, reverse=True)
         assert 0 < law.drop_enclosure(10**9, 64)[0] <= 2.0**-bits
         assert law.reach < 3 * law.median
+
+
+def log_moments(order, base, rise):
+    """Logs of both moments of order a, where log-odds rise from base by this much; with mpmath."""
+    z, grown = mpmath.exp(-base), mpmath.exp(rise)
+    log_ratio = mpmath.log((1 + z) / (z + grown))
+    there = mpmath.log((z + grown**order) / (1 + z)) + order * log_ratio
+    here = mpmath.log((z + grown ** (1 - order)) / (1 + z)) - (order - 1) * log_ratio
+    return there, here
+
+
+@pytest.mark.parametrize(("epsilon", "kappa", "rounds"), [(0.03, 30, 1), (1e-6, 8, 2)])
+def test_divergences_hold_between_knots_too(epsilon, kappa, rounds):
+    strategy = RenyiRoundsSelection(epsilon, DELTA, kappa, number_of_rounds=rounds)
+    law = strategy.rounds[-1].law
+    rng = np.random.default_rng(1)
+    places = set((law.reach * rng.random(40) ** 2).astype(int).tolist()) | {0, 1, 2, 5}
+    with mpmath.workdps(60):
+        least = mpmath.mpf(2) ** -100
+
+        def log_odds(x):
+            numerator, denominator = law.drop_enclosure(x, 160)[0].as_integer_ratio()
+            drop = mpmath.mpf(int(numerator)) / int(denominator)
+            return mpmath.log((1 - drop) / drop)
+
+        for step, partitions in law.constraints:
+            share = law.budget.divergence / partitions
+            allowed = (law.budget.order - 1) * mpmath.mpf(share.numerator) / share.denominator
+            for x in places:
+                base = log_odds(x + 1)
+                rise = log_odds(x + 1 + step) - base
+                assert max(log_moments(law.budget.order, base, rise)) <= allowed + least
+
+
+@pytest.mark.parametrize("order", [3, 20])
+def test_between_two_probabilities_the_largest_moment_counts(order):
+    unit = 1 << 128
+    ends, middle = (
+        max(max(log_moments(order, base, mpmath.mpf(3) / order)) for base in bases)
+        for bases in ((-4, 6), [i / 10 for i in range(-40, 60)])
+    )
+    assert ends < 0.9 * middle
+    rise = 3 * unit // order
+    limits = {
+        0.99 * ends: (False, False),
+        0.99 * middle: (True, False),
+        1.01 * middle: (True, True),
+    }
+    for limit, (at_ends, between) in limits.items():
+        rate = Fraction(float(limit)) / (order - 1)
+        bound = _Bound(RenyiBudget(order, rate, Fraction(1, 10)), 1, 1)
+        assert all(bound.holds(rise, end, end) for end in (-4 * unit, 6 * unit)) == at_ends
+        assert bound.holds(rise, -4 * unit, 6 * unit) == between
+
+
+def test_few_knots_lose_little():
+    # One statistic after the other, each as far from the last as floats say that it may be.
+    law = RenyiSelection(0.05, DELTA, 20).law
+    order, rate = law.budget.order, float(law.budget.divergence) / 20
+    odds, users = math.log(law.keep_probability(1)), 1
+    while odds < 0:
+        low, high = 0.0, 100 / order
+        for _ in range(40):
+            rise = (low + high) / 2
+            z, grown = math.exp(-odds), math.exp(rise)
+            ratio = math.log1p(-math.expm1(rise) / (z + grown))
+            there = math.log((z + math.exp(order * rise)) / (1 + z)) + order * ratio
+            here = math.log((z + math.exp((1 - order) * rise)) / (1 + z)) - (order - 1) * ratio
+            low, high = (low, rise) if max(there, here) > (order - 1) * rate else (rise, high)
+        odds += low
+        users += 1
+    assert users <= law.median <= 1.01 * users
+
+
+@pytest.mark.parametrize("strategy", [RenyiSelection, RenyiRoundsSelection])
+def test_laws_of_tiny_epsilon_are_made_and_end(strategy):
+    made = strategy(1e-12, 1e-9, 20)
+    assert 10**12 < made.median_users < 10**15
+    assert made.keep_probability(1) < 1e-9 < 1 - 1e-9 < made.keep_probability(10**16)
 
 
 def test_steps():
