@@ -38,13 +38,13 @@ from dp_transforms import JobSecret, SelectPartitions
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.columnar.weighting import sum_weights
 from dp_transforms.count_selection import select_from_counts
 from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.partition_selection import (
     STRATEGIES,
     CountStrategy,
     OptimalSelection,
+    RenyiRoundsSelection,
     SelectionStrategy,
     SipsSelection,
     WeightedGaussianSelection,
@@ -52,7 +52,7 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from dp_transforms.weighted_rounds import bounds, select_round, weigh_remaining
+from dp_transforms.weighted_rounds import select_here
 from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
 
@@ -62,6 +62,7 @@ UNIVERSE = 100_000
 DECISIONS = 10_000_000
 PEER_CALLS = 1_000_000
 ROWS = (200_000, 2_000_000)
+ROUND_ROWS = 5_000_000
 TURNS = 3
 PEER = "pipeline-dp 0.3.1"
 DATA = pathlib.Path(__file__).with_name("data")
@@ -133,12 +134,7 @@ def released(
     if isinstance(strategy, CountStrategy):
         return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
     assert isinstance(strategy, WeightedStrategy)
-    selected: list[pa.Table] = []
-    for index, bound in enumerate(bounds(strategy, secret)):
-        sums = sum_weights(weigh_remaining(pairs, bound, strategy, index, selected))
-        key = secret.key(f"selection {index}")
-        selected.append(select_round(sums, strategy, index, key, selected))
-    return sum(names.num_rows for names in selected)
+    return select_here(pairs, strategy, secret).num_rows
 
 
 @dataclass(frozen=True)
@@ -235,7 +231,7 @@ def reference_rows() -> list[list[str]]:
 
 
 def decision_rows(peers: Peers) -> list[list[str]]:
-    """Decisions a second from counts, uniform numbers included; the best of three times."""
+    """Decisions a second of CPU from counts, uniform numbers included; the best of three times."""
     largest = 30
     users = np.random.default_rng(1).integers(1, largest + 1, DECISIONS)
     rows, rates = [], {}
@@ -250,15 +246,15 @@ def decision_rows(peers: Peers) -> list[list[str]]:
     parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 1, "largest": largest}
     other = peers("decide", calls=PEER_CALLS, **parameters)
     if other:
-        rate = PEER_CALLS / other["seconds"]
+        rate = PEER_CALLS / other["cpu"]
         rows.append(["python-dp", f"{DECISIONS / rate:.2f} s", f"{rate / 1e6:.1f} million"])
         rows.append(["optimal : python-dp", "", f"{rates['optimal'] / rate:.1f}"])
     return rows
 
 
 def pipeline_rows(peers: Peers) -> list[list[str]]:
-    """Seconds of the whole pipeline, from a CSV file to names in a file; the best of three times,
-    taken in turns."""
+    """CPU seconds of the whole pipeline, from a CSV file to names in a file; the best of three
+    times, taken in turns."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
         for count in ROWS:
@@ -271,7 +267,7 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
                 parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 10}
                 other = peers("select", path=path, output=f"{directory}/p", **parameters)
                 if other:
-                    times[PEER] = min(times.get(PEER, math.inf), other["seconds"])
+                    times[PEER] = min(times.get(PEER, math.inf), other["cpu"])
             cells = [f"{seconds:.1f} s" for seconds in times.values()]
             if PEER in times:
                 cells.append(f"{times[PEER] / times[AUTO]:.1f}")
@@ -279,13 +275,30 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
     return rows
 
 
-def select_file(path: str, strategy: str, output: str) -> None:
-    """Selects the partitions of a CSV file's records."""
+def round_rows() -> list[list[str]]:
+    """The same of one and of two adaptive rounds, and how many times as long two take."""
+    times: dict[int, float] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        path = write_records(ROUND_ROWS, f"{directory}/records.csv")
+        for _ in range(TURNS):
+            for rounds in (1, 2):
+                strategy = RenyiRoundsSelection(EPSILON, DELTA, 10, number_of_rounds=rounds)
+                work = functools.partial(select_file, path, strategy, f"{directory}/{rounds}")
+                times[rounds] = min(times.get(rounds, math.inf), timed(work))
+    return [
+        [f"{ROUND_ROWS:,}", *(f"{times[n]:.1f} s" for n in (1, 2)), f"{times[2] / times[1]:.2f}"]
+    ]
+
+
+def select_file(path: str, strategy: str | SelectionStrategy, output: str) -> None:
+    """Selects the partitions of a CSV file's records, at kappa = 10."""
+    if isinstance(strategy, str):
+        strategy = make_strategy(strategy, EPSILON, DELTA, max_partitions_per_user=10)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = (
             pipeline
             | ReadRecords(RecordFiles(path, "user", ["item"]))
-            | SelectPartitions(EPSILON, DELTA, 10, strategy)
+            | SelectPartitions(strategy=strategy)
             | beam.FlatMap(lambda table: table["partition"].to_pylist())
             | beam.io.WriteToText(output)
         )
@@ -304,10 +317,10 @@ def write_records(count: int, path: str) -> str:
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Seconds of wall clock."""
-    start = time.perf_counter()
+    """CPU seconds of this process, in all of its threads."""
+    start = time.process_time()
     work()
-    return time.perf_counter() - start
+    return time.process_time() - start
 
 
 def amount(mean: float) -> str:
@@ -360,7 +373,8 @@ def main() -> None:
     text += f"\nNumbers measured elsewhere, and here over {UNIVERSES} universes drawn afresh:\n\n"
     columns = ["records", "kappa", "strategy", "elsewhere", "here, mean", "standard deviation"]
     text += table(columns, reference_rows()) + f"\n{ABOUT_GAUSSIANS}\n"
-    text += f"\nTimes are the best of {TURNS}, on {os.cpu_count()} cores shared with other work.\n"
+    text += f"\nTimes are CPU seconds, the best of {TURNS}, on {os.cpu_count()} cores shared with "
+    text += "other work.\n"
     text += f"\n{DECISIONS:,} decisions by counts of 1 to 30 users, in one process:\n\n"
     text += table(["", "time", "a second"], decision_rows(peers))
     text += "\nFrom a CSV file to names in a file, kappa = 10, Beam's in-process runner:\n\n"
@@ -368,6 +382,8 @@ def main() -> None:
     if flags.peers_python:
         columns += [PEER, "pipeline-dp : auto"]
     text += table(columns, pipeline_rows(peers))
+    text += "\nThe same by renyi_rounds, of one round and of two:\n\n"
+    text += table(["records", "one round", "two rounds", "two : one"], round_rows())
     print(text)
     flags.output.mkdir(parents=True, exist_ok=True)
     (flags.output / "partition_selection.md").write_text(text, encoding="utf-8")

@@ -10,10 +10,11 @@ import apache_beam as beam
 
 from dp_transforms.contributions import BoundContributions, DeclareBounded
 from dp_transforms.count_selection import SelectFromCounts, displayed
-from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.counting import CountDistinctUsers, CountOtherUsers, noise_of_users
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection import (
+    MeasuredSelection,
     SelectionStrategy,
     TruncatedGeometricSelection,
     WeightedStrategy,
@@ -36,7 +37,9 @@ class SelectPartitions(Releases, beam.PTransform):
 
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
     partitions themselves for tuples, rows with the field ``partition``, tables with that column;
-    with ``noisy_counts`` pairs (partition, noisy_count).
+    with ``noisy_counts`` pairs (partition, noisy_count). With ``others_epsilon`` it gives a
+    dictionary of these, ``"partitions"``, and of one integer, ``"other_users"``: about how many
+    users have a partition that is not among them (see ``CountOtherUsers``).
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
     bundle repeats it (see ``mechanisms.partition_selection``). Partitions come in the order of
@@ -51,6 +54,8 @@ class SelectPartitions(Releases, beam.PTransform):
       noisy_counts: release noisy counts with the names, at no further cost.
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
+      others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
+        there is no such number.
       pre_threshold: partitions with fewer users than this are never selected.
       neighbours: "replace" protects the exchange of one user's records by another's, at twice the
         cost.
@@ -90,6 +95,7 @@ class SelectPartitions(Releases, beam.PTransform):
         noisy_counts: bool = False,
         already_bounded: bool = False,
         *,
+        others_epsilon: Number | None = None,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
         public_partitions: Iterable[Any] = (),
@@ -101,10 +107,12 @@ class SelectPartitions(Releases, beam.PTransform):
         super().__init__()
         public = tuple(public_partitions)
         self._for_kappa: Callable[[int], SelectPartitions] | None = None
-        if isinstance(strategy, str) and max_partitions_per_user is None:
+        self._if_bounded: Callable[[int], SelectPartitions] | None = None
+        if isinstance(strategy, str):
             options: dict[str, Any] = dict(
                 strategy=strategy,
                 noisy_counts=noisy_counts,
+                others_epsilon=others_epsilon,
                 pre_threshold=pre_threshold,
                 neighbours=neighbours,
                 public_partitions=public,
@@ -113,10 +121,14 @@ class SelectPartitions(Releases, beam.PTransform):
                 secret=secret,
                 num_buckets=num_buckets,
             )
-            self._for_kappa = lambda kappa: SelectPartitions(epsilon, delta, kappa, **options)
-            # Arguments are checked now.
-            max_partitions_per_user = 1
-        if isinstance(strategy, str):
+            if strategy == AUTO and not already_bounded:
+                self._if_bounded = lambda kappa: SelectPartitions(
+                    epsilon, delta, kappa, already_bounded=True, **options
+                )
+            if max_partitions_per_user is None:
+                self._for_kappa = lambda kappa: SelectPartitions(epsilon, delta, kappa, **options)
+                # Arguments are checked now.
+                max_partitions_per_user = 1
             if strategy == AUTO and public:
                 strategy = TruncatedGeometricSelection.name
             self._strategy = _named_strategy(
@@ -128,6 +140,7 @@ class SelectPartitions(Releases, beam.PTransform):
                     "max_partitions_per_user": max_partitions_per_user,
                 },
                 {"pre_threshold": pre_threshold, "neighbours": neighbours},
+                already_bounded,
             )
         else:
             given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
@@ -135,6 +148,10 @@ class SelectPartitions(Releases, beam.PTransform):
                 raise ValueError("a strategy of your own has its budget and bounds in it already")
             self._strategy = strategy
         self._already_bounded = already_bounded
+        self._others_epsilon = others_epsilon
+        if others_epsilon is not None:
+            # Checked now.
+            noise_of_users(others_epsilon)
         self._purpose = purpose
         self._secret = secret
         self._num_buckets = num_buckets
@@ -170,6 +187,15 @@ class SelectPartitions(Releases, beam.PTransform):
             return records | "OfKnownBound" >> self._for_kappa(kappa)
         known = refuse_counts(records, "SelectPartitions").partitions
         kappa = self._strategy.max_partitions_per_user
+        if (
+            self._if_bounded is not None
+            and isinstance(self._strategy, MeasuredSelection)
+            and known is not None
+            and known <= kappa
+        ):
+            # There is nothing to measure.
+
+            return records | "AlreadyBounded" >> self._if_bounded(kappa)
         secret = secret_for(records.pipeline, self._secret)
         tables = records | "ToTables" >> ToTables()
         if self._already_bounded:
@@ -178,25 +204,52 @@ class SelectPartitions(Releases, beam.PTransform):
             selected = tables | "Rounds" >> SelectInRounds(
                 self._strategy, self._purpose, secret, self._num_buckets
             )
-            return selected | "FromTables" >> FromTables(records, (PARTITION,))
+            return self._released(records, tables, selected, (PARTITION,), secret)
+        pairs = tables
         if not self._already_bounded and (known is None or known > kappa):
-            tables |= "Bound" >> BoundContributions(kappa, secret, self._num_buckets)
+            pairs |= "Bound" >> BoundContributions(kappa, secret, self._num_buckets)
         select = self._select_from_counts(secret=secret)
-        counts = tables | "Count" >> CountDistinctUsers(
+        counts = pairs | "Count" >> CountDistinctUsers(
             cap=select.cap, secret=secret, num_buckets=self._num_buckets
         )
         selected = counts | "Select" >> select
-        return selected | "FromTables" >> FromTables(records, select.names)
+        return self._released(records, tables, selected, select.names, secret)
+
+    def _released(
+        self,
+        records: beam.PCollection,
+        tables: beam.PCollection,
+        selected: beam.PCollection,
+        names: tuple[str, ...],
+        secret: JobSecret,
+    ) -> Any:
+        partitions = selected | "FromTables" >> FromTables(records, names)
+        if self._others_epsilon is None:
+            return partitions
+        others = tables | "OtherUsers" >> CountOtherUsers(
+            selected,
+            self._others_epsilon,
+            secret,
+            f"users of other partitions than of {self._purpose} by {self._strategy!r}",
+            self._num_buckets,
+        )
+        return {"partitions": partitions, "other_users": others}
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._strategy) | {"already_bounded": self._already_bounded}
 
 
 def _named_strategy(
-    name: str, noisy_counts: bool, required: dict[str, Any], optional: dict[str, Any]
+    name: str,
+    noisy_counts: bool,
+    required: dict[str, Any],
+    optional: dict[str, Any],
+    already_bounded: bool,
 ) -> SelectionStrategy:
     missing = [parameter for parameter, value in required.items() if value is None]
     if missing:
         raise ValueError(f"{missing[0]} must be given, unless strategy is one of your own making")
     given = {parameter: value for parameter, value in optional.items() if value is not None}
-    return make_strategy(name, noisy_counts=noisy_counts, **required, **given)
+    return make_strategy(
+        name, noisy_counts=noisy_counts, already_bounded=already_bounded, **required, **given
+    )

@@ -2,16 +2,18 @@
 
 A round needs each user's remaining partitions together, and then each partition's users together:
 two shuffles, of which the first is the same for all rounds. What earlier rounds selected reaches
-the users as a side input; it is no larger than the release.
+the users as a side input; it is no larger than the release. So does the one bit of a strategy that
+measures.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
@@ -24,7 +26,8 @@ from dp_transforms.columnar.weighting import (
     without_partitions,
 )
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.partition_selection import WeightedStrategy
+from dp_transforms.mechanisms.partition_selection import MeasuredSelection, WeightedStrategy
+from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.records import COUNT
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
@@ -80,13 +83,17 @@ class SelectInRounds(beam.PTransform):
         users = tables | "ByUser" >> self._reduce(
             rounds[0] if len(rounds) == 1 else distinct_pairs, USER, "route users"
         )
+        measured = {}
+        if isinstance(self._strategy, MeasuredSelection):
+            bit = users | "Measure" >> self._measure(self._strategy)
+            measured["measured"] = beam.pvalue.AsSingleton(bit)
         selected: list[beam.PCollection] = []
         for index, bound in enumerate(rounds):
             earlier = []
             if selected:
                 names = tuple(selected) | f"Earlier{index}" >> beam.Flatten()
                 earlier = [beam.pvalue.AsList(names)]
-            selected.append(users | f"Round{index}" >> self._round(index, bound, earlier))
+            selected.append(users | f"Round{index}" >> self._round(index, bound, earlier, measured))
         return (
             tuple(selected)
             | beam.Flatten()
@@ -98,16 +105,27 @@ class SelectInRounds(beam.PTransform):
         index: int,
         bound: Bound,
         earlier: Sequence[beam.pvalue.AsList],
+        measured: dict[str, beam.pvalue.AsSingleton],
     ) -> beam.PTransform:
         key = self._secret.key(f"{self._purpose} by {self._strategy!r}, round {index}")
         of_round = functools.partial(functools.partial, strategy=self._strategy, index=index)
         weigh = OnThreadsBeside(of_round(weigh_remaining, bound=bound))
         decide = OnThreadsBeside(of_round(select_round, key=key))
         return (
-            f"Weigh{index}" >> beam.ParDo(weigh, *earlier).with_output_types(pa.Table)
+            f"Weigh{index}" >> beam.ParDo(weigh, *earlier, **measured).with_output_types(pa.Table)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
             | f"ByPartition{index}" >> self._reduce(sum_weights, PARTITION, "route partitions")
-            | f"Decide{index}" >> beam.ParDo(decide, *earlier).with_output_types(pa.Table)
+            | f"Decide{index}"
+            >> beam.ParDo(decide, *earlier, **measured).with_output_types(pa.Table)
+        )
+
+    def _measure(self, strategy: MeasuredSelection) -> beam.PTransform:
+        tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
+        decide = functools.partial(measured_bit, strategy=strategy, tape=tape)
+        return (
+            "Users" >> beam.Map(users_by_partitions).with_output_types(tuple[int, int])
+            | "Sum" >> beam.CombineGlobally(added)
+            | "Compare" >> beam.Map(decide).with_output_types(bool)
         )
 
     def _reduce(
@@ -117,10 +135,17 @@ class SelectInRounds(beam.PTransform):
 
 
 class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel that also takes the tables of a side input, if there is one."""
+    """``OnThreads`` for a kernel that also takes side inputs: tables, and what was measured."""
 
-    def process(self, element: pa.Table, beside: Sequence[pa.Table] = ()) -> Iterator[Any]:
+    def __init__(self, kernel: Callable[..., pa.Table]):
+        super().__init__(kernel)
+
+    def process(
+        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: bool | None = None
+    ) -> Iterator[Any]:
         kernel = functools.partial(unless_empty, self._kernel, beside=beside)
+        if measured is not None:
+            kernel = functools.partial(kernel, measured=measured)
         yield from self.submit(kernel, element)
 
 
@@ -132,21 +157,71 @@ def unless_empty(
     return [result] if result.num_rows else []
 
 
+def users_by_partitions(pairs: pa.Table) -> tuple[int, int]:
+    """How many users have one partition, and how many have several.
+
+    Args:
+      pairs: distinct (user, partition) pairs, all of each user.
+    """
+    has = np.bincount(single(pairs[USER]).indices.to_numpy())
+    return int((has == 1).sum()), int((has > 1).sum())
+
+
+def added(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    """The sums of both numbers of users."""
+    totals = [0, 0]
+    for one in counts:
+        totals = [total + part for total, part in zip(totals, one, strict=True)]
+    return totals[0], totals[1]
+
+
+def measured_bit(users: tuple[int, int], strategy: MeasuredSelection, tape: RandomTape) -> bool:
+    """What a strategy measures."""
+    return strategy.has_several(*users, tape)
+
+
+def select_here(
+    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
+) -> pa.Table:
+    """What ``SelectInRounds`` selects, in no order; in this process.
+
+    Args:
+      pairs: all distinct (user, partition) pairs.
+      strategy, secret, purpose: see ``SelectInRounds``.
+    """
+    by = f"{purpose} by {strategy!r}"
+    measured = None
+    if isinstance(strategy, MeasuredSelection):
+        tape = secret.tape(f"{by}, statistic")
+        measured = measured_bit(users_by_partitions(pairs), strategy, tape)
+    found: list[pa.Table] = []
+    for index, bound in enumerate(bounds(strategy, secret)):
+        weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))
+        key = secret.key(f"{by}, round {index}")
+        found.append(select_round(weighed, strategy, index, key, found, measured))
+    return concat(found)
+
+
 def weigh_remaining(
     pairs: pa.Table,
     bound: Bound,
     strategy: WeightedStrategy,
     index: int,
     beside: Sequence[pa.Table],
+    measured: bool | None = None,
 ) -> pa.Table:
     """Sums of weights per partition, of the pairs whose partition was not selected yet.
 
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
       bound: leaves at most kappa pairs of a user.
-      strategy, index: give users' weights in this round.
+      strategy, index: give users' weights in this round. After its last one there are none.
       beside: tables of the partitions that earlier rounds selected.
+      measured: what was measured, if the strategy measures.
     """
+    strategy = strategy.branch(measured)
+    if index >= len(strategy.rounds):
+        return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     if beside:
         pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
@@ -164,6 +239,7 @@ def select_round(
     index: int,
     key: bytes,
     beside: Sequence[pa.Table],
+    measured: bool | None = None,
 ) -> pa.Table:
     """The partitions that one round selects.
 
@@ -172,9 +248,12 @@ def select_round(
       strategy: decides.
       index: which round, from 0.
       key: 32 secret bytes, of this round alone.
-      beside: tables of the partitions that earlier rounds selected.
+      beside, measured: see ``weigh_remaining``.
     """
     partitions = single(table[PARTITION])
+    if not len(partitions):
+        return table.select([PARTITION])
+    strategy = strategy.branch(measured)
     sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
     uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(

@@ -18,9 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, concat
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
-from dp_transforms.columnar.weighting import sum_weights
 from dp_transforms.count_selection import select_from_counts
 from dp_transforms.evaluation.auditing import Statistic, exact_epsilon, exact_partition_epsilon
 from dp_transforms.job_secret import JobSecret
@@ -30,7 +29,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
 from dp_transforms.runtime.records import NOISY_COUNT
-from dp_transforms.weighted_rounds import bounds, select_round, weigh_remaining
+from dp_transforms.weighted_rounds import select_here
 
 _MOST_ENUMERATED = 12
 
@@ -162,13 +161,8 @@ def _select(
 ) -> dict[Any, int]:
     """The selected partitions with their noisy counts, or zeros."""
     if isinstance(strategy, WeightedStrategy):
-        pairs = distinct_pairs(records)
-        found: list[pa.Table] = []
-        for index, bound in enumerate(bounds(strategy, secret)):
-            weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found))
-            key = secret.key(f"round {index}")
-            found.append(select_round(weighed, strategy, index, key, found))
-        return dict.fromkeys(concat(found)[PARTITION].to_pylist(), 0)
+        names = select_here(distinct_pairs(records), strategy, secret)[PARTITION].to_pylist()
+        return dict.fromkeys(names, 0)
     assert isinstance(strategy, CountStrategy)
     counts = _counts(records, strategy.max_partitions_per_user, secret)
     selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)

@@ -204,6 +204,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             for_selection.epsilon,
             for_selection.delta,
             flags.noisy_counts,
+            already_bounded=True,
             max_partitions_per_user=kappa,
         ),
         flags.noisy_counts,

@@ -46,7 +46,8 @@ if TYPE_CHECKING:
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
---noisy_counts, about how many users they have) and privacy.json, which states the guarantee.
+--noisy_counts, about how many users they have) and privacy.json, which states the guarantee and,
+with --others_share, about how many users have other partitions.
 There is no --report: the names are all there is to show. How many users a partition needs is known
 before there are any: --explain prints it, and --plot draws it.
 
@@ -96,6 +97,13 @@ def make_parser() -> JobParser:
         "--noisy_counts",
         action="store_true",
         help="release noisy numbers of users with the names, at no further cost",
+    )
+    selection.add_argument(
+        "--others_share",
+        type=flag_types.proportion,
+        metavar="PART",
+        help="also release about how many users have partitions that are not named, for this part "
+        "of epsilon",
     )
     selection.add_argument(
         "--pre_threshold",
@@ -167,6 +175,9 @@ def release_partitions(
     from pipelines.files.partition_file import partition_lines
 
     selected = records | "Select" >> select
+    if isinstance(selected, dict):
+        publish = publish.with_figure("users_of_other_partitions", selected["other_users"])
+        selected = selected["partitions"]
     watched = selected | "WatchSelected" >> watch(
         "selecting partitions", "selected", counters=False
     )
@@ -197,12 +208,14 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.public_partitions:
         public = read_public_partitions(flags.public_partitions, reader.partition_fields)
     select = _select(flags, public, flags.num_buckets or reader.num_buckets)
+    names, others = _budgets(flags)
     statement = selection_statement(
         select.strategy,
         noisy_counts=flags.noisy_counts,
         bounded_by_job=select.strategy.uses_weights or not flags.already_bounded,
         public_partitions=len(public),
         public_threshold=flags.public_threshold or 0,
+        others_epsilon=None if others is None else others.epsilon,
     )
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
@@ -210,13 +223,25 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         publish = PublishRelease(directory, header, statement | budget, flags.noisy_counts)
         build(pipeline, reader, select, publish, watching(flags))
 
-    part = _part(flags, "names of partitions")
-    return release_job(flags, options, Release(build_all, [directory], [part]))
+    parts, whole = [_part(flags, "names of partitions", names)], None
+    if others is not None:
+        parts.append(_part(flags, "users of other partitions", others))
+        whole = names + others
+    return release_job(flags, options, Release(build_all, [directory], parts, whole))
+
+
+def _budgets(flags: argparse.Namespace) -> tuple[PrivacyBudget, PrivacyBudget | None]:
+    """Of the names, and of the number of users of other partitions."""
+    whole = PrivacyBudget(flags.epsilon, flags.delta)
+    if flags.others_share is None:
+        return whole, None
+    others = PrivacyBudget(whole.epsilon * flags.others_share)
+    return whole - others, others
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "time_column", "periods", "max_periods_per_user")
-    for name in ("already_bounded", "public_partitions", "public_threshold"):
+    for name in ("already_bounded", "others_share", "public_partitions", "public_threshold"):
         if getattr(flags, name) not in (None, False):
             raise ValueError(f"--{name} does not go with --period")
     from dp_transforms.windowed_lists import SelectPartitionsByPeriod
@@ -265,13 +290,14 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         release = NamesByPeriod(names, select)
         build_periods(pipeline, reader, flags.period, release, publish, watch)
 
-    part = _part(flags, f"names of partitions in each {flags.period}")
+    spent = PrivacyBudget(flags.epsilon, flags.delta)
+    part = _part(flags, f"names of partitions in each {flags.period}", spent)
     return release_job(flags, options, Release(build_all, [*directories.values()], [part]))
 
 
-def _part(flags: argparse.Namespace, purpose: str) -> Part:
+def _part(flags: argparse.Namespace, purpose: str, budget: PrivacyBudget) -> Part:
     unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER
-    return Part(purpose, PrivacyBudget(flags.epsilon, flags.delta), unit=unit)
+    return Part(purpose, budget, unit=unit)
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
@@ -301,13 +327,15 @@ def _select(
 ) -> SelectPartitions:
     from dp_transforms.selection import SelectPartitions
 
+    names, others = _budgets(flags)
     return SelectPartitions(
-        flags.epsilon,
-        flags.delta,
+        names.epsilon,
+        names.delta,
         flags.max_partitions_per_user,
         flags.strategy,
         flags.noisy_counts,
         flags.already_bounded,
+        others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,
         secret=JobSecret.from_os(),
         num_buckets=num_buckets,

@@ -321,6 +321,44 @@ MUTANTS = (
         (f"{_TEST_SELECTION}/test_renyi_laws.py::test_worst_delta_of_counts",),
     ),
     Mutant(
+        "the statistic of users has half of its noise",
+        f"{_SELECTION}/measured.py",
+        "DiscreteLaplace(self._scale)",
+        "DiscreteLaplace(self._scale / 2)",
+        (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
+        "the statistic of users is not paid for",
+        f"{_SELECTION}/measured.py",
+        "epsilon * (1 - _SHARE)",
+        "epsilon",
+        (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
+        "the noisy statistic is compared by >= in place of >",
+        f"{_SELECTION}/measured.py",
+        "several - single + int(noise) > 0",
+        "several - single + int(noise) >= 0",
+        (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
+        "users of other partitions have half of their noise",
+        "dp_transforms/counting.py",
+        'positive_rational("epsilon", epsilon)',
+        'positive_rational("epsilon", 2 * epsilon)',
+        ("tests/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",),
+    ),
+    Mutant(
+        "users of other partitions are not paid for",
+        "pipelines/select_partitions.py",
+        "return whole - others, others",
+        "return whole, others",
+        (
+            "tests/pipelines/test_select_partitions.py::"
+            "test_users_of_other_partitions_cost_a_part_of_epsilon",
+        ),
+    ),
+    Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
         f"{_SELECTION}/optimal.py",
         "return self._shrinking(n - self.crossover, precision)",

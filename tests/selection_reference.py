@@ -7,6 +7,7 @@ import random
 import gmpy2
 
 from dp_transforms import JobSecret
+from dp_transforms.mechanisms.partition_selection import MeasuredSelection
 from tests import reference
 from tests.beam_runs import table_of
 
@@ -44,9 +45,14 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         counts = reference.count(reference.bound(records, kappa, key))
         own = secret.key(f"{purpose} by {strategy!r}")
         return {name for name, n in counts.items() if is_kept(strategy.law, n, name, own)}
-    names, left = set(), set(records)
-    for index in range(len(strategy.rounds)):
-        round_ = strategy.round_after(index, len(names))
+    names, left, taken = set(), set(records), strategy
+    if isinstance(strategy, MeasuredSelection):
+        has = collections.Counter(collections.Counter(user for user, _ in left).values())
+        tape = secret.tape(f"{purpose} by {strategy!r}, statistic")
+        single = has.pop(1, 0)
+        taken = strategy.branch(strategy.has_several(single, has.total(), tape))
+    for index in range(len(taken.rounds)):
+        round_ = taken.round_after(index, len(names))
         one_order = strategy.one_order(index)
         if one_order:
             key = secret.key(f"bound contributions, round {index}")

@@ -1,6 +1,7 @@
 """The selecting transforms against rows of plain Python."""
 
 import hashlib
+import math
 import random
 from fractions import Fraction
 
@@ -19,13 +20,16 @@ from dp_transforms import (
     SelectFromCounts,
     SelectPartitions,
 )
+from dp_transforms.counting import distinct_users, noise_of_users, noisy_users, users_of_others
 from dp_transforms.mechanisms.partition_selection import (
     STRATEGIES,
     LaplaceSelection,
+    MeasuredSelection,
     OptimalSelection,
     WeightedGaussianSelection,
     make_strategy,
 )
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.runtime import shuffle
 from tests import reference
 from tests.beam_runs import rows_of, run, table_of
@@ -53,6 +57,55 @@ def test_selections_agree_with_the_reference(name, kappa):
     found = [name for (name,) in rows_of(tables)]
     assert len(found) == len(set(found))
     assert set(found) == selected(RECORDS, strategy, secret)
+
+
+def test_users_of_one_partition_are_not_selected_from_in_rounds():
+    strategy = MeasuredSelection(40, 1e-4)
+    records = [(f"user{user}", f"item{user % 90}") for user in range(300)]
+    expected = selected(records, strategy)
+    assert 0 < len(expected) <= 90
+    assert set(run(records, SelectPartitions(strategy=strategy, secret=SECRET))) == expected
+
+
+@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
+def test_users_of_what_is_not_named_are_counted(name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
+    named = selected(RECORDS, strategy)
+
+    def both(pipeline):
+        # At this epsilon the noise is 0, but for one run in e**500.
+        transform = SelectPartitions(strategy=strategy, others_epsilon=500, secret=SECRET)
+        released = pipeline | beam.Create(RECORDS) | transform
+        others = released["other_users"] | beam.Map(lambda users: ("others", users))
+        return (released["partitions"] | beam.Map(lambda p: ("named", p)), others) | beam.Flatten()
+
+    found = run(both)
+    assert {value for kind, value in found if kind == "named"} == named
+    (others,) = (value for kind, value in found if kind == "others")
+    assert others == len({user for user, name in RECORDS if name not in named}) > 10
+
+
+def test_one_user_moves_the_number_of_other_users_by_one():
+    named = [pa.table({"partition": ["item0", "item3"]})]
+    users = distinct_users(users_of_others(table_of(RECORDS), named)).num_rows
+    gone = []
+    for user in {user for user, _ in RECORDS}:
+        rest = table_of([record for record in RECORDS if record[0] != user])
+        gone.append(users - users_of_others(rest, named).num_rows)
+    assert set(gone) == {0, 1}
+    assert users_of_others(table_of(RECORDS), []).num_rows == 120
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2])
+def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
+    # 3,000 draws: a false alarm has probability 1e-5.
+    noise, draws = noise_of_users(epsilon), 3000
+    found = [noisy_users(3, noise, InsecureSeededTape(seed)) for seed in range(draws)]
+    q = math.exp(-epsilon)
+    for least, chance in ((5, q**2 / (1 + q)), (1, 1 - q**3 / (1 + q))):
+        deviation = math.sqrt(draws * chance * (1 - chance))
+        assert abs(sum(users >= least for users in found) - draws * chance) < 4.5 * deviation
+    assert min(found) == 0
 
 
 def test_two_secrets_disagree():

@@ -21,7 +21,11 @@ from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism,
 )
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
+    StrategyRefusal,
+    choose_strategy,
+)
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,10 @@ def _selections(
     chosen = choose_strategy(epsilon, delta, max_partitions_per_user=kappa).name
     plans = []
     for name, strategy in STRATEGIES.items():
-        half = strategy(epsilon, delta, max_partitions_per_user=kappa).median_users
+        try:
+            half = strategy(epsilon, delta, max_partitions_per_user=kappa).median_users
+        except StrategyRefusal:
+            continue
         named = (
             0
             if half is None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -39,19 +41,47 @@ class PublishRelease(beam.PTransform):
         self._directory = directory
         self._header = header
         self._statement = statement
+        self._figure = ""
+        self._beside: tuple[beam.pvalue.AsSingleton, ...] = ()
+
+    def with_figure(self, name: str, figure: beam.PCollection) -> PublishRelease:
+        """The same, with a number in the statement that is released too, one element."""
+        told = copy.copy(self)
+        told._figure, told._beside = name, (beam.pvalue.AsSingleton(figure),)
+        return told
 
     def expand(self, lines: beam.PCollection[bytes]) -> beam.PCollection[None]:
         # An Any is opaque to runners: they see blocks, not lists of lines.
+        publish = functools.partial(
+            _published,
+            directory=self._directory,
+            header=self._header,
+            statement=self._statement,
+            by_count=self._by_count,
+            name=self._figure,
+        )
         blocks = lines | "Blocks" >> beam.ParDo(_Blocks()).with_output_types(Any)
         return (
             lines.pipeline
             | "Once" >> beam.Create([None])
-            | "Publish" >> beam.Map(self._publish, beam.pvalue.AsIter(blocks))
+            | "Publish" >> beam.Map(publish, beam.pvalue.AsIter(blocks), *self._beside)
         )
 
-    def _publish(self, _: None, blocks: Iterable[list[bytes]]) -> None:
-        lines = in_order(itertools.chain.from_iterable(blocks), self._by_count)
-        self._directory.publish([self._header, *lines], self._statement)
+
+def _published(
+    _: None,
+    blocks: Iterable[list[bytes]],
+    figure: int | None = None,
+    *,
+    directory: ReleaseDirectory,
+    header: bytes,
+    statement: dict[str, Any],
+    by_count: bool,
+    name: str,
+) -> None:
+    lines = in_order(itertools.chain.from_iterable(blocks), by_count)
+    told = {} if figure is None else {name: figure}
+    directory.publish([header, *lines], statement | told)
 
 
 def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import platform
+from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.mechanisms.decimals import float_above
+from dp_transforms.mechanisms.decimals import Number, float_above
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.integer_partition.corner_weighted import (
     CornerWeightedPartitionMechanism,
@@ -123,6 +124,7 @@ def selection_statement(
     bounded_by_job: bool,
     public_partitions: int = 0,
     public_threshold: int = 0,
+    others_epsilon: Number | None = None,
 ) -> dict[str, Any]:
     """The statement of one selection. Nothing in it depends on the data.
 
@@ -133,6 +135,7 @@ def selection_statement(
         declares that they are.
       public_partitions: how many names were public before.
       public_threshold: what their noisy counts had to exceed.
+      others_epsilon: what the number of users of other partitions costs, if it is released.
     """
     described = strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
@@ -151,6 +154,12 @@ def selection_statement(
         statement |= {
             "public_partitions": public_partitions,
             "public_threshold": public_threshold,
+        }
+    if others_epsilon is not None:
+        statement["other_partitions"] = {
+            "mechanism": "discrete Laplace noise on the number of users",
+            "epsilon": float_above(Fraction(others_epsilon)),
+            "sensitivity": 1,
         }
     return statement | {"versions": library_versions()}
 

@@ -116,6 +116,19 @@ def test_bytes_that_are_no_text_are_refused_without_being_shown(tmp_path, capfd,
     assert "not UTF-8" in err and "secret" not in err
 
 
+def test_users_of_other_partitions_cost_a_part_of_epsilon(tmp_path):
+    privacy = ["--epsilon=40", "--delta=1e-12", "--max_partitions_per_user=2"]
+    records = "user,page\n" + lines(40, "home") + "".join(f"{i},own {i}\n" for i in range(7))
+    assert command(tmp_path, "--others_share=0.75", records=records, privacy=privacy) == 0
+    said = statement(tmp_path)
+    # Noise at epsilon 30, which is 0 but for one run in 10**12; so are names of one user.
+    assert said["users_of_other_partitions"] == 7
+    assert said["epsilon"] == 10
+    assert said["other_partitions"]["epsilon"] == 30
+    spent = [(line["purpose"], line["epsilon"]) for line in said["budget"]["ledger"]]
+    assert spent == [("names of partitions", "10"), ("users of other partitions", "30")]
+
+
 def test_nothing_selected_is_a_release_too(tmp_path):
     assert command(tmp_path, records="user,page\n" + lines(1, "rare", "other")) == 0
     assert released(tmp_path) == [["partition"]]

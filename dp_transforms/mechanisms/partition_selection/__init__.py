@@ -20,6 +20,9 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
 )
 from dp_transforms.mechanisms.partition_selection.explanation import Explanation as Explanation
 from dp_transforms.mechanisms.partition_selection.explanation import explain as explain
+from dp_transforms.mechanisms.partition_selection.measured import (
+    MeasuredSelection as MeasuredSelection,
+)
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
     RenyiRoundsSelection as RenyiRoundsSelection,
 )
@@ -32,6 +35,9 @@ from dp_transforms.mechanisms.partition_selection.strategy import (
 )
 from dp_transforms.mechanisms.partition_selection.strategy import (
     SelectionStrategy as SelectionStrategy,
+)
+from dp_transforms.mechanisms.partition_selection.strategy import (
+    StrategyRefusal as StrategyRefusal,
 )
 from dp_transforms.mechanisms.partition_selection.weighted_round import weights as weights
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (

@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
+from dp_transforms.mechanisms.partition_selection.measured import MeasuredSelection
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
     RenyiRoundsSelection,
     RenyiSelection,
@@ -38,11 +39,12 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
         SipsSelection,
         RenyiSelection,
         RenyiRoundsSelection,
+        MeasuredSelection,
     )
 }
 """Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
 
-_SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection)
+_SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection, MeasuredSelection)
 _WORTH_ROUNDS = 1.5
 
 
@@ -51,6 +53,7 @@ def make_strategy(
     epsilon: Number,
     delta: Number,
     noisy_counts: bool = False,
+    already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
     """The strategy of a name, or the best one for ``"auto"``.
@@ -59,6 +62,8 @@ def make_strategy(
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
       noisy_counts: noisy counts are wanted with the selected partitions.
+      already_bounded: no user has more than kappa partitions before they are bounded, which "auto"
+        then knows.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -68,7 +73,7 @@ def make_strategy(
     'laplace'
     """
     if strategy == AUTO:
-        return choose_strategy(epsilon, delta, noisy_counts, **options)
+        return choose_strategy(epsilon, delta, noisy_counts, already_bounded, **options)
     if strategy not in STRATEGIES:
         raise ValueError(
             f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {strategy!r}"
@@ -86,11 +91,13 @@ def choose_strategy(
     epsilon: Number,
     delta: Number,
     noisy_counts: bool = False,
+    already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    For kappa = 1 that is ``optimal``, which no other exceeds where users have one partition each.
+    For kappa = 1 that is ``measured``, which looks whether most users have several partitions, or
+    ``optimal``, which no other exceeds where they are known to have one each.
     From kappa = 2 on it is ``renyi_rounds``, if its last round, with no gain from earlier ones,
     needs at most half as many users again as the best single round for keeping a partition half of
     the time. Otherwise it is that best single round, compared at the smallest weights, where every
@@ -99,8 +106,8 @@ def choose_strategy(
 
     Args and errors: see ``make_strategy``.
 
-    >>> choose_strategy(1, 1e-5).name
-    'optimal'
+    >>> choose_strategy(1, 1e-5).name, choose_strategy(1, 1e-5, already_bounded=True).name
+    ('measured', 'optimal')
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
     'renyi_rounds'
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
@@ -124,9 +131,12 @@ def choose_strategy(
             "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
             f"positive, got epsilon={epsilon!r} and delta={delta!r}"
         )
-    if noisy_counts or best.max_partitions_per_user == 1 or 0 in (epsilon, delta):
+    one = best.max_partitions_per_user == 1
+    if noisy_counts or 0 in (epsilon, delta) or (one and already_bounded):
         return best
     try:
+        if one and isinstance(best, OptimalSelection):
+            return MeasuredSelection(epsilon, delta, **options)
         rounds = RenyiRoundsSelection(epsilon, delta, **options)
     except StrategyRefusal:
         return best

@@ -8,6 +8,7 @@ from typing import Any
 
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.partition_selection.measured import MeasuredSelection
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import RenyiRoundsSelection
 from dp_transforms.mechanisms.partition_selection.strategy import (
     REPLACE,
@@ -57,6 +58,11 @@ class Explanation:
     @property
     def reason(self) -> str:
         """Why that strategy is taken."""
+        if self.chosen == MeasuredSelection.name:
+            return (
+                "optimal if most users have one partition, as in this table, and six rounds if "
+                "they have several, which a noisy count tells for 0.5% of epsilon"
+            )
         if self.chosen == RenyiRoundsSelection.name:
             return "users may have several partitions, and later rounds gain from earlier ones"
         return "it keeps a partition half of the time at the fewest users"

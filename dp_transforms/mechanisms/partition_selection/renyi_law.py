@@ -66,7 +66,7 @@ _FLAT = 4
 """Beyond these log-odds, where pi hardly changes, by more in proportion."""
 _DIGITS = 11
 """Allowed differences of log-odds are integers of at most 11 bits times a power of two."""
-_LARGEST = 1 << 56
+_LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
 _NEWTON_STEPS = 50
@@ -242,8 +242,8 @@ class _Bound:
         down, up = rounding_pair(_PRECISION)
         power, order = self._power, self._power + 1
         t = gmpy2.mpq(difference, _UNIT)
-        least, most = step = exactly(t).rounded(_PRECISION).exp()
-        grown = step**order
+        least, most = step = Enclosure(down.exp(t), up.exp(t))
+        grown = Enclosure(down.pow(least, order), up.pow(most, order))
         shrunk = up.div(1, down.pow(least, power))
         # With z = (1 - p) / p and r = (1 + z) / (z + e**T) the moments are
         # (z + e**(a T)) / (1 + z) * r**a and (z + e**((1-a) T)) / (1 + z) * r**(1-a).
@@ -332,7 +332,9 @@ class _Bound:
 @lru_cache(maxsize=1 << 14)
 def _inverse_odds(odds: int) -> Enclosure:
     """e**-odds, enclosed."""
-    return exactly(gmpy2.mpq(-odds, _UNIT)).rounded(_PRECISION).exp()
+    down, up = rounding_pair(_PRECISION)
+    exponent = gmpy2.mpq(-odds, _UNIT)
+    return Enclosure(down.exp(exponent), up.exp(exponent))
 
 
 def _leading(number: int) -> int:

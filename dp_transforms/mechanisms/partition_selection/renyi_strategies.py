@@ -23,6 +23,8 @@ from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 
+_UNSPENT = Fraction(1, 1 << 32)
+"""Of delta: nothing is lost, and checks in floating point find at most delta."""
 _MIDDLE = 4
 """Where to begin among them."""
 
@@ -95,7 +97,8 @@ def candidates(
     )
     scale = math.log(delta.denominator / delta.numerator) / float(epsilon)
     orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-    totals = [total_budget(order, epsilon, delta, rounds == 1, users_changed) for order in orders]
+    spent = delta * (1 - _UNSPENT)
+    totals = [total_budget(order, epsilon, spent, rounds == 1, users_changed) for order in orders]
     private = [
         tuple(total.share(*share) for share in shares)
         for total in totals
@@ -111,7 +114,7 @@ def candidates(
     )
     if not short:
         raise StrategyRefusal(
-            f"this strategy would need more than 2**56 users in a partition at {given}; take a "
+            f"this strategy would need more than 2**48 users in a partition at {given}; take a "
             "larger epsilon"
         )
     return short
@@ -204,7 +207,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         kappa = self.max_partitions_per_user
         # What early rounds hardly ever miss is left to the next one.
         early = [
-            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=1))
+            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2))
             for budget in self._budgets[:-1]
         ]
         return (*early, self._last_rounds[0])

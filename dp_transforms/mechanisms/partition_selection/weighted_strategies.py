@@ -52,10 +52,14 @@ class WeightedStrategy(SelectionStrategy):
 
     uses_weights: ClassVar[bool] = True
 
-    @cached_property
+    @property
     @abstractmethod
     def rounds(self) -> tuple[Round, ...]:
         """Weights and laws of every round, in order."""
+
+    def branch(self, measured: bool | None) -> WeightedStrategy:
+        """What is done after a measurement, if there is one."""
+        return self
 
     def one_order(self, index: int) -> bool:
         """Whether one random order of all partitions chooses for every user of a round, so that

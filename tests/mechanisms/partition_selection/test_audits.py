@@ -102,7 +102,8 @@ def test_names_selected_by_counts(strategy, options):
         for a, b in itertools.product(range(most + 1), repeat=2)
     }
     delta = worst_delta(laws, neighbouring_counts(most))
-    assert DELTA / 2 < delta <= DELTA + ROUNDING
+    # The optimal law's delta is the stated one exactly, and is computed at 200 bits.
+    assert DELTA / 2 < delta <= DELTA + (0 if strategy is RenyiSelection else ROUNDING)
 
 
 @pytest.mark.parametrize("strategy", COUNT_STRATEGIES[:3])
@@ -146,38 +147,48 @@ def test_replacing_a_users_records():
         assert worst_delta(laws, pairs) <= DELTA + ROUNDING
 
 
-# Weighted strategies: an input is how many users have only A, only B, and both.
-KINDS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+# Weighted strategies: an input is how many users have each set of partitions.
+KINDS = ((0,), (1,), (0, 1))
+UNITS = ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+KINDS_OF_THREE = tuple(
+    kind for size in (1, 2, 3) for kind in itertools.combinations(range(3), size)
+)
 
 
-def transcript_law(strategy, users):
-    """{(round that selected A or None, the same for B): probability} by enumeration of rounds."""
-    only_a, only_b, both = users
-    states = {(None, None): mpmath.mpf(1)}
+def transcript_law(strategy, users, kinds=KINDS):
+    """{the round that selected each partition, or None: probability} by enumeration of rounds.
+
+    Args:
+      users: how many users have each of the kinds of sets of partitions.
+    """
+    partitions = range(1 + max(map(max, kinds)))
+    states = {(None,) * len(partitions): mpmath.mpf(1)}
     for index in range(len(strategy.rounds)):
         following = {}
         for state, probability in states.items():
-            live = tuple(selected is None for selected in state)
-            half, whole = strategy.weights(index, [2, 1], live.count(False)).tolist()
-            # A user of both whose other partition was selected gives all the weight to this one.
-            shared = half if all(live) else whole
-            sums = (only_a * whole + both * shared, only_b * whole + both * shared)
-            counts = (only_a + both, only_b + both)
+            named = len(partitions) - state.count(None)
+            sums, counts = [0] * len(partitions), [0] * len(partitions)
+            for kind, number in zip(kinds, users, strict=True):
+                left = [place for place in kind if state[place] is None]
+                for place in left:
+                    # What was selected leaves more weight to the others.
+                    (weight,) = strategy.weights(index, [len(left)], named).tolist()
+                    sums[place] += number * weight
+                    counts[place] += number
             keeps = [
-                round_keep(strategy, index, s, n, live.count(False)) if alive else mpmath.mpf(0)
-                for s, n, alive in zip(sums, counts, live, strict=True)
+                round_keep(strategy, index, total, number, named) if number else mpmath.mpf(0)
+                for total, number in zip(sums, counts, strict=True)
             ]
-            for picks in itertools.product((True, False), repeat=2):
-                if any(pick and not alive for pick, alive in zip(picks, live, strict=True)):
-                    continue
+            for picks in itertools.product((True, False), repeat=len(partitions)):
                 with mpmath.workprec(200):
                     p = probability
                     for pick, keep in zip(picks, keeps, strict=True):
                         p = p * (keep if pick else 1 - keep)
-                after = tuple(
-                    index if pick else old for pick, old in zip(picks, state, strict=True)
-                )
-                following[after] = following.get(after, 0) + p
+                if p:
+                    after = tuple(
+                        index if pick else old for pick, old in zip(picks, state, strict=True)
+                    )
+                    following[after] = following.get(after, 0) + p
         states = following
     return states
 
@@ -227,11 +238,39 @@ def test_weighted_rounds_with_their_transcript(chosen):
     pairs = [
         (users, more)
         for users in inputs
-        for kind in KINDS
+        for kind in UNITS
         if (more := tuple(n + k for n, k in zip(users, kind, strict=True))) in laws
     ]
     delta = worst_delta(laws, pairs)
     assert DELTA / 10 < delta <= DELTA
+
+
+@pytest.mark.slow
+def test_weighted_rounds_of_three_partitions():
+    """Users of up to three partitions of three: one more of each kind beside up to two kinds."""
+    for chosen, pieces in (
+        (RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2), (1, 4, 8)),
+        (SipsSelection(EPSILON, DELTA, 3, number_of_rounds=2), (1, 6)),
+    ):
+        worst = mpmath.mpf(0)
+        places = range(len(KINDS_OF_THREE))
+        laws = {}
+
+        def law(users, chosen=chosen, laws=laws):
+            if users not in laws:
+                laws[users] = transcript_law(chosen, users, KINDS_OF_THREE)
+            return laws[users]
+
+        for first, second in itertools.combinations(places, 2):
+            for numbers in itertools.product((0, *pieces), repeat=2):
+                users = tuple(
+                    dict(zip((first, second), numbers, strict=True)).get(i, 0) for i in places
+                )
+                for more in places:
+                    other = tuple(n + (i == more) for i, n in enumerate(users))
+                    both = {users: law(users), other: law(other)}
+                    worst = max(worst, worst_delta(both, [(users, other)]))
+        assert DELTA / 10 < worst <= DELTA
 
 
 def test_weighted_rounds_when_a_user_is_replaced():
@@ -245,7 +284,7 @@ def test_weighted_rounds_when_a_user_is_replaced():
         laws = {users: transcript_law(chosen, users) for users in inputs}
         pairs = []
         for users in inputs:
-            for gone, come in itertools.permutations(KINDS, 2):
+            for gone, come in itertools.permutations(UNITS, 2):
                 moved = tuple(n - g + c for n, g, c in zip(users, gone, come, strict=True))
                 if moved in laws:
                     pairs.append((users, moved))

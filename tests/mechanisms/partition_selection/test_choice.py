@@ -24,6 +24,7 @@ NAMES = [
     "sips",
     "renyi",
     "renyi_rounds",
+    "measured",
 ]
 NOISY = ["truncated_geometric", "laplace", "gaussian"]
 
@@ -42,10 +43,13 @@ def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, kappa):
         fewest = min(
             STRATEGIES[name](epsilon, delta, kappa).median_users
             for name in (NOISY if noisy else NAMES)
-            if name not in ("sips", "renyi_rounds")
+            if name not in ("sips", "renyi_rounds", "measured")
         )
         assert chosen.has_noisy_counts or not noisy
-        if chosen.name == "renyi_rounds":
+        if chosen.name == "measured":
+            assert kappa == 1 and not noisy
+            assert chosen.branch(False).name == "optimal"
+        elif chosen.name == "renyi_rounds":
             assert kappa > 1 and not noisy
             assert chosen.median_users <= 1.5 * fewest
         else:
@@ -54,7 +58,8 @@ def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, kappa):
 
 def test_auto_changes_with_kappa():
     chosen = [choose_strategy(1, 1e-5, max_partitions_per_user=k).name for k in (1, 2, 50)]
-    assert chosen == ["optimal", "renyi_rounds", "renyi_rounds"]
+    assert chosen == ["measured", "renyi_rounds", "renyi_rounds"]
+    assert choose_strategy(1, 1e-5, already_bounded=True).name == "optimal"
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -142,21 +147,19 @@ def test_auto_with_zeros():
 @pytest.mark.parametrize("name", ["renyi", "renyi_rounds"])
 @pytest.mark.parametrize("kappa", [1, 1000])
 def test_budgets_for_which_there_are_not_enough_users_are_refused(name, kappa):
-    message = f"2..56 users in a partition at epsilon=1e-18, delta=1e-05 and {kappa} partitions a"
+    message = f"2..48 users in a partition at epsilon=1e-18, delta=1e-05 and {kappa} partitions a"
     with pytest.raises(ValueError, match=message):
         make_strategy(name, 1e-18, 1e-5, max_partitions_per_user=kappa)
 
 
 def test_auto_and_the_explanation_leave_out_what_is_refused():
-    parameters = {"epsilon": 1e-18, "delta": 1e-5, "max_partitions_per_user": 3}
+    parameters = {"epsilon": 1e-14, "delta": 1e-5}
     chosen = choose_strategy(**parameters)
     explanation = explain(users=[30], **parameters)
-    assert [s.name for s in explanation.strategies] == NAMES[:6]
+    assert [strategy.name for strategy in explanation.strategies] == NAMES[:6]
     assert explanation.chosen == chosen.name in NAMES[:6]
-    last = str(explanation).splitlines()[-2:]
-    assert [line.split(",")[0] for line in last] == ["left out: renyi", "left out: renyi_rounds"]
-    # A delta for which there is no order.
-    assert choose_strategy(1, 0.9).name == "optimal"
+    last = str(explanation).splitlines()[-3:]
+    assert [line.split(",")[0] for line in last] == [f"left out: {name}" for name in NAMES[6:]]
 
 
 def test_unknown_names_and_missing_counts():
@@ -172,7 +175,7 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     explanation = explain(1, 1e-5, users=[30, 12], max_partitions_per_user=3)
     lines = str(explanation).splitlines()
     assert "epsilon = 1, delta = 1e-05, 3 partitions per user" in lines[0]
-    assert lines[1].split() == ["users", *NAMES, "*"]
+    assert lines[1].split() == ["users", *NAMES[:8], "*", "measured"]
     assert [int(line.split()[0]) for line in lines[2:4]] == [12, 30]
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))

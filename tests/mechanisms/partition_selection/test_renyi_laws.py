@@ -28,8 +28,6 @@ from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw, _Bo
 EPSILON, DELTA = 1.0, 1e-5
 LOGS = np.linspace(-3, 7, 1001)
 NODES = np.exp(LOGS)
-ROUNDING = 1 + 1e-9
-"""Of floats; interpolation only errs upwards, and stays within delta."""
 
 
 def interpolated(values, points):
@@ -89,7 +87,7 @@ def test_worst_delta_of_counts(kappa):
     law = RenyiSelection(EPSILON, DELTA, kappa).law
     values = np.maximum(NODES - math.exp(EPSILON), 0)
     deltas = [np.interp(1, NODES, game(values, law, kappa, gone)) for gone in (False, True)]
-    assert 0.9 * DELTA < max(deltas) <= ROUNDING * DELTA
+    assert 0.9 * DELTA < max(deltas) <= DELTA
 
 
 @pytest.mark.parametrize(("kappa", "rounds"), [(4, 1), (2, 2)])
@@ -97,7 +95,7 @@ def test_worst_delta_of_rounds(kappa, rounds):
     strategy = RenyiRoundsSelection(EPSILON, DELTA, kappa, number_of_rounds=rounds)
     laws = [round_.law for round_ in strategy.rounds]
     delta = worst_delta(laws, kappa)
-    assert DELTA / 2 < delta <= ROUNDING * DELTA
+    assert DELTA / 2 < delta <= DELTA
 
 
 @pytest.mark.parametrize(("kappa", "rounds"), [(1, 3), (10, 2), (100, 4)])
@@ -110,7 +108,7 @@ def test_rounds_share_the_budget(kappa, rounds):
         # Canonne, Kamath, Steinke (2020), Proposition 12.
         noise = math.exp((order - 1) * (divergence - EPSILON)) * (1 - 1 / order) ** (order - 1)
         exposure = float(sum(budget.exposure for budget in budgets))
-        assert 0.999 * DELTA < noise / order + exposure <= DELTA * ROUNDING
+        assert 0.999 * DELTA < noise / order + exposure <= DELTA
 
 
 def test_a_step_too_long_is_found_out():
@@ -201,9 +199,9 @@ def test_few_knots_lose_little():
 
 @pytest.mark.parametrize("strategy", [RenyiSelection, RenyiRoundsSelection])
 def test_laws_of_tiny_epsilon_are_made_and_end(strategy):
-    made = strategy(1e-12, 1e-9, 20)
-    assert 10**12 < made.median_users < 10**15
-    assert made.keep_probability(1) < 1e-9 < 1 - 1e-9 < made.keep_probability(10**16)
+    made = strategy(1e-9, 1e-9, 20)
+    assert 10**9 < made.median_users < 10**12
+    assert made.keep_probability(1) < 1e-9 < 1 - 1e-9 < made.keep_probability(10**13)
 
 
 def test_steps():
