@@ -123,7 +123,10 @@ class SelectInRounds(beam.PTransform):
         tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
         decide = functools.partial(measured_bit, strategy=strategy, tape=tape)
         return (
-            "Users" >> beam.Map(users_by_partitions).with_output_types(tuple[int, int])
+            "Users"
+            >> beam.Map(
+                users_by_partitions, kappa=strategy.max_partitions_per_user
+            ).with_output_types(tuple[int, int])
             | "Sum" >> beam.CombineGlobally(added)
             | "Compare" >> beam.Map(decide).with_output_types(bool)
         )
@@ -157,14 +160,15 @@ def unless_empty(
     return [result] if result.num_rows else []
 
 
-def users_by_partitions(pairs: pa.Table) -> tuple[int, int]:
-    """How many users have one partition, and how many have several.
+def users_by_partitions(pairs: pa.Table, kappa: int) -> tuple[int, int]:
+    """How many users have up to kappa partitions, and how many have more.
 
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
     """
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
-    return int((has == 1).sum()), int((has > 1).sum())
+    # A dictionary may have users that no row has.
+    return int(((has > 0) & (has <= kappa)).sum()), int((has > kappa).sum())
 
 
 def added(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
@@ -193,7 +197,8 @@ def select_here(
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
-        measured = measured_bit(users_by_partitions(pairs), strategy, tape)
+        users = users_by_partitions(pairs, strategy.max_partitions_per_user)
+        measured = measured_bit(users, strategy, tape)
     found: list[pa.Table] = []
     for index, bound in enumerate(bounds(strategy, secret)):
         weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))

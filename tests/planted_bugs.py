@@ -337,8 +337,8 @@ MUTANTS = (
     Mutant(
         "the noisy statistic is compared by >= in place of >",
         f"{_SELECTION}/measured.py",
-        "several - single + int(noise) > 0",
-        "several - single + int(noise) >= 0",
+        "several - few + int(noise) > 0",
+        "several - few + int(noise) >= 0",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

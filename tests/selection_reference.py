@@ -49,8 +49,8 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
     if isinstance(strategy, MeasuredSelection):
         has = collections.Counter(collections.Counter(user for user, _ in left).values())
         tape = secret.tape(f"{purpose} by {strategy!r}, statistic")
-        single = has.pop(1, 0)
-        taken = strategy.branch(strategy.has_several(single, has.total(), tape))
+        several = sum(users for number, users in has.items() if number > kappa)
+        taken = strategy.branch(strategy.has_several(has.total() - several, several, tape))
     for index in range(len(taken.rounds)):
         round_ = taken.round_after(index, len(names))
         one_order = strategy.one_order(index)

@@ -69,7 +69,11 @@ def expected(records, attributes, selection=None):
     if selection is not None:
         to_select = sum(attribute.groups is None for attribute in attributes)
         strategy = make_strategy(
-            AUTO, selection.epsilon, selection.delta, max_partitions_per_user=to_select
+            AUTO,
+            selection.epsilon,
+            selection.delta,
+            already_bounded=True,
+            max_partitions_per_user=to_select,
         )
         chosen = selected(names, strategy, SECRET, "names of groups")
         kept = {(attributes[int(n.split("=")[0])].name, n.split("=", 1)[1]) for n in chosen}

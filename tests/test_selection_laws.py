@@ -47,8 +47,8 @@ class TestLaws:
         )
         for size in sizes:
             if name in ("sips", "renyi_rounds", "measured"):
-                # All users have two partitions.
-                expected = pair_law(strategy.branch(True), size)
+                # All users have kappa partitions.
+                expected = pair_law(strategy.branch(False), size)
             else:
                 expected = strategy.keep_enclosure(size, 128)
             laws.assert_probability(found[str(size)], self.each, expected, 1e-7)

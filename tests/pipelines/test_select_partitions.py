@@ -160,7 +160,8 @@ def test_the_statement_says_this_and_no_more(tmp_path):
 def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     assert command(tmp_path, "--neighbours=replace") == 0
     found = statement(tmp_path)
-    assert found["strategy"] == "renyi_rounds" and len(found["rounds"]) == 3
+    assert found["strategy"] == "measured"
+    assert [len(found[taken]["rounds"]) for taken in ("if_not_positive", "if_positive")] == [3, 6]
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced"
 
@@ -275,7 +276,7 @@ def test_the_explanation_needs_no_data(tmp_path, capsys):
     assert main(["--explain", *privacy, f"--plot={tmp_path}/curves.png"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("epsilon = 1, delta = 1e-05, 10 partitions per user")
-    assert "renyi_rounds *" in out[1] and "sips" in out[1]
+    assert "measured *" in out[1] and "sips" in out[1]
     assert out[-1] == f"{tmp_path}/curves.png"
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert main(["--explain", *privacy, "--noisy_counts"]) == 0

@@ -96,20 +96,20 @@ def choose_strategy(
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    For kappa = 1 that is ``measured``, which looks whether most users have several partitions, or
-    ``optimal``, which no other exceeds where they are known to have one each.
-    From kappa = 2 on it is ``renyi_rounds``, if its last round, with no gain from earlier ones,
-    needs at most half as many users again as the best single round for keeping a partition half of
-    the time. Otherwise it is that best single round, compared at the smallest weights, where every
-    user has ``max_partitions_per_user`` partitions. Strategies that refuse the parameters are left
-    out. The choice costs no privacy.
+    That is ``measured``, which looks whether most users have more than kappa partitions. Where they
+    are known not to, it is what that would take: ``optimal`` for kappa = 1, which no other exceeds
+    there, and ``renyi_rounds`` from kappa = 2 on. Rounds are for kappa from 2 on if the last one,
+    with no gain from earlier ones, needs at most half as many users again as the best single round
+    for keeping a partition half of the time. Otherwise it is that best single round, compared at
+    the smallest weights, where every user has ``max_partitions_per_user`` partitions. Strategies
+    that refuse the parameters are left out. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
     >>> choose_strategy(1, 1e-5).name, choose_strategy(1, 1e-5, already_bounded=True).name
     ('measured', 'optimal')
     >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
-    'renyi_rounds'
+    'measured'
     >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
     'gaussian'
     """
@@ -134,11 +134,11 @@ def choose_strategy(
     one = best.max_partitions_per_user == 1
     if noisy_counts or 0 in (epsilon, delta) or (one and already_bounded):
         return best
+    several = RenyiRoundsSelection if already_bounded else MeasuredSelection
     try:
-        if one and isinstance(best, OptimalSelection):
-            return MeasuredSelection(epsilon, delta, **options)
-        rounds = RenyiRoundsSelection(epsilon, delta, **options)
+        rounds = several(epsilon, delta, **options)
     except StrategyRefusal:
         return best
-    median = rounds.median_users
-    return rounds if median is not None and median <= _WORTH_ROUNDS * best_median else best
+    if one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * best_median:
+        return rounds
+    return best

@@ -59,9 +59,13 @@ class Explanation:
     def reason(self) -> str:
         """Why that strategy is taken."""
         if self.chosen == MeasuredSelection.name:
+            kappa = self.strategies[0].max_partitions_per_user
+            few = "optimal if most users have one partition"
+            if kappa > 1:
+                few = f"renyi_rounds if most users have at most {kappa} partitions"
             return (
-                "optimal if most users have one partition, as in this table, and six rounds if "
-                "they have several, which a noisy count tells for 0.5% of epsilon"
+                f"{few}, as in this table, and six rounds if they have more, which a noisy count "
+                "tells for 0.5% of epsilon"
             )
         if self.chosen == RenyiRoundsSelection.name:
             return "users may have several partitions, and later rounds gain from earlier ones"

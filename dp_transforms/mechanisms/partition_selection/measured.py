@@ -1,17 +1,18 @@
 """A choice between two strategies by what the data say of users, for a small part of epsilon.
 
-No strategy names more partitions than the optimal primitive where users have one partition each,
-while rounds name more where most users have several: public parameters cannot tell which it is. The
-statistic is
+Where most users have more partitions than kappa, many equal rounds name the most: in each of them
+users give to partitions that they have not given to before. Where most have no more than kappa,
+that costs more than it brings, and at kappa = 1 no strategy names more than the optimal primitive.
+Public parameters cannot tell which it is. The statistic is
 
-    S = users of several distinct partitions - users of one
+    S = users of more than kappa distinct partitions - other users
 
-and the rounds are taken if S + X > 0, with discrete Laplace noise X of rate epsilon_1 = epsilon /
-200, the optimal primitive otherwise.
+and the many rounds are taken if S + X > 0, with discrete Laplace noise X of rate epsilon_1 =
+epsilon / 200.
 
-Privacy. All records of one user more or less change S by one at most: by +1 if that user has
-several partitions, by -1 if one. Records exchanged for another user's change it by two at most, and
-then the noise has twice the scale. So S + X is epsilon_1-differentially private, and so is its
+Privacy. All records of one user more or less change S by one at most: by +1 if that user has more
+than kappa partitions, by -1 if not. Records exchanged for another user's change it by two at most,
+and then the noise has twice the scale. So S + X is epsilon_1-differentially private, and so is its
 sign. Given that, the strategy that is taken is (epsilon - epsilon_1, delta)-differentially private,
 whichever it is; by adaptive composition all of it is (epsilon, delta)-differentially private. The
 other one is not applied to anything.
@@ -43,12 +44,13 @@ _SHARE = Fraction(1, 200)
 """Of epsilon, what the statistic spends: noise of about 280 users at epsilon 1."""
 _LARGEST_SCALE = 1 << 48
 _ROUNDS = 6
-"""Of equal budgets: in each, users give to partitions that they have not given to before."""
+"""Of equal budgets, where users have many partitions."""
 
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """``optimal``, or six equal rounds as of ``renyi_rounds``, by how many partitions users have.
+    """Six equal rounds as of ``renyi_rounds`` if most users have more than kappa partitions, and if
+    not that strategy itself, or ``optimal`` at kappa = 1.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5)
     >>> strategy.branch(False).describe()["epsilon"]
@@ -78,27 +80,27 @@ class MeasuredSelection(WeightedStrategy):
         assert measured is not None
         return self._branches[measured]
 
-    def has_several(self, single: int, several: int, tape: RandomTape) -> bool:
-        """Whether users seem to have several partitions rather than one.
+    def has_several(self, few: int, several: int, tape: RandomTape) -> bool:
+        """Whether most users seem to have more than kappa partitions.
 
         Args:
-          single, several: how many users have one distinct partition, and more.
+          few, several: how many users have up to kappa distinct partitions, and more.
           tape: gives the noise.
         """
         (noise,) = self._noise.sample(tape, "statistic of users", 1).tolist()
-        return several - single + int(noise) > 0
+        return several - few + int(noise) > 0
 
     def select(
         self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
     ) -> npt.NDArray[np.int64]:
         pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
         _, has = np.unique(pairs[:, 0], return_counts=True)
-        single = int((has == 1).sum())
-        measured = self.has_several(single, len(has) - single, tape)
+        few = int((has <= self.max_partitions_per_user).sum())
+        measured = self.has_several(few, len(has) - few, tape)
         return self.branch(measured).select(users, partitions, tape)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """That of ``optimal``."""
+        """That of the strategy for users of few partitions."""
         return self._branches[False].keep_enclosure(users, precision)
 
     @cached_property
@@ -119,11 +121,12 @@ class MeasuredSelection(WeightedStrategy):
             self.pre_threshold,
             self.neighbours,
         )
-        return _ByCounts(*arguments), RenyiRoundsSelection(*arguments, _ROUNDS, growth=1)
+        few = _ByCounts if self.max_partitions_per_user == 1 else RenyiRoundsSelection
+        return few(*arguments), RenyiRoundsSelection(*arguments, _ROUNDS, growth=1)
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "statistic": "users of several partitions less users of one",
+            "statistic": "users of more than max_partitions_per_user partitions less others",
             "statistic_epsilon": float(_SHARE * Fraction(self.epsilon)),
             "if_not_positive": self._branches[False].describe(),
             "if_positive": self._branches[True].describe(),

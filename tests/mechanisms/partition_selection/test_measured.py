@@ -46,23 +46,27 @@ def test_the_whole_budget_is_spent_once():
 
 
 def test_one_user_moves_the_statistic_by_one():
-    def balance(records):
-        single, several = users_by_partitions(distinct_pairs(table_of(records)))
-        return several - single
+    def balance(records, kappa):
+        few, several = users_by_partitions(distinct_pairs(table_of(records)), kappa)
+        return several - few
 
-    whole = balance(RECORDS)
-    assert whole == 0
-    for user in range(4):
-        rest = [record for record in RECORDS if record[0] != user]
-        assert abs(balance(rest) - whole) == 1
+    for kappa, whole in ((1, 0), (2, -2), (3, -4)):
+        assert balance(RECORDS, kappa) == whole
+        for user in range(4):
+            rest = [record for record in RECORDS if record[0] != user]
+            assert abs(balance(rest, kappa) - whole) == 1
     assert added([(1, 2), (3, 4)]) == (4, 6) and added([]) == (0, 0)
 
 
 def test_users_decide_which_strategy_is_taken():
     # 4,000 users against noise of 57: a wrong choice has probability below 1e-30.
     users, tape = np.arange(4000), InsecureSeededTape(1)
-    strategy = MeasuredSelection(5, 1e-5)
     pairs = (np.repeat(users, 2), np.tile([0, 1], 4000))
-    for records, bit in (((users, users % 7), False), (pairs, True)):
+    for records, kappa, bit in (
+        ((users, users % 7), 1, False),
+        (pairs, 1, True),
+        (pairs, 2, False),
+    ):
+        strategy = MeasuredSelection(5, 1e-5, kappa)
         expected = strategy.branch(bit).select(*records, tape).tolist()
         assert strategy.select(*records, tape).tolist() == expected != []
