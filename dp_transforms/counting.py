@@ -15,9 +15,9 @@ from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.weighting import without_partitions
 from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
