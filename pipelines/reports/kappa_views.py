@@ -27,8 +27,8 @@ def kappa_table(choice: KappaChoice) -> str:
     about = (
         "the users of all records with which a partition is named half of the time"
         if names
-        else "about half the L1 distance to the list of all records: between what it is for\nZipf's "
-        "law and at worst. noise is that to the list of what is kept"
+        else "about half the L1 distance to the list of all records, between what it is\n"
+        "for Zipf's law and at worst. noise is that to the list of what is kept"
     )
     return (
         f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
