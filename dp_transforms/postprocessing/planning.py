@@ -21,11 +21,8 @@ from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism,
 )
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition_selection import (
-    STRATEGIES,
-    StrategyRefusal,
-    choose_strategy,
-)
+from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 
 
 @dataclass(frozen=True)

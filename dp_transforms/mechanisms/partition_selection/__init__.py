@@ -36,9 +36,6 @@ from dp_transforms.mechanisms.partition_selection.strategy import (
 from dp_transforms.mechanisms.partition_selection.strategy import (
     SelectionStrategy as SelectionStrategy,
 )
-from dp_transforms.mechanisms.partition_selection.strategy import (
-    StrategyRefusal as StrategyRefusal,
-)
 from dp_transforms.mechanisms.partition_selection.weighted_round import weights as weights
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
     SipsSelection as SipsSelection,
