@@ -68,6 +68,9 @@ class SelectFromCounts(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
+        self._public = tuple(public_partitions)
+        if public_threshold is not None and not self._public:
+            raise ValueError("public_threshold is for public_partitions, and none are given")
         if not isinstance(strategy, CountStrategy):
             raise ValueError(
                 f"strategy {strategy.name!r} needs users' records: counts, noisy counts and public "
@@ -77,7 +80,6 @@ class SelectFromCounts(Releases, beam.PTransform):
             raise ValueError(f"strategy {strategy.name!r} has no noisy counts")
         self._strategy = strategy
         self._noisy_counts = noisy_counts
-        self._public = tuple(public_partitions)
         self._public_law: ThresholdLaw | None = None
         if self._public:
             if not isinstance(strategy, TruncatedGeometricSelection):
@@ -91,8 +93,6 @@ class SelectFromCounts(Releases, beam.PTransform):
                     "partitions, the other shows even empty ones"
                 )
             self._public_law = strategy.public_law(public_threshold or 0)
-        elif public_threshold is not None:
-            raise ValueError("public_threshold is for public_partitions, and none are given")
         self._purpose = purpose
         self._secret = secret
         self._num_buckets = num_buckets

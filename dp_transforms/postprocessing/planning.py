@@ -102,7 +102,7 @@ def plan_releases(
     >>> [(m.mechanism, round(m.expected_dist)) for m in plan.mechanisms if m.expected_dist]
     [('corner_weighted', 32), ('exponential', 45)]
     >>> [(s.strategy, s.half_from, s.named) for s in plan.selections if s.chosen]
-    [('optimal', 12, 113)]
+    [('measured', 12, 113)]
     """
     if not len(reference):
         raise ValueError("reference is empty: a plan needs a list with at least one partition")

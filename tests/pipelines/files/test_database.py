@@ -121,7 +121,8 @@ def postgres(tmp_path_factory):
     run_as = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
     if run_as:
         shutil.chown(home, "nobody")
-        for parent in (home.parent, home.parent.parent):
+        # So deep that temporary directories of parallel workers are among them.
+        for parent in list(home.parents)[:3]:
             parent.chmod(0o755)
 
     def do(name, *arguments):

@@ -57,7 +57,8 @@ def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_
         numbers.clear()
         parser = job.make_parser()
         job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
-        assert numbers == [expected] * 2 + in_order
+        others = len(numbers) - len(in_order)
+        assert others >= 2 and numbers == [expected] * others + in_order
 
 
 @pytest.mark.parametrize(
