@@ -12,6 +12,7 @@ from dp_transforms.sample_data import rockyou
 from tests import enumeration
 
 
+@pytest.mark.slow
 def test_the_distance_of_releases_is_the_exact_one():
     """Seeded; five standard errors. At epsilon 4 a list beyond 14 has a probability below 1e-9."""
     one, other, mechanism = (3, 1), (2, 2), IntegerPartitionMechanism(epsilon=4)
@@ -29,6 +30,7 @@ def test_the_distance_of_releases_is_the_exact_one():
     assert 0.3 < exact < 0.99 and abs(found - exact) < 5 * error
 
 
+@pytest.mark.slow
 def test_pairs_are_as_far_apart_as_releases_allow():
     mechanism = IntegerPartitionMechanism(epsilon=0.1)
     private = thinned(rockyou(), 20_000)
@@ -49,6 +51,7 @@ def test_without_noise_there_are_no_errors(reference):
         assert row[4:] == ["+0.00", "0.00", "+0.00", "0.00", "100% |"]
 
 
+@pytest.mark.slow
 def test_more_lists_are_read_and_cut_to_a_million(tmp_path):
     FrequencyList([3, 1], [10, 5]).to_csv(tmp_path / "small.csv")
     *_, last = guessing_estimates.cases(tmp_path)

@@ -9,11 +9,12 @@ from benchmarks.throughput import duckdb, duckdb_arg_min, measure_once
 from benchmarks.throughput_data import MILLION, SHAPES, hot_partition, hot_user, write
 from dp_transforms import BoundContributions, CountDistinctUsers
 from tests.beam_runs import rows_of, run
+from tests.cases import slow_unless
 
 LIMIT_GIBIBYTES = 1.0
 
 
-@pytest.mark.parametrize("make", SHAPES.values())
+@pytest.mark.parametrize("make", slow_unless(SHAPES.values(), [SHAPES["visits"]]))
 def test_duckdb_and_the_transforms_do_the_same(tmp_path, make):
     pytest.importorskip("duckdb", reason="DuckDB is for benchmarks")
     path = write(tmp_path / "records.parquet", make(20_000))

@@ -74,6 +74,7 @@ def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():
     assert abs(metrics(lists["", ""])[0] - 6.5) < 0.36
 
 
+@pytest.mark.slow
 def test_groups_are_corrected_with_all_users_as_the_reference():
     everyone = thinned(rockyou(), 60_000)
     released = {("", ""): everyone, ("a", "b"): thinned(everyone, 20_000), ("a", "c"): everyone}

@@ -87,6 +87,7 @@ def test_composite_partitions():
     assert {(u, tuple(p.values())) for u, p in bounded} == reference.bound(records, 1, KEY)
 
 
+@pytest.mark.slow
 def test_the_sample_is_uniform_over_secrets():
     # All 20 sets of 3 of 6 partitions, over 4,000 secrets: 19 degrees of freedom, so that the
     # chi-square statistic is above 50.8 with a probability of 1e-4. The secrets are fixed.

@@ -13,6 +13,7 @@ from pipelines import progress
 from pipelines.budgeting import Part, spending
 from pipelines.errors import InputError
 from pipelines.release_degree_list import main
+from tests.cases import slow_unless
 
 WHOLE = PrivacyBudget(1)
 PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
@@ -135,7 +136,7 @@ release_degree_list.main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("when", slow_unless(["before", "after"], ["after"]))
 def test_kill_9_before_and_after_the_release(tmp_path, path, repository, when):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
     command = [sys.executable, "-c", KILLED_JOB, when, *flags(tmp_path, path)]

@@ -93,5 +93,3 @@ def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):
     columns = ("--user_column=user", "--partition_column=page", "--max_partitions_per_user=2")
     job = ("release_frequency_list", f"--input={records}", f"--output={output}", *columns)
     assert loaded(*job, "--epsilon=1") == {"pyarrow"}
-    on_beam = ("--epsilon=1", "--overwrite", "--runner=FnApiRunner")
-    assert "apache_beam" in loaded(*job, *on_beam)

@@ -97,7 +97,12 @@ def test_a_reference_of_the_same_shape_leaves_no_turns():
 
 
 @pytest.mark.parametrize(
-    ("reference", "left"), [(None, 0.85), (thinned(rockyou(), 150_000), 0.5)], ids=["none", "like"]
+    ("reference", "left"),
+    [
+        (None, 0.85),
+        pytest.param(thinned(rockyou(), 150_000), 0.5, marks=pytest.mark.slow),
+    ],
+    ids=["none", "like"],
 )
 def test_the_curve_is_nearer_than_the_release(reference, left):
     """Seeded. Around the diagonal, where the noise moves releases outwards by a fifth."""

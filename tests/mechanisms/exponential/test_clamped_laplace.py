@@ -14,9 +14,7 @@ from tests.cases import slow_unless
 from tests.statistical import laws
 
 
-@pytest.mark.parametrize(
-    "value", slow_unless([0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)], [-10, Fraction(22, 7)])
-)
+@pytest.mark.parametrize("value", slow_unless([0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)], [-10]))
 def test_law(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)

@@ -93,7 +93,8 @@ def law_of_everything(base, target):
     return enumeration.law(base, target, enumeration.partitions_of_at_most(20))
 
 
-@pytest.mark.parametrize("distance", slow_unless([2, 4], [2]))
+@pytest.mark.slow
+@pytest.mark.parametrize("distance", [2, 4])
 def test_neighbours_keep_epsilon_and_delta_prime(distance):
     """Exact laws; delta is the largest exact total variation, not the bound, so as to be tight."""
     base = Fraction(1, 8)
