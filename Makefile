@@ -14,6 +14,8 @@
 
 PYTHON ?= python3
 BIN := .venv/bin
+# Where this is set, as in many images, each process that a test starts would compile Beam again.
+unexport PYTHONDONTWRITEBYTECODE
 
 SAMPLE := out/sample/records.csv
 RELEASE := out/release
