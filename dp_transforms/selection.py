@@ -75,7 +75,7 @@ class SelectPartitions(Releases, beam.PTransform):
         at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
-    >>> records = [(user, "jazz") for user in range(40)] + [(99, "rock")]
+    >>> records = [(user, "jazz") for user in range(400)] + [(999, "rock")]
     >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
     ...     _ = (
     ...         pipeline

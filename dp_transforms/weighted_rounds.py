@@ -124,9 +124,9 @@ class SelectInRounds(beam.PTransform):
         decide = functools.partial(measured_bit, strategy=strategy, tape=tape)
         return (
             "Users"
-            >> beam.Map(
-                users_by_partitions, kappa=strategy.max_partitions_per_user
-            ).with_output_types(tuple[int, int])
+            >> beam.Map(users_by_partitions, few=strategy.few_partitions).with_output_types(
+                tuple[int, int]
+            )
             | "Sum" >> beam.CombineGlobally(added)
             | "Compare" >> beam.Map(decide).with_output_types(bool)
         )
@@ -160,15 +160,15 @@ def unless_empty(
     return [result] if result.num_rows else []
 
 
-def users_by_partitions(pairs: pa.Table, kappa: int) -> tuple[int, int]:
-    """How many users have up to kappa partitions, and how many have more.
+def users_by_partitions(pairs: pa.Table, few: int) -> tuple[int, int]:
+    """How many users have up to ``few`` partitions, and how many have more.
 
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
     """
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may have users that no row has.
-    return int(((has > 0) & (has <= kappa)).sum()), int((has > kappa).sum())
+    return int(((has > 0) & (has <= few)).sum()), int((has > few).sum())
 
 
 def added(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
@@ -197,7 +197,7 @@ def select_here(
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
-        users = users_by_partitions(pairs, strategy.max_partitions_per_user)
+        users = users_by_partitions(pairs, strategy.few_partitions)
         measured = measured_bit(users, strategy, tape)
     found: list[pa.Table] = []
     for index, bound in enumerate(bounds(strategy, secret)):

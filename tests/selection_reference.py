@@ -49,7 +49,7 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
     if isinstance(strategy, MeasuredSelection):
         has = collections.Counter(collections.Counter(user for user, _ in left).values())
         tape = secret.tape(f"{purpose} by {strategy!r}, statistic")
-        several = sum(users for number, users in has.items() if number > kappa)
+        several = sum(users for number, users in has.items() if 4 * number > 7 * kappa)
         taken = strategy.branch(strategy.has_several(has.total() - several, several, tape))
     for index in range(len(taken.rounds)):
         round_ = taken.round_after(index, len(names))

@@ -96,13 +96,13 @@ def choose_strategy(
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    That is ``measured``, which looks whether most users have more than kappa partitions. Where they
-    are known not to, it is what that would take: ``optimal`` for kappa = 1, which no other exceeds
-    there, and ``renyi_rounds`` from kappa = 2 on. Rounds are for kappa from 2 on if the last one,
-    with no gain from earlier ones, needs at most half as many users again as the best single round
-    for keeping a partition half of the time. Otherwise it is that best single round, compared at
-    the smallest weights, where every user has ``max_partitions_per_user`` partitions. Strategies
-    that refuse the parameters are left out. The choice costs no privacy.
+    That is ``measured``, which looks whether most users have more than 7/4 kappa partitions. If
+    they are known not to, it is what that would take: ``optimal`` for kappa = 1, which no other
+    exceeds there, and ``renyi_rounds`` from kappa = 2 on. Rounds are for kappa from 2 on if the
+    last one, with no gain from earlier ones, needs at most half as many users again as the best
+    single round for keeping a partition half of the time. Otherwise it is that best single round,
+    compared at the smallest weights, where every user has ``max_partitions_per_user`` partitions.
+    Strategies that refuse the parameters are left out. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 

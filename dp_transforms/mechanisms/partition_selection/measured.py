@@ -1,17 +1,17 @@
 """A choice between two strategies by what the data say of users, for a small part of epsilon.
 
-Where most users have more partitions than kappa, many equal rounds name the most: in each of them
-users give to partitions that they have not given to before. Where most have no more than kappa,
-that costs more than it brings, and at kappa = 1 no strategy names more than the optimal primitive.
-Public parameters cannot tell which it is. The statistic is
+Where most users have many more partitions than kappa, many equal rounds name the most: in each of
+them users give to partitions that they have not given to before. Where most have given to all of
+theirs after one round, that costs more than it brings, and at kappa = 1 no strategy names more than
+the optimal primitive. Public parameters cannot tell which it is. The statistic is
 
-    S = users of more than kappa distinct partitions - other users
+    S = users of more than floor(7 kappa / 4) distinct partitions - other users
 
 and the many rounds are taken if S + X > 0, with discrete Laplace noise X of rate epsilon_1 =
 epsilon / 200.
 
-Privacy. All records of one user more or less change S by one at most: by +1 if that user has more
-than kappa partitions, by -1 if not. Records exchanged for another user's change it by two at most,
+Privacy. All records of one user more or less change S by one at most: by +1 if that user has that
+many partitions, by -1 if not. Records exchanged for another user's change it by two at most,
 and then the noise has twice the scale. So S + X is epsilon_1-differentially private, and so is its
 sign. Given that, the strategy that is taken is (epsilon - epsilon_1, delta)-differentially private,
 whichever it is; by adaptive composition all of it is (epsilon, delta)-differentially private. The
@@ -49,8 +49,8 @@ _ROUNDS = 6
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Six equal rounds as of ``renyi_rounds`` if most users have more than kappa partitions, and if
-    not that strategy itself, or ``optimal`` at kappa = 1.
+    """Six equal rounds as of ``renyi_rounds`` if most users have more than 7/4 kappa partitions,
+    and if not that strategy itself, or ``optimal`` at kappa = 1.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5)
     >>> strategy.branch(False).describe()["epsilon"]
@@ -80,11 +80,16 @@ class MeasuredSelection(WeightedStrategy):
         assert measured is not None
         return self._branches[measured]
 
+    @property
+    def few_partitions(self) -> int:
+        """The most that a user has who does not speak for many rounds."""
+        return 7 * self.max_partitions_per_user // 4
+
     def has_several(self, few: int, several: int, tape: RandomTape) -> bool:
-        """Whether most users seem to have more than kappa partitions.
+        """Whether most users seem to have more than ``few_partitions``.
 
         Args:
-          few, several: how many users have up to kappa distinct partitions, and more.
+          few, several: how many users have at most that many distinct partitions, and more.
           tape: gives the noise.
         """
         (noise,) = self._noise.sample(tape, "statistic of users", 1).tolist()
@@ -95,7 +100,7 @@ class MeasuredSelection(WeightedStrategy):
     ) -> npt.NDArray[np.int64]:
         pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
         _, has = np.unique(pairs[:, 0], return_counts=True)
-        few = int((has <= self.max_partitions_per_user).sum())
+        few = int((has <= self.few_partitions).sum())
         measured = self.has_several(few, len(has) - few, tape)
         return self.branch(measured).select(users, partitions, tape)
 
@@ -126,7 +131,7 @@ class MeasuredSelection(WeightedStrategy):
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "statistic": "users of more than max_partitions_per_user partitions less others",
+            "statistic": f"users of more than {self.few_partitions} partitions less others",
             "statistic_epsilon": float(_SHARE * Fraction(self.epsilon)),
             "if_not_positive": self._branches[False].describe(),
             "if_positive": self._branches[True].describe(),

@@ -61,11 +61,13 @@ def test_one_user_moves_the_statistic_by_one():
 def test_users_decide_which_strategy_is_taken():
     # 4,000 users against noise of 57: a wrong choice has probability below 1e-30.
     users, tape = np.arange(4000), InsecureSeededTape(1)
-    pairs = (np.repeat(users, 2), np.tile([0, 1], 4000))
+    pairs, triples, fours = ((np.repeat(users, n), np.tile(np.arange(n), 4000)) for n in (2, 3, 4))
     for records, kappa, bit in (
         ((users, users % 7), 1, False),
         (pairs, 1, True),
         (pairs, 2, False),
+        (triples, 2, False),
+        (fours, 2, True),
     ):
         strategy = MeasuredSelection(5, 1e-5, kappa)
         expected = strategy.branch(bit).select(*records, tape).tolist()
