@@ -8,6 +8,7 @@ import difflib
 import functools
 import io
 import logging
+import re
 import shlex
 import sys
 import traceback
@@ -36,9 +37,11 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr, and exit code 2.
 
     Unless told otherwise, it keeps the line breaks of descriptions and epilogs, and takes no prefix
-    of a flag for the flag. Flags may be written with dashes in place of underscores. Each parser
-    with a --help has a --version too.
+    of a flag for the flag. Flags may be written with dashes in place of underscores, and then
+    errors write them so. Each parser with a --help has a --version too.
     """
+
+    has_dashes = False
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
@@ -60,11 +63,24 @@ class OneLineParser(argparse.ArgumentParser):
         """``--user-column=x`` as ``--user_column=x``, where there is such a flag."""
         flag, equals, value = argument.partition("=")
         known = "--" + flag[2:].replace("-", "_")
-        found = flag.startswith("--") and known in self._option_string_actions
-        return known + equals + value if found else argument
+        if not flag.startswith("--") or known not in self._option_string_actions:
+            return argument
+        self.has_dashes |= flag != known
+        return known + equals + value
+
+    def as_typed(self, message: str) -> str:
+        """A message in which flags are written as they are on the command line."""
+        if not self.has_dashes:
+            return message
+        known = self._option_string_actions
+        return re.sub(
+            r"--\w+",
+            lambda flag: flag[0].replace("_", "-") if flag[0] in known else flag[0],
+            message,
+        )
 
     def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"error: {' '.join(message.split())}\n")
+        self.exit(USAGE_ERROR, f"error: {self.as_typed(' '.join(message.split()))}\n")
 
 
 class JobParser(OneLineParser):
@@ -283,7 +299,7 @@ def run(
             except InputError:
                 raise
             except ValueError as error:
-                return failed(str(error), USAGE_ERROR)
+                return failed(parser.as_typed(str(error)), USAGE_ERROR)
             job()
         except (Exception, KeyboardInterrupt) as error:
             # In a step of the in-process runner, Beam makes a RuntimeError of it.
@@ -295,7 +311,7 @@ def run(
                 f"the job failed with {type(error).__name__}; its text may hold private records, "
                 f"so it is only printed with --show_private_errors"
             )
-            return failed(message)
+            return failed(parser.as_typed(message))
     return SUCCESS
 
 

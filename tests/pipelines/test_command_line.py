@@ -209,6 +209,15 @@ def test_flags_may_have_dashes_for_underscores():
     assert others == ["--not-known=1", "a-b"]
 
 
+@pytest.mark.parametrize("flag", ["--user_column", "--user-column"])
+def test_errors_write_flags_as_they_were_typed(flag, capsys):
+    parser = OneLineParser()
+    parser.add_argument("--user_column", type=int)
+    with pytest.raises(SystemExit):
+        parser.parse_known_args([f"{flag}=x_y"])
+    assert capsys.readouterr().err.startswith(f"error: argument {flag}: invalid int value: 'x_y'")
+
+
 @pytest.mark.parametrize(
     "job",
     [
