@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly
 
-RATIONALS = st.builds(Fraction, st.integers(-(10**12), 10**12), st.integers(1, 10**12))
-ENDS = st.builds(Fraction, st.integers(0, 10**6), st.integers(1, 10**12))
+# Numbers with and without bounds of so few bits that are equal to them.
+RATIONALS = st.builds(Fraction, st.integers(-(10**12), 10**12), st.just(1) | st.integers(1, 10**12))
+ENDS = st.just(Fraction(0)) | st.builds(Fraction, st.integers(0, 10**6), st.integers(1, 10**12))
 OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
 PRECISION = 40
 
