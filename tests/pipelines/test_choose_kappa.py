@@ -12,6 +12,7 @@ from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
+from tests.usual_flags import flags_over
 
 SECRET = JobSecret.insecure_for_testing(3)
 
@@ -35,10 +36,7 @@ def command(tmp_path, records, *flags):
         "--max_degree": "4",
         "--output": str(tmp_path / "out"),
     }
-    given = {flag.partition("=")[0] for flag in flags}
-    return main(
-        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
-    )
+    return main(flags_over(usual, *flags))
 
 
 def test_beam_and_this_process_release_the_same(tmp_path, records):

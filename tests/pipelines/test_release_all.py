@@ -16,6 +16,7 @@ from pipelines.files.record_files import RecordFiles
 from pipelines.release_all import Releases, build, main
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
+from tests.usual_flags import flags_over
 
 KAPPA = 3
 LIST = "frequency_list/released_frequencies.csv"
@@ -38,10 +39,7 @@ def command(tmp_path, *flags):
         "--max_partitions_per_user": str(KAPPA),
         "--output": str(tmp_path / "out"),
     }
-    given = {flag.partition("=")[0] for flag in flags}
-    return main(
-        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
-    )
+    return main(flags_over(usual, *flags))
 
 
 def statements(tmp_path):

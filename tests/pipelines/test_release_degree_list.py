@@ -19,6 +19,7 @@ from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import DegreeRelease, build, main
 from pipelines.reports.privacy_statement import law_of_statement
 from tests.test_degrees import degrees_of
+from tests.usual_flags import flags_over
 
 SECRET = JobSecret.insecure_for_testing(3)
 
@@ -78,10 +79,7 @@ def command(tmp_path, *flags, edges=EDGES):
         "--epsilon": "1",
         "--output": str(tmp_path / "out"),
     }
-    given = {flag.partition("=")[0] for flag in flags}
-    return main(
-        [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
-    )
+    return main(flags_over(usual, *flags))
 
 
 def statement(tmp_path):

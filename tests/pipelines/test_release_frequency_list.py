@@ -30,6 +30,7 @@ from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_frequency_list import build, main, make_parser, release_here
 from pipelines.variant_flags import mechanism_from_flags
+from tests.usual_flags import flags_over
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -201,7 +202,6 @@ ALMOST_EXACT = ["--epsilon=100", "--max_partitions_per_user=1"]
 def command(tmp_path, *flags, records="user,page\nann,home\n", privacy=("--epsilon=1",)):
     path = tmp_path / "records.csv"
     path.write_bytes(records if isinstance(records, bytes) else records.encode())
-    given = {flag.partition("=")[0] for flag in (*flags, *privacy)}
     usual = {
         "--input": str(path),
         "--user_column": "user",
@@ -209,11 +209,10 @@ def command(tmp_path, *flags, records="user,page\nann,home\n", privacy=("--epsil
         "--max_partitions_per_user": "1",
         "--output": str(tmp_path / "out"),
     }
-    counted = "--frequency_list" in given
+    counted = any(flag.startswith("--frequency_list=") for flag in flags)
     for name in ["--input", "--user_column", "--partition_column"] if counted else []:
         del usual[name]
-    rest = [f"{name}={value}" for name, value in usual.items() if name not in given]
-    return main([*rest, *privacy, *flags])
+    return main(flags_over(usual, *privacy, *flags))
 
 
 def released(tmp_path):

@@ -20,6 +20,7 @@ from pipelines.files.record_files import RecordFiles
 from pipelines.reports.privacy_statement import library_versions
 from pipelines.select_partitions import build, main
 from tests.selection_reference import RECORDS, SECRET, selected
+from tests.usual_flags import flags_over
 
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
 # single user has with probability 1e-12 at most.
@@ -39,9 +40,7 @@ def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
         "--partition_column": "page",
         "--output": str(tmp_path / "out"),
     }
-    given = {flag.partition("=")[0] for flag in (*flags, *privacy)}
-    rest = [f"{name}={value}" for name, value in usual.items() if name not in given]
-    return main([*rest, *privacy, *flags])
+    return main(flags_over(usual, *privacy, *flags))
 
 
 def released(tmp_path):

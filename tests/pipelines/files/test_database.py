@@ -13,6 +13,7 @@ from pipelines.files.database import RecordQuery
 from pipelines.files.logical_types import logical_name
 from pipelines.files.reading import ReadRecords
 from tests.beam_runs import rows_of, run
+from tests.usual_flags import flags_over
 
 ROWS = [(i % 90, f'p"{i % 7}', datetime.date(2026, 1, 1 + i % 2)) for i in range(300)]
 PAIRS = sorted((user, page) for user, page, _ in ROWS)
@@ -39,8 +40,7 @@ def flags(visits, *more):
         "--max_partitions_per_user": "4",
         "--output": f"{os.path.dirname(visits.partition(':')[2])}/out",
     }
-    given = {flag.partition("=")[0] for flag in more}
-    return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *more]
+    return flags_over(usual, *more)
 
 
 def test_records_of_a_query(visits):
