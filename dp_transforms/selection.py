@@ -194,7 +194,6 @@ class SelectPartitions(Releases, beam.PTransform):
             and known <= kappa
         ):
             # There is nothing to measure.
-
             return records | "AlreadyBounded" >> self._if_bounded(kappa)
         secret = secret_for(records.pipeline, self._secret)
         tables = records | "ToTables" >> ToTables()

@@ -22,11 +22,11 @@ from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
 
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
+_MIDDLE = 4
+"""Where to begin among them."""
 
 _UNSPENT = Fraction(1, 1 << 32)
 """Of delta: nothing is lost, and checks in floating point find at most delta."""
-_MIDDLE = 4
-"""Where to begin among them."""
 
 _LAST_RESOLUTION = 4
 _ROOTS = (3, 6)
