@@ -58,11 +58,11 @@ class Explanation:
     @property
     def reason(self) -> str:
         """Why that strategy is taken."""
-        if self.chosen == MeasuredSelection.name:
-            kappa = self.strategies[0].max_partitions_per_user
+        chosen = next(s for s in self.strategies if s.name == self.chosen)
+        if isinstance(chosen, MeasuredSelection):
             few = "optimal if most users have one partition"
-            if kappa > 1:
-                few = f"renyi_rounds if most users have at most {kappa} partitions"
+            if chosen.max_partitions_per_user > 1:
+                few = f"renyi_rounds if most users have at most {chosen.few_partitions} partitions"
             return (
                 f"{few}, as in this table, and six rounds if they have more, which a noisy count "
                 "tells for 0.5% of epsilon"

@@ -183,7 +183,8 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
-    assert lines[5].startswith('* is what strategy="auto" takes: renyi_rounds if most users have')
+    few = "renyi_rounds if most users have at most 5 partitions"
+    assert lines[5].startswith(f'* is what strategy="auto" takes: {few}')
     noisy = explain(1, 1e-5, users=[30], max_partitions_per_user=3, noisy_counts=True)
     assert str(noisy).endswith("at the fewest users")
 
