@@ -178,7 +178,8 @@ def noise_of_users(epsilon: Number) -> DiscreteLaplace:
 
 def noisy_users(users: int, noise: DiscreteLaplace, tape: RandomTape) -> int:
     """A number of users with noise, at no less than 0."""
-    (drawn,) = noise.sample(tape, "users", 1).tolist()
+    # Another number has other noise, even under one secret: the same would cancel.
+    (drawn,) = noise.sample(tape.branch(f"of {users}"), "users", 1).tolist()
     return max(0, users + int(drawn))
 
 

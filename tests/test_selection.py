@@ -108,6 +108,12 @@ def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
     assert min(found) == 0
 
 
+def test_another_number_of_other_users_has_other_noise_on_the_same_tape():
+    # Equal noise in all ten would have probability below 0.1 ** 9.
+    noise, tape = noise_of_users(0.1), InsecureSeededTape(0)
+    assert len({noisy_users(users, noise, tape) - users for users in range(1000, 1010)}) > 1
+
+
 def test_two_secrets_disagree():
     outcomes = {
         frozenset(

@@ -92,6 +92,8 @@ class MeasuredSelection(WeightedStrategy):
           few, several: how many users have at most that many distinct partitions, and more.
           tape: gives the noise.
         """
+        # Other users have other noise, even under one secret: the same would cancel.
+        tape = tape.branch(f"of {few} and {several}")
         (noise,) = self._noise.sample(tape, "statistic of users", 1).tolist()
         return several - few + int(noise) > 0
 

@@ -35,6 +35,12 @@ def test_the_statistic_has_the_noise_that_its_epsilon_asks_for(balance, neighbou
     assert abs(several - draws * chance) < 4.5 * deviation
 
 
+def test_other_users_have_other_noise_on_the_same_tape():
+    # Of 60 fair bits by one tape, all would be equal if the noise were; else with chance 2**-59.
+    strategy, tape = MeasuredSelection(1, 1e-5), InsecureSeededTape(0)
+    assert {strategy.has_several(users, users, tape) for users in range(60)} == {False, True}
+
+
 def test_the_whole_budget_is_spent_once():
     strategy = MeasuredSelection(1, 1e-5)
     described = strategy.describe()
