@@ -57,10 +57,11 @@ kills: .venv/installed-test
 fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing
 
-# LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges
+# LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges;
+# PAIRS=DIR: pairs of users and items, as CSV files
 bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
-	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES))
+	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS))
 
 .venv-bench/installed: setup.py
 	$(PYTHON) -m venv .venv-bench

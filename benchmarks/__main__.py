@@ -1,7 +1,7 @@
 """The benchmark book: runs every benchmark, and writes RESULTS.md from what they wrote.
 
-    python -m benchmarks [--lists=DIR] [--edges=DIR] [--peers_python=PYTHON] [--only NAME ...]
-        [--assemble]
+    python -m benchmarks [--lists=DIR] [--edges=DIR] [--pairs=DIR] [--peers_python=PYTHON]
+        [--only NAME ...] [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
 benchmarks/results. One that fails or takes too long is named in RESULTS.md, and its page is the one
@@ -47,7 +47,7 @@ class Benchmark(NamedTuple):
       about: its heading in the book.
       module: in this package.
       minutes: its limit.
-      option: the one of this command that is handed on to it.
+      options: those of this command that are handed on to it.
       arguments: of its command line.
     """
 
@@ -55,21 +55,23 @@ class Benchmark(NamedTuple):
     about: str
     module: str
     minutes: float
-    option: str | None = None
+    options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
 
 
 BENCHMARKS = (
-    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 5, "lists"),
-    Benchmark("baselines", "Other mechanisms for frequency lists", "baseline_tables", 15, "edges"),
+    Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 5, ("lists",)),
+    Benchmark(
+        "baselines", "Other mechanisms for frequency lists", "baseline_tables", 15, ("edges",)
+    ),
     Benchmark(
         "engine",
         "Time and memory of a release, and growth with N",
         "engine",
         15,
-        "lists",
+        ("lists",),
     ),
-    Benchmark("corner_weighted", "Corner-weighted releases", "corner_weighted", 15, "lists"),
+    Benchmark("corner_weighted", "Corner-weighted releases", "corner_weighted", 15, ("lists",)),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
     Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 10),
     Benchmark(
@@ -77,7 +79,7 @@ BENCHMARKS = (
         "Guessing metrics without the noise's bias",
         "guessing_estimates",
         20,
-        "lists",
+        ("lists",),
         ("--releases=10",),
     ),
     Benchmark(
@@ -92,19 +94,23 @@ BENCHMARKS = (
         "Coverage of intervals on lists that nobody had seen",
         "interval_coverage",
         30,
-        "edges",
+        ("edges",),
         ("--releases=20", "--estimates=2"),
     ),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
-    Benchmark("throughput", "From records to a release", "throughput", 40, "peers_python"),
+    Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25),
     Benchmark(
-        "partition_selection", "Selection of partitions", "partition_selection", 15, "peers_python"
+        "partition_selection",
+        "Selection of partitions",
+        "partition_selection",
+        15,
+        ("pairs", "peers_python"),
     ),
     Benchmark(
-        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, "peers_python"
+        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, ("peers_python",)
     ),
 )
 
@@ -117,6 +123,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--lists", metavar="DIR", help="more frequency lists, as CSV files")
     parser.add_argument("--edges", metavar="DIR", help="graphs, as .csv.gz files of edges src,dst")
+    parser.add_argument("--pairs", metavar="DIR", help="pairs user,item, as CSV files")
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
     parser.add_argument("--only", nargs="+", choices=[one.page for one in BENCHMARKS])
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
@@ -137,7 +144,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "begun": f"{begun:%Y-%m-%d %H:%M}",
             "seconds": seconds,
             "commit": commit,
-            "peers": peers if one.option == "peers_python" else None,
+            "peers": peers if "peers_python" in one.options else None,
         }
         RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
     BOOK.write_text("\n".join(book(runs, faults)) + "\n", encoding="utf-8")
@@ -153,8 +160,7 @@ def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
       options: of this command, by name.
     """
     command = [sys.executable, "-m", f"benchmarks.{one.module}", *one.arguments]
-    if one.option and options[one.option]:
-        command.append(f"--{one.option}={options[one.option]}")
+    command += [f"--{name}={options[name]}" for name in one.options if options[name]]
     process = subprocess.Popen(
         command,
         cwd=HERE.parent,
@@ -229,8 +235,9 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield ""
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
-        "[jobs killed at random moments](results/kills.md) and "
-        "[faults on a cluster](results/cluster_faults.md)."
+        "[jobs killed at random moments](results/kills.md), "
+        "[faults on a cluster](results/cluster_faults.md) and "
+        "[throughput of 100 million records](results/throughput_large.md)."
     )
     for one in BENCHMARKS:
         yield ""
@@ -239,7 +246,7 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         if one.page in faults:
             yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**"
             yield ""
-        if one.option == "peers_python" and one.page in runs:
+        if "peers_python" in one.options and one.page in runs:
             yield about_peers(runs[one.page]["peers"])
             yield ""
         yield from page(RESULTS / f"{one.page}.md")

@@ -2,8 +2,9 @@
 
     python -m benchmarks.cost_model [--output=benchmarks/results]
 
-CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its table. Shuffled
-bytes are counted here, where the pieces are made. The records are the same: 80,000 users per
+CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its tables, of which
+that of large data may be older. Shuffled bytes are counted here, where the pieces are made, but for
+large data. The records are the same: 80,000 users per
 million records, string ids, partitions by a Zipf distribution, kappa = 10.
 """
 
@@ -28,7 +29,11 @@ from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
-TARGETS = (10**9, 10**11)
+TARGETS = (10**9, 10**10, 10**11, 10**12)
+COUNTED = 20 * MILLION
+"""The most records whose shuffled bytes are counted."""
+CORE_HOUR = 0.05
+"""US dollars, about what clouds ask for a core with 4 GiB."""
 STAGES = ("user", "partition")
 
 _ROOT = pathlib.Path(__file__).parents[1]
@@ -92,7 +97,7 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        rf"^\| (\d+)M(?:, kappa = {KAPPA}| visits, parquet| records, Parquet) "
+        r"^\| (\d+)M visits, parquet(?:, once)? "
         r"\| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
         re.MULTILINE,
     )
@@ -114,17 +119,16 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield "| ---: | ---: | ---: | ---: | ---: |"
     rows, found = [], collections.defaultdict(list)
     for n, (cpu, memory) in measured(table).items():
-        pieces = shuffled(write(data / f"visits{n}.parquet", visits(n * MILLION)))
         rows.append(n * MILLION)
         found["CPU"].append(cpu)
         found["memory"].append(memory)
-        for stage in STAGES:
-            found[stage].append(pieces[stage] / 1e6)
-        yield (
-            f"| {n} million | {cpu:.1f} s | {memory:.2f} GiB | "
-            + " | ".join(f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES)
-            + " |"
-        )
+        cells = [f"{n} million", f"{cpu:.1f} s", f"{memory:.2f} GiB", "", ""]
+        if n * MILLION <= COUNTED:
+            pieces = shuffled(write(data / f"visits{n}.parquet", visits(n * MILLION)))
+            for stage in STAGES:
+                found[stage].append(pieces[stage] / 1e6)
+            cells[3:] = [f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES]
+        yield f"| {' | '.join(cells)} |"
     yield ""
     yield "Fitted, fixed + slope * records:"
     yield ""
@@ -135,7 +139,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
         "memory": lambda value: f"{value * 1024:.0f} MiB",
         "user": lambda value: f"{value:.1f} MB",
     }
-    lines = {name: Line.fit(rows, found[name]) for name in units}
+    lines = {name: Line.fit(rows[: len(found[name])], found[name]) for name in units}
     for name, unit in units.items():
         line = lines[name]
         title = f"shuffled by {name}" if name in STAGES else name
@@ -147,13 +151,17 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
         "shuffled by user, since a kept pair is counted in one piece at most."
     )
     yield ""
-    yield "Extrapolated, without the fixed part, which each worker has once:"
+    yield (
+        "Extrapolated, without the fixed part, which each worker has once, and without what a "
+        f"cluster's engine takes beside it; at {CORE_HOUR:.2f} US dollars for an hour of a core:"
+    )
     yield ""
-    yield "| records | CPU | shuffled by user |"
-    yield "| ---: | ---: | ---: |"
+    yield "| records | CPU | shuffled by user | cost |"
+    yield "| ---: | ---: | ---: | ---: |"
     for target in TARGETS:
-        cpu, user = (lines[name].slope * target for name in ("CPU", "user"))
-        yield f"| {target:,} | {cpu / 60:,.0f} core minutes | {user / 1e3:,.0f} GB |"
+        hours, user = lines["CPU"].slope * target / 3600, lines["user"].slope * target / 1e3
+        cost = f"{hours * CORE_HOUR:,.2f} USD"
+        yield f"| {target:,} | {hours:,.1f} core hours | {user:,.0f} GB | {cost} |"
 
 
 def main() -> None:
@@ -164,8 +172,9 @@ def main() -> None:
     if flags.shuffled:
         print(json.dumps(shuffled_here(flags.shuffled)))
         return
-    table = (flags.output / "throughput.md").read_text(encoding="utf-8")
-    write_page(flags.output / "cost_model.md", report(flags.data, table))
+    pages = (flags.output / f"{name}.md" for name in ("throughput", "throughput_large"))
+    tables = [page.read_text(encoding="utf-8") for page in pages if page.exists()]
+    write_page(flags.output / "cost_model.md", report(flags.data, "\n".join(tables)))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Which strategy releases how many partitions, and how fast, beside other packages.
 
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
-        [--more_data=DIRECTORY] [--output=benchmarks/results]
+        [--pairs=DIRECTORY] [--output=benchmarks/results]
 
 writes partition_selection.md. Records are real ones (benchmarks/data, and CSV files with the header
 ``user,item`` of which none is here, such as ml-100k and steam-200k) and synthetic ones: a universe
@@ -102,8 +102,8 @@ def datasets(
 ) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
     """Records, and the values of kappa to try, by the name to print."""
     rng = np.random.default_rng(1)
-    others = sorted(more.glob("*.csv")) if more else []
-    return {path.stem: (user_items(path), KAPPAS) for path in others} | {
+    others = sorted(more.glob("*.csv*")) if more else []
+    return {path.name.split(".")[0]: (user_items(path), KAPPAS) for path in others} | {
         "Rails: authors, words": (user_items(DATA / "git_rails_author_word.csv.gz"), KAPPAS),
         "tldr: authors, files": (user_items(DATA / "git_tldr_author_file.csv.gz"), KAPPAS),
         "Zipf: 1M users, 1 each": (zipf_records(1_000_000, 1, rng), (1,)),
@@ -353,7 +353,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp and python-dp")
-    parser.add_argument("--more_data", type=pathlib.Path, help="a directory of other CSV files")
+    parser.add_argument("--pairs", type=pathlib.Path, help="a directory of more CSV files")
     parser.add_argument("--output", type=pathlib.Path, default=DATA.with_name("results"))
     flags = parser.parse_args()
     logging.disable(logging.WARNING)
@@ -362,7 +362,7 @@ def main() -> None:
     if flags.peers_python:
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
         columns.append("OpenDP laplace")
-    measured = list(releases(flags.runs, peers, flags.more_data))
+    measured = list(releases(flags.runs, peers, flags.pairs))
     command = "python -m benchmarks.partition_selection"
     if flags.peers_python:
         command += " --peers_python=PYTHON"

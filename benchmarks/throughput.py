@@ -1,6 +1,6 @@
 """Speed and memory of the Beam transforms, beside DuckDB on the same files in the same run.
 
-    python -m benchmarks.throughput [--rows=5,10,20,40] [--repeats=3] [--data=DIR]
+    python -m benchmarks.throughput [--large] [--repeats=3] [--data=DIR]
         [--peers_python=peers/bin/python] [--output=benchmarks/results]
 
 Makes its own data, in the shapes of ``throughput_data.SHAPES``. Every measurement has a process of
@@ -35,7 +35,8 @@ from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput_data import MILLION, SHAPES, hot_partition, hot_user, visits, write
 
 KAPPA = 10
-MOST_REPEATED = 20
+MILLIONS = (5, 20)
+LARGE, LARGEST = 100, 200
 OTHER_FORMATS = ("plain.parquet", "csv", "csv.gz")
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
@@ -243,24 +244,43 @@ def cells(found: Measurement) -> str:
     return f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
 
 
-def compared_rows(data: pathlib.Path, millions: list[int], repeats: int) -> Iterator[str]:
-    """The main job beside DuckDB: all sizes in Parquet, and the first in other formats."""
-    yield "| records | transforms | CPU | memory | DuckDB | CPU | memory | ratio | growth |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+COMPARED = (
+    "| records | transforms | CPU | memory | DuckDB | CPU | memory | ratio | growth |",
+    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+)
+
+
+def compared_rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
+    """The main job beside DuckDB: both sizes in Parquet, and the first in other formats."""
+    yield from COMPARED
     for shape, make in SHAPES.items():
-        kappa = 1 if shape == "passwords" else KAPPA
         before = None
-        for n in millions:
+        for n in MILLIONS:
             path = write(data / f"{shape}{n}.parquet", make(n * MILLION))
-            times = repeats if n <= MOST_REPEATED else 1
-            ours, theirs = compared(path, kappa, times, tuple(DUCKDB))
+            ours, theirs = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
             growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
             before = ours
             yield from against_duckdb(f"{n}M {shape}, parquet", ours, theirs, growth)
         for suffix in OTHER_FORMATS:
-            path = write(data / f"{shape}{millions[0]}.{suffix}", make(millions[0] * MILLION))
-            found = compared(path, kappa, repeats, tuple(DUCKDB))
-            yield from against_duckdb(f"{millions[0]}M {shape}, {suffix}", *found)
+            path = write(data / f"{shape}{MILLIONS[0]}.{suffix}", make(MILLIONS[0] * MILLION))
+            found = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
+            yield from against_duckdb(f"{MILLIONS[0]}M {shape}, {suffix}", *found)
+
+
+def large_rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
+    """The main job beside DuckDB at 100 million records; and alone at 200 million."""
+    yield from COMPARED
+    for shape, make in SHAPES.items():
+        path = write(data / f"{shape}{LARGE}.parquet", make(LARGE * MILLION))
+        found = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
+        yield from against_duckdb(f"{LARGE}M {shape}, parquet", *found)
+    path = write(data / f"visits{LARGEST}.parquet", visits(LARGEST * MILLION))
+    ours = measure_once("files", path, KAPPA)
+    yield f"| {LARGEST}M visits, parquet, once | {cells(ours)} | | | | | |"
+
+
+def kappa_of(shape: str) -> int:
+    return 1 if shape == "passwords" else KAPPA
 
 
 def against_duckdb(
@@ -323,35 +343,50 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
         yield f"| {SELECTED_RECORDS:,} | {runner} | {cells(ours)} | {seconds:.1f} s | {ratio:.1f} |"
 
 
-def report(
-    data: pathlib.Path, millions: list[int], repeats: int, peers_python: str | None
-) -> Iterator[str]:
+def report(data: pathlib.Path, repeats: int, peers_python: str | None) -> Iterator[str]:
     yield "# Records to a released frequency list: time and memory"
     yield ""
-    yield (
-        f"{os.cpu_count()} cores, shared. Medians of {repeats} runs, in turns with the others; "
-        f"single runs above {MOST_REPEATED}M records. CPU is that of all threads; memory is the "
-        "process's peak; ratio is that of the times, and growth that of the CPU time to the size "
-        "before, which other processes disturb less."
-    )
+    yield about(repeats)
     yield ""
-    yield from compared_rows(data, millions, repeats)
+    yield from compared_rows(data, repeats)
     yield ""
-    yield from other_input_rows(data, millions[0], repeats)
+    yield from other_input_rows(data, MILLIONS[0], repeats)
     if peers_python:
         yield ""
         yield from selection_rows(data, peers_python, repeats)
 
 
+def large_report(data: pathlib.Path, repeats: int) -> Iterator[str]:
+    yield f"# {LARGE} million records to a released frequency list: time and memory"
+    yield ""
+    yield about(repeats)
+    yield ""
+    yield from large_rows(data, repeats)
+
+
+def about(repeats: int) -> str:
+    return (
+        f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} before. Medians of {repeats} runs, "
+        "in turns with the others. CPU is that of all threads; memory is the process's peak; ratio "
+        "is that of the times, and growth that of the CPU time to the size before, which other "
+        "processes disturb less."
+    )
+
+
 def main() -> None:
     parser = page_parser("throughput", __doc__)
-    parser.add_argument("--rows", default="5,10,20,40", help="millions of records")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument(
         "--data",
         type=pathlib.Path,
         default=pathlib.Path("out/throughput"),
-        help="where its files are kept, 3 GB or so",
+        help="where its files are kept, 3 GB or so, and 10 GB with --large",
+    )
+    parser.add_argument(
+        "--large",
+        action="store_true",
+        help=f"{LARGE} and {LARGEST} million records, for which DuckDB takes up to 20 GiB; writes "
+        "throughput_large.md",
     )
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
@@ -360,8 +395,11 @@ def main() -> None:
         engine, path, kappa = arguments.measure
         print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(kappa)))))
         return
-    millions = [int(n) for n in arguments.rows.split(",")]
-    lines = report(arguments.data, millions, arguments.repeats, arguments.peers_python)
+    data, repeats = arguments.data, arguments.repeats
+    if arguments.large:
+        write_page(arguments.output / "throughput_large.md", large_report(data, repeats))
+        return
+    lines = report(data, repeats, arguments.peers_python)
     write_page(arguments.output / "throughput.md", lines)
 
 

@@ -40,7 +40,7 @@ def test_what_it_runs_exists(one):
     source = spec.loader.get_source(spec.name)
     assert 'if __name__ == "__main__":' in source
     assert f"{one.page}.md" in source
-    assert one.option is None or f"--{one.option}" in source
+    assert all(f"--{name}" in source for name in one.options)
 
 
 def test_pages_become_parts(tmp_path):
@@ -89,8 +89,10 @@ def test_the_option_is_handed_on(tmp_path, monkeypatch):
     told = tmp_path / "arguments"
     code = f"import pathlib, sys\npathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))"
     monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    for option, value, expected in ((None, "DIR", ""), ("lists", "DIR", " --lists=DIR")):
-        assert book.run(PAGE._replace(option=option), {"lists": value}) is None
+    given = {"lists": "DIR", "edges": None, "pairs": "OTHER"}
+    both = " --lists=DIR --pairs=OTHER"
+    for options, expected in (((), ""), (("lists", "edges", "pairs"), both)):
+        assert book.run(PAGE._replace(options=options), given) is None
         assert told.read_text() == f"-m benchmarks.module{expected}"
 
 
