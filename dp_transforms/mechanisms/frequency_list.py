@@ -10,12 +10,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import numpy as np
-import numpy.typing as npt
+
+from dp_transforms.mechanisms.arrays import IntArray
 
 MAX_VALUE = 2**63 - 1
 """Frequencies, multiplicities and the total must fit a signed 64-bit integer."""
 
-Integers = Sequence[int] | npt.NDArray[np.int64]
+Integers = Sequence[int] | IntArray
 
 _HEADER = ["frequency", "multiplicity"]
 
@@ -146,12 +147,12 @@ class FrequencyList:
             writer.writerows(self)
 
     @property
-    def frequencies(self) -> npt.NDArray[np.int64]:
+    def frequencies(self) -> IntArray:
         """Distinct frequencies, strictly descending; a read-only array."""
         return self._frequencies
 
     @property
-    def multiplicities(self) -> npt.NDArray[np.int64]:
+    def multiplicities(self) -> IntArray:
         """How many items have each frequency; a read-only array."""
         return self._multiplicities
 
@@ -220,7 +221,7 @@ def _csv_rows(file: TextIO, path: str) -> Iterator[tuple[int, list[str]]]:
         raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
 
 
-def _positive_integers(name: str, entries: Iterable[Any]) -> npt.NDArray[np.int64]:
+def _positive_integers(name: str, entries: Iterable[Any]) -> IntArray:
     if isinstance(entries, np.ndarray) and entries.dtype.kind in "iu" and entries.ndim == 1:
         bad = np.flatnonzero((entries < 1) | (entries > MAX_VALUE))
         if bad.size:

@@ -14,12 +14,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.distance_ball import largest_within, smallest_within
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-
-IntArray = npt.NDArray[np.int64]
 
 NO_BOUND = 2**62
 """Stands for infinity among upper bounds."""

@@ -24,8 +24,8 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import WordArray
 from dp_transforms.mechanisms.enclosure import Enclosure
 
 KEY_BYTES = 32
@@ -91,7 +91,7 @@ class RandomTape:
         """A tape of its own for one part of what this tape serves, such as one of many tries."""
         return RandomTape.from_secret(self._key, purpose)
 
-    def words(self, channel: str, count: int, start: int = 0) -> npt.NDArray[np.uint64]:
+    def words(self, channel: str, count: int, start: int = 0) -> WordArray:
         """The leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
 
         Element i is floor(U * 2**64) for the number U at (channel, start + i).

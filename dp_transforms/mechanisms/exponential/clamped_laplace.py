@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import Number, exact_fraction, positive_rational
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.exponential.mechanism import ExponentialMechanism
@@ -117,7 +117,7 @@ class ClampedLaplace:
         lower, _, step = self._grid
         return lower + index * step
 
-    def _distances(self, value: Any) -> npt.NDArray[np.int64]:
+    def _distances(self, value: Any) -> IntArray:
         """The number of steps between each point and the value's own."""
         lower, _, step = self._grid
         steps = (_rational("value", value, private=True) - lower) / step

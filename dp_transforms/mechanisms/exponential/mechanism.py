@@ -18,15 +18,14 @@ from typing import Any, Literal, TypeVar
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below, require_exact
 from dp_transforms.mechanisms.exponential.randomized_rounding import LARGEST_BOUND, round_at_random
 from dp_transforms.mechanisms.randomness import RandomTape
 
 Outcome = TypeVar("Outcome")
-IntArray = npt.NDArray[np.int64]
 
 _MOST_BITS = 2**34
 

@@ -14,12 +14,10 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import Array, IntArray
 from dp_transforms.mechanisms.enclosure import exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, is_below
-
-IntArray = npt.NDArray[np.int64]
 
 LARGEST_BOUND = 2**62
 
@@ -77,7 +75,7 @@ class _Refused(Exception):
     """What is wrong with a value, without saying what it is."""
 
 
-def _array(values: Any) -> npt.NDArray[Any]:
+def _array(values: Any) -> Array:
     kinds = {type(value) for value in values}
     if kinds == {float}:
         return np.array(values, dtype=np.float64)
@@ -90,7 +88,7 @@ def _array(values: Any) -> npt.NDArray[Any]:
 
 
 def _rounded_floats(
-    array: npt.NDArray[Any], lowest: int, highest: int, tape: RandomTape | None, channel: str
+    array: Array, lowest: int, highest: int, tape: RandomTape | None, channel: str
 ) -> IntArray:
     # All of this is exact: the bounds are floats, and so is the fractional part of any float.
     floats = array.astype(np.float64)

@@ -33,8 +33,8 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.randomness import (
     KEY_BYTES,
@@ -45,8 +45,6 @@ from dp_transforms.mechanisms.randomness import (
 )
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Walk
-
-IntArray = npt.NDArray[np.int64]
 
 _NUMBERS = (8, 4, 2)
 """What K may be: the first that all of the walks have that are drawn to see."""

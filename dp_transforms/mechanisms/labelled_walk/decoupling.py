@@ -35,7 +35,8 @@ from typing import Any
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.labelled_walk.labels import Array, Powers
+from dp_transforms.mechanisms.arrays import Array
+from dp_transforms.mechanisms.labelled_walk.labels import Powers
 
 
 def window_of(rate: float, bits: int) -> int:

@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from dp_transforms.mechanisms.labelled_walk.float_transfer import (
-    SURE,
-    UNIT,
-    FloatArray,
-    FloatTransfer,
-    IntArray,
-    Shares,
-)
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
+from dp_transforms.mechanisms.labelled_walk.float_transfer import SURE, UNIT, FloatTransfer, Shares
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector
 from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
@@ -185,7 +178,7 @@ class Filler:
         self,
         runs: Runs,
         parts: dict[str, IntArray],
-        is_walled: npt.NDArray[np.bool_],
+        is_walled: BoolArray,
         tape: RandomTape,
         channel: str,
     ) -> IntArray:

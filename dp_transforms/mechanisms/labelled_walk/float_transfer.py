@@ -12,8 +12,8 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import (
@@ -22,13 +22,10 @@ from dp_transforms.mechanisms.labelled_walk.decoupling import (
     window_of,
     with_kinds,
 )
-from dp_transforms.mechanisms.labelled_walk.labels import KINDS, NO_WALL, Array, Powers
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS, NO_WALL, Powers
 from dp_transforms.mechanisms.labelled_walk.precise import enclosed_powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 from dp_transforms.mechanisms.sampler.walk import Undecided
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 Shares = tuple[list[float], list[float]]
 """(lo, hi): enclosures of Pr[at most the j-th state], for j = 0, 1, ..."""

@@ -18,14 +18,13 @@ import math
 
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.labelled_walk.float_transfer import (
     FAINT,
     SLACK,
     SURE,
     UNIT,
-    FloatArray,
     FloatTransfer,
-    IntArray,
     Shares,
     tail,
 )

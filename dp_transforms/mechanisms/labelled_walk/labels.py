@@ -39,9 +39,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from dp_transforms.mechanisms.arrays import Array
 
 KINDS = 3
 HELD_ZERO, OPEN, HELD_ONE = range(KINDS)

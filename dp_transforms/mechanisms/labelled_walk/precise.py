@@ -14,10 +14,11 @@ from typing import Any
 import gmpy2
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import Array
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import long_from, remainder, window_of
-from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN, Array, Powers
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN, Powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 from dp_transforms.mechanisms.randomness import Uniform
 from dp_transforms.mechanisms.sampler.walk import Undecided, choose

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import BoolArray
 from dp_transforms.mechanisms.labelled_walk.labels import NO_WALL
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
@@ -112,11 +112,11 @@ class Runs:
     def __getitem__(self, index: int) -> Run:
         return Run(self.lengths.item(index), *self._walls[:, index].tolist())
 
-    def walled(self, window: int) -> npt.NDArray[np.bool_]:
+    def walled(self, window: int) -> BoolArray:
         """Which runs have a wall within the window."""
         lowest, highest, low_rises, high_rises = self._walls
         last = self.lengths - 1
-        found: npt.NDArray[np.bool_] = (
-            np.maximum(lowest, lowest + low_rises * last) >= -window
-        ) | (np.minimum(highest, highest + high_rises * last) <= window)
+        found: BoolArray = (np.maximum(lowest, lowest + low_rises * last) >= -window) | (
+            np.minimum(highest, highest + high_rises * last) <= window
+        )
         return found

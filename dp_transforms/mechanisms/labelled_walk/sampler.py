@@ -23,10 +23,11 @@ from functools import lru_cache
 
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.labelled_walk.filling import FIRST_BITS, Filler, Side
-from dp_transforms.mechanisms.labelled_walk.float_transfer import UNIT, FloatTransfer, IntArray
+from dp_transforms.mechanisms.labelled_walk.float_transfer import UNIT, FloatTransfer
 from dp_transforms.mechanisms.labelled_walk.float_walk import PART, UNSETTLED, FloatWalk
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector, mirrored

@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.corner_marginals import CornerMarginals
 from dp_transforms.mechanisms.laws.labelled_sums import expected_l1
 from dp_transforms.mechanisms.laws.release_law import ROUNDING, ReleaseLaw, corner_chains
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-FloatArray = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
 from dp_transforms.mechanisms.laws.labelled_sums import LabelledSums, window_for
-from dp_transforms.mechanisms.laws.marginals import FloatArray, IntArray, Marginals, conjugate
+from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 

@@ -10,15 +10,12 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.geometric_sums import reach, row_costs, row_sums
 from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
 from dp_transforms.mechanisms.laws.marginals import conjugate
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 class GeometricMarginals:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
+
+from dp_transforms.mechanisms.arrays import FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +23,7 @@ class IntegerLaw:
     """
 
     least: int
-    probabilities: npt.NDArray[np.float64]
+    probabilities: FloatArray
 
     def probability(self, value: int) -> float:
         """P(X = value)."""

@@ -10,15 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import ComplexArray
 from dp_transforms.mechanisms.labelled_walk.decoupling import window_of
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, Powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
 from dp_transforms.mechanisms.laws.walk_sums import STEP, Block
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-ComplexArray = npt.NDArray[np.complexfloating[Any]]
 
 _BITS = 70
 

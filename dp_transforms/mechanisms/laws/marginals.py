@@ -25,16 +25,13 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.characteristic import law_from_characteristic
 from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
 from dp_transforms.mechanisms.laws.walk_sums import FLOAT64_RATE, STEP, WalkSums, pairs, window_for
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _NEGLIGIBLE = 1e-18
 

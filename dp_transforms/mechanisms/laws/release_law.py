@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws import expectations
 from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
@@ -144,7 +144,7 @@ class ExponentialLaw(ReleaseLaw):
         return found
 
 
-def corner_chains(released: FrequencyList) -> npt.NDArray[np.int64]:
+def corner_chains(released: FrequencyList) -> IntArray:
     """How many corners each maximal chain of the list's diagram has, at consecutive vertices."""
     gaps = -np.diff(released.frequencies, append=0)
     runs = np.stack([released.multiplicities, gaps], axis=1).ravel()

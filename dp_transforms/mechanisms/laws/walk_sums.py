@@ -19,11 +19,9 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import ComplexArray
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-ComplexArray = npt.NDArray[np.complexfloating[Any]]
 
 Block = tuple[int, int]
 """A bit, and how often it is repeated."""

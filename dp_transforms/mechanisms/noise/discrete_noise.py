@@ -24,8 +24,8 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import Enclosure
@@ -39,8 +39,6 @@ from dp_transforms.mechanisms.noise.float_tails import (
 from dp_transforms.mechanisms.noise.gaussian_tail import gaussian_tail, gaussian_tails
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 
-IntArray = npt.NDArray[np.int64]
-WordArray = npt.NDArray[np.uint64]
 Extend = Callable[[int, int], int]
 """(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
 
@@ -105,7 +103,7 @@ class IntegerNoise(ABC):
     def _float_tail(self) -> FloatTail | None:
         """Float enclosures of the tail, or None if the scale is small enough for a table."""
 
-    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
         """Magnitudes for the leading words of V, and whether those 64 bits decide them."""
         tail = self._cached_float_tail
         if tail is None:
@@ -285,9 +283,7 @@ def discrete_gaussian(sigma2: Number, tape: RandomTape, channel: str, count: int
     return DiscreteGaussian(sigma2).sample(tape, channel, count)
 
 
-def _enclosed_magnitudes(
-    tail: FloatTail, folded: WordArray
-) -> tuple[IntArray, npt.NDArray[np.bool_]]:
+def _enclosed_magnitudes(tail: FloatTail, folded: WordArray) -> tuple[IntArray, BoolArray]:
     """The smallest x >= 0 with P[X > x] <= V, and whether floats prove it."""
     # A word is rounded once on the way to a float, by at most 2**-53 of itself.
     lower = folded.astype(np.float64) * 2.0**-WORD_BITS

@@ -20,12 +20,9 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
-
-FloatArray = npt.NDArray[np.floating[Any]]
-IntArray = npt.NDArray[np.int64]
 
 RELATIVE_ERROR = 2.0**-43
 """The relative error of a tail's float value is at most this."""
@@ -108,7 +105,7 @@ class _TaylorTable:
         self._coefficients = np.array(rows, dtype=np.float64)
         self.logarithms = np.log(self._coefficients[:, 0])
 
-    def evaluate(self, s: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def evaluate(self, s: Array) -> tuple[FloatArray, FloatArray]:
         """Values and first derivatives at s >= 0; NaN beyond the end."""
         steps = np.rint(s * _STEPS_PER_UNIT)
         inside = steps < len(self.centres)

@@ -21,13 +21,11 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.enclosure import Enclosure
-from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
+from dp_transforms.mechanisms.noise.discrete_noise import Extend
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
-
-BoolArray = npt.NDArray[np.bool_]
 
 _MOST_NODES = 1 << 11
 """The table's size. A law of a longer range is tabulated at every 2**i-th statistic."""

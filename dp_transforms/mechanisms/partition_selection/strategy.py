@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, float_above
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntArray, WordArray
-from dp_transforms.mechanisms.partition_selection.keep_law import BoolArray, KeepLaw
+from dp_transforms.mechanisms.noise.discrete_noise import Extend
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import RandomTape
 

@@ -26,8 +26,8 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.noise.discrete_noise import IntArray
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import GaussianBudget
 from dp_transforms.mechanisms.partition_selection.normal import NormalLaw, upper_quantile
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
@@ -27,9 +27,6 @@ from dp_transforms.mechanisms.sampler.geometric_decisions import geometric, plac
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 def fill_blocks(

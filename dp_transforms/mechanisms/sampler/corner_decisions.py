@@ -14,16 +14,14 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
 from dp_transforms.mechanisms.sampler.corner_walk import HELD, NEVER, TURNED, Runs, draw
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-Floats = npt.NDArray[np.float64]
 
 _MARGIN = 2.0**-48
 _NEGLIGIBLE = 2.0**-60
@@ -216,8 +214,8 @@ class TapeDecisions:
         )
 
 
-def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> Floats:
+def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> FloatArray:
     """Numbers of a tape, rounded down to 53 bits."""
     words = tape.words(channel, count, start) >> np.uint64(11)
-    numbers: Floats = np.ldexp(words.astype(np.float64), -53)
+    numbers: FloatArray = np.ldexp(words.astype(np.float64), -53)
     return numbers

@@ -46,11 +46,9 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.sampler.walk import Blocks, Walk
-
-IntArray = npt.NDArray[np.int64]
 
 NEVER = 2**64
 """The gap where f has no such bit any more: q**gap is zero."""

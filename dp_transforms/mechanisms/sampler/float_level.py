@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.float_messages import edge_of, float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
@@ -17,9 +17,6 @@ from dp_transforms.mechanisms.sampler.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped, cumulative, settle
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 _CENTRAL = 7
 """For |D| up to this, the questions of all blocks are settled at once."""

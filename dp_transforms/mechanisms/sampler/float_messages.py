@@ -10,14 +10,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.sampler.messages import Messages, backward
 from dp_transforms.mechanisms.sampler.transfer import TINY, UNIT_ROUNDOFF, settle
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-FloatArray = npt.NDArray[np.float64]
 
 _UNTOUCHED = TINY * 2.0**100
 """Messages above this are not affected by the bounds that replace what underflows."""

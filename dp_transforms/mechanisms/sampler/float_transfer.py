@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.sampler.transfer import (
     INDEPENDENCE_BITS,
@@ -20,8 +20,6 @@ from dp_transforms.mechanisms.sampler.transfer import (
     parts_of,
     split,
 )
-
-FloatArray = npt.NDArray[np.float64]
 
 _STEPPING = 24
 """Runs shorter than the window by this factor are cheaper step by step than by a matrix."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import exactly
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
@@ -95,12 +95,12 @@ def _at_precision(
 
 def places(
     decay: Decay,
-    lengths: npt.NDArray[np.int64],
+    lengths: IntArray,
     tape: RandomTape,
     channel: str,
-    indices: npt.NDArray[np.int64],
-    words: npt.NDArray[np.uint64],
-) -> npt.NDArray[np.int64]:
+    indices: IntArray,
+    words: WordArray,
+) -> IntArray:
     """``geometric(decay, 1, tape.uniform(channel, index), length)`` for arrays of both.
 
     Args:
@@ -115,7 +115,7 @@ def places(
     norm = -np.expm1(-rate * lengths)
     lower = (words >> np.uint64(11)) * UNIT
     upper = lower + UNIT
-    found: npt.NDArray[np.int64] = np.searchsorted(distribution, lower * norm, side="right")
+    found: IntArray = np.searchsorted(distribution, lower * norm, side="right")
     found = np.clip(found, 1, np.minimum(reach, lengths))
     certain = upper <= distribution[found] / norm * (1 - 4 * _EXPM1_ERROR)
     certain |= found == lengths
@@ -126,9 +126,7 @@ def places(
     return found
 
 
-def unbounded(
-    decay: Decay, factors: npt.NDArray[np.int64], tape: RandomTape, channel: str
-) -> npt.NDArray[np.int64]:
+def unbounded(decay: Decay, factors: IntArray, tape: RandomTape, channel: str) -> IntArray:
     """``geometric(decay, factors[i], tape.uniform(channel, i))`` for i = 0, 1, ..."""
     if not len(factors):
         return np.zeros(0, dtype=np.int64)
@@ -138,7 +136,7 @@ def unbounded(
     found = np.floor(np.log1p(-lower) / -rates) + 1
     certain = upper <= -np.expm1(-rates * found) * (1 - 4 * _EXPM1_ERROR)
     certain &= lower >= -np.expm1(-rates * (found - 1)) * (1 + 4 * _EXPM1_ERROR)
-    answers: npt.NDArray[np.int64] = found.astype(np.int64)
+    answers: IntArray = found.astype(np.int64)
     for i in np.flatnonzero(~certain).tolist():
         answers[i] = geometric(decay, int(factors[i]), tape.uniform(channel, i))
     return answers

@@ -9,8 +9,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape
@@ -88,7 +88,7 @@ class Sampler:
         """The walk that this tape gives, whichever level is tried first."""
         return self.walk_along(self.states(tape, level), tape)
 
-    def walk_along(self, states: npt.NDArray[np.int64], tape: RandomTape) -> Walk:
+    def walk_along(self, states: IntArray, tape: RandomTape) -> Walk:
         """The walk that this tape gives, if it gives these states."""
         reach = int(np.abs(states).max())
         windows = [window for window in self._float_transfers if window >= reach]
@@ -102,7 +102,7 @@ class Sampler:
 
     def states(
         self, tape: RandomTape, level: Level | None = None, count: int = NO_WALL
-    ) -> npt.NDArray[np.int64]:
+    ) -> IntArray:
         """The walk's states before each block and after the last of the first ``count``."""
         level = level or self.first_level
         while True:

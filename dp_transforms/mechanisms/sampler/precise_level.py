@@ -11,15 +11,12 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray, ObjectArray
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
-
-IntArray = npt.NDArray[np.int64]
-ObjectArray = npt.NDArray[np.object_]
 
 
 class PreciseLevel:

@@ -7,13 +7,11 @@ from typing import Any
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Decay, Weights
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 from dp_transforms.mechanisms.sampler.transfer import independence_length, parts_of, slower_of
-
-ObjectArray = npt.NDArray[np.object_]
 
 
 class PreciseTransfer:

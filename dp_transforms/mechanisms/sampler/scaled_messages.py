@@ -17,16 +17,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
 from dp_transforms.mechanisms.sampler.messages import Messages, backward
 from dp_transforms.mechanisms.sampler.scaled_transfer import CLEARANCE, LOST, ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 _KNOWN = 1 - 2.0**-10
 """A message is known where its bounds are at least this close to each other."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.sampler.transfer import (
     FAR,
@@ -27,9 +27,6 @@ from dp_transforms.mechanisms.sampler.transfer import (
     parts_of,
     split,
 )
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 LOST = 2.0**-900
 """What underflows beside others of its group is less than this, in their scale."""

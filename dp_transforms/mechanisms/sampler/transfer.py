@@ -57,11 +57,9 @@ import gmpy2
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay, Weights
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
-
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -103,7 +101,7 @@ def slower_of(positive: Decay, negative: Decay) -> Decay:
     return min(positive, negative, key=lambda decay: decay.log_enclosure(64)[0])
 
 
-def certain_in_row(centre: int, index: int, count: int) -> npt.NDArray[np.bool_]:
+def certain_in_row(centre: int, index: int, count: int) -> BoolArray:
     """Which of the entries (index, index..index+count-1) are bounded from below in long runs."""
     return (np.arange(index, index + count) >= centre) & (index <= centre)
 

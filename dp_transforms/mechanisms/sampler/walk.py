@@ -40,11 +40,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-
-IntArray = npt.NDArray[np.int64]
 
 SHORT = 64
 """A run of at most this length is one block."""

@@ -19,13 +19,11 @@ part does not depend on x. So f is replaced by g first. Then the state 0 is alwa
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.sampler.walk import Blocks
-
-IntArray = npt.NDArray[np.int64]
 
 
 def walled_blocks(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blocks:
