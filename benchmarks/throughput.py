@@ -105,13 +105,12 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
 
 
 def without_beam(path: str, kappa: int) -> None:
-    from dp_transforms.job_secret import JobSecret
     from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
     from pipelines.files.record_files import RecordFiles
     from pipelines.release_frequency_list import release_here
+    from pipelines.release_job import Work
 
-    reader = RecordFiles(path, "user", ["partition"])
-    release_here(reader, partition_mechanism(1, kappa), JobSecret.from_os())
+    release_here(Work(RecordFiles(path, "user", ["partition"])), partition_mechanism(1, kappa))
 
 
 def selection(path: str, runner: str) -> Callable[[], None]:
@@ -126,11 +125,11 @@ def selection(path: str, runner: str) -> Callable[[], None]:
 
     def run() -> None:
         with tempfile.TemporaryDirectory() as directory, beam.Pipeline(runner) as pipeline:
-            reader = ReadRecords(RecordFiles(path, "user", ["partition"]))
+            files = RecordFiles(path, "user", ["partition"])
             select = SelectPartitions(
-                EPSILON, DELTA, KAPPA, "truncated_geometric", num_buckets=reader.num_buckets
+                EPSILON, DELTA, KAPPA, "truncated_geometric", num_buckets=files.num_buckets
             )
-            names = pipeline | reader | select | beam.FlatMap(_names)
+            names = pipeline | ReadRecords(files) | select | beam.FlatMap(_names)
             _ = names | beam.io.WriteToText(f"{directory}/names")
 
     return run

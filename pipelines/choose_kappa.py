@@ -11,10 +11,9 @@ import functools
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition.user_degrees import (
     MAX_DEGREE,
     ReleasedDegrees,
@@ -26,19 +25,9 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, add_json_flag, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
-from pipelines.files.output import ReleaseDirectory, directory_from_flags
+from pipelines.files.output import directory_from_flags
 from pipelines.files.paths import local_path
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    counted_here,
-    job_here,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports import page
 from pipelines.reports.kappa_views import kappa_json, kappa_table, plot_kappas
 from pipelines.reports.privacy_statement import user_degrees_statement
@@ -47,7 +36,6 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
@@ -103,56 +91,40 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    mechanism: UserDegreeMechanism,
-    publish: PublishRelease,
-    secret: JobSecret | None = None,
-    num_buckets: int | None = None,
-    watch: Watching = unwatched,
+    pipeline: beam.Pipeline, work: Work, mechanism: UserDegreeMechanism, publish: PublishRelease
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the records.
+      work: gives the records.
       mechanism: releases the degrees.
       publish: receives the lines of the release.
-      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
-      num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      watch: tells of stages.
     """
     import apache_beam as beam
 
     from dp_transforms.user_degrees import ReleaseUserDegrees
-    from pipelines.files.reading import ReadRecords
 
-    records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
     release = ReleaseUserDegrees(
         mechanism.epsilon,
         mechanism.max_degree,
-        secret=secret,
-        num_buckets=num_buckets or reader.num_buckets,
+        secret=work.secret,
+        num_buckets=work.num_buckets,
     )
-    lines = records | "Release" >> release | "Lines" >> beam.FlatMap(degree_lines)
+    lines = work.records(pipeline) | "Release" >> release | "Lines" >> beam.FlatMap(degree_lines)
     _ = lines | "Publish" >> publish
 
 
-def release_here(
-    reader: RecordSource,
-    mechanism: UserDegreeMechanism,
-    secret: JobSecret,
-    num_buckets: int | None = None,
-) -> ReleasedDegrees:
+def release_here(work: Work, mechanism: UserDegreeMechanism) -> ReleasedDegrees:
     """What the job of ``build`` releases, computed in this process and without Beam.
 
-    Args, Raises: see ``build`` and ``release_job.counted_here``.
+    Raises:
+      InputError: see ``Work.counted_here``.
     """
     from dp_transforms.runtime.local import count_user_degrees
 
-    degrees = counted_here(count_user_degrees, reader, mechanism.max_degree, secret, num_buckets)
-    return mechanism.release_under(degrees, secret.secret)
+    degrees = work.counted_here(count_user_degrees, mechanism.max_degree)
+    return mechanism.release_under(degrees, work.secret.secret)
 
 
 def degree_lines(released: ReleasedDegrees) -> list[bytes]:
@@ -200,43 +172,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     mechanism = UserDegreeMechanism(flags.epsilon, flags.max_degree)
     if flags.plot is not None:
         page.check_available()
-    from pipelines.files.record_files import records_from_flags
-
     directory = directory_from_flags(flags, DEGREES_FILE)
-    reader = records_from_flags(flags)
-    statement = user_degrees_statement(mechanism)
-    statement["partition_columns"] = flags.partition_column
-    part = Part("partitions per user", PrivacyBudget(flags.epsilon))
-
-    def done() -> None:
-        _show(flags, read_degrees(directory.path), _paths(directory))
-
-    if not (flags.on_beam or flags.progress or flags.show_private_counters):
-
-        def release() -> list[bytes]:
-            released = release_here(reader, mechanism, JobSecret.from_os(), flags.num_buckets)
-            return [DEGREES_HEADER, *degree_lines(released)]
-
-        return job_here(flags, directory, part, release, statement, done)
-
-    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        from pipelines.files.publishing import PublishRelease
-
-        publish = PublishRelease(directory, DEGREES_HEADER, statement | budget)
-        build(
-            pipeline,
-            reader,
-            mechanism,
-            publish,
-            num_buckets=flags.num_buckets,
-            watch=watching(flags),
-        )
-
-    return release_job(flags, options, Release(build_all, [directory], [part], done=done))
-
-
-def _paths(directory: ReleaseDirectory) -> list[str]:
-    return [directory.file(name) for name in directory.files]
+    work = Work.from_flags(flags)
+    statement = user_degrees_statement(mechanism) | {"partition_columns": flags.partition_column}
+    files = [directory.file(name) for name in directory.files]
+    release = Release.of_file(
+        [Part("partitions per user", PrivacyBudget(flags.epsilon))],
+        directory,
+        DEGREES_HEADER,
+        statement,
+        lambda pipeline, publish: build(pipeline, work, mechanism, publish),
+        lambda: degree_lines(release_here(work, mechanism)),
+        done=lambda: _show(flags, read_degrees(directory.path), files),
+    )
+    return release_job(flags, options, release)
 
 
 def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:

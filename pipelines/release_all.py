@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
@@ -33,22 +32,12 @@ from pipelines.files.names import (
 from pipelines.files.output import ReleaseDirectory, directory_from_flags, directory_path
 from pipelines.files.paths import filesystem
 from pipelines.release_frequency_list import release_bounded
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
 from pipelines.select_partitions import release_partitions
 
 if TYPE_CHECKING:
     import apache_beam as beam
-
-    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -119,25 +108,19 @@ def make_parser() -> JobParser:
 
 def build(
     pipeline: beam.Pipeline,
-    reader: RecordSource,
+    work: Work,
     releases: Releases,
     released_in: tuple[ReleaseDirectory, ReleaseDirectory],
     budget: dict[str, Any],
-    secret: JobSecret | None = None,
-    num_buckets: int | None = None,
-    watch: Watching = unwatched,
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the records.
+      work: gives the records.
       releases: what to release.
       released_in: see ``directories``.
       budget: what each privacy.json says of the whole budget.
-      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
-      num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      watch: tells of stages.
     """
     import apache_beam as beam
 
@@ -145,35 +128,21 @@ def build(
     from dp_transforms.selection import SelectPartitions
     from pipelines.files.partition_file import header_line
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.reading import ReadRecords
 
-    secret = secret or JobSecret.from_os()
-    num_buckets = num_buckets or reader.num_buckets
-    mechanism, strategy = releases.mechanism, releases.strategy
+    mechanism, strategy, noisy = releases.mechanism, releases.strategy, releases.noisy_counts
     list_directory, partitions_directory = released_in
-    records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
-    bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
+    bound = BoundContributions(mechanism.sensitivity, work.secret, work.num_buckets)
+    bounded = work.records(pipeline) | "Bound" >> bound
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | budget)
-    release = beam.ptransform_fn(release_bounded)(mechanism, publish, secret, num_buckets, watch)
-    _ = bounded | "FrequencyList" >> release
+    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, publish)
     select = SelectPartitions(
-        strategy=strategy,
-        noisy_counts=releases.noisy_counts,
-        secret=secret,
-        num_buckets=num_buckets,
+        strategy=strategy, noisy_counts=noisy, secret=work.secret, num_buckets=work.num_buckets
     )
-    statement = selection_statement(
-        strategy, noisy_counts=releases.noisy_counts, bounded_by_job=True
-    )
-    publish = PublishRelease(
-        partitions_directory,
-        header_line(reader.partition_fields, releases.noisy_counts),
-        statement | budget,
-        releases.noisy_counts,
-    )
-    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
+    statement = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
+    header = header_line(work.reader.partition_fields, noisy)
+    publish = PublishRelease(partitions_directory, header, statement | budget, noisy)
+    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(work, select, publish)
 
 
 def directories(flags: argparse.Namespace) -> tuple[ReleaseDirectory, ReleaseDirectory]:
@@ -194,8 +163,6 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
-    from pipelines.files.record_files import records_from_flags
-
     kappa = flags.max_partitions_per_user
     releases = Releases(
         partition_mechanism(for_list.epsilon, kappa, flags.mechanism),
@@ -209,7 +176,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         ),
         flags.noisy_counts,
     )
-    reader = records_from_flags(flags)
+    work = Work.from_flags(flags)
     released_in = directories(flags)
     parts = [
         Part("frequency list", for_list, releases.mechanism.loss_range),
@@ -217,17 +184,9 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     ]
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        build(
-            pipeline,
-            reader,
-            releases,
-            released_in,
-            budget,
-            num_buckets=flags.num_buckets,
-            watch=watching(flags),
-        )
+        build(pipeline, work, releases, released_in, budget)
 
-    return release_job(flags, options, Release(build_all, released_in, parts, whole))
+    return release_job(flags, options, Release(parts, released_in, build_all, whole=whole))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

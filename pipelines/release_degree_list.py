@@ -33,19 +33,8 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import (
-    directory_from_flags,
-    frequency_lines,
-)
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.files.output import directory_from_flags, frequency_lines
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
 
 if TYPE_CHECKING:
@@ -126,10 +115,6 @@ class DegreeRelease:
             return CountDegrees(self.degree, secret, num_buckets)
         return CountProjectedDegrees(self.degree_bound, self.degree, secret, num_buckets)
 
-    def statement(self) -> dict[str, Any]:
-        """What the release promises."""
-        return degree_list_statement(self.mechanism, self.degree, self.degree_bound)
-
 
 def make_parser() -> JobParser:
     """The flags of this job."""
@@ -181,40 +166,28 @@ def _add_columns(group: Any) -> None:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    release: DegreeRelease,
-    publish: PublishRelease,
-    secret: JobSecret | None = None,
-    num_buckets: int | None = None,
-    watch: Watching = unwatched,
+    pipeline: beam.Pipeline, work: Work, release: DegreeRelease, publish: PublishRelease
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the edges, with sources as users and targets as partitions.
+      work: gives the edges, with sources as users and targets as partitions.
       release: what to release.
       publish: receives the lines of the release.
-      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
-      num_buckets: how many parts edges are shuffled in; by default, what the reader says.
-      watch: tells of stages.
     """
     import apache_beam as beam
     import pyarrow as pa
 
     from dp_transforms.frequency_release import ReleaseFrequencyList
-    from pipelines.files.reading import ReadRecords
 
-    secret = secret or JobSecret.from_os()
-    num_buckets = num_buckets or reader.num_buckets
-    records = pipeline | "ReadEdges" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading edges", "records", total=reader.estimated_rows)
+    records = work.records(pipeline, "edges")
     edges = records | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
-    degrees = edges | "Degrees" >> release.count(secret, num_buckets)
-    watched = degrees | "WatchDegrees" >> watch("counting degrees", "nodes")
-    mechanism = release.mechanism
-    released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=secret)
+    degrees = edges | "Degrees" >> release.count(work.secret, work.num_buckets)
+    watched = degrees | "WatchDegrees" >> work.watch("counting degrees", "nodes")
+    released = watched | "Release" >> ReleaseFrequencyList(
+        mechanism=release.mechanism, secret=work.secret
+    )
     lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
     _ = lines | "Publish" >> publish
 
@@ -245,29 +218,21 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
-    from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import records_from_flags
-
     directory = directory_from_flags(flags, FREQUENCIES_FILE)
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
-    reader = records_from_flags(flags)
-    _check_types(reader)
-
-    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
-        publish = PublishRelease(directory, FREQUENCIES_HEADER, release.statement() | spent)
-        build(
-            pipeline,
-            reader,
-            release,
-            publish,
-            num_buckets=flags.num_buckets,
-            watch=watching(flags),
-        )
-
+    work = Work.from_flags(flags)
+    _check_types(work.reader)
     unit = PrivacyUnit.EDGE if release.degree_bound is None else PrivacyUnit.NODE
     purpose = f"{flags.degree} degrees, {flags.privacy_unit}-private"
-    part = Part(purpose, budget, release.mechanism.loss_range, unit)
-    return release_job(flags, options, Release(build_all, [directory], [part], budget))
+    of_file = Release.of_file(
+        [Part(purpose, budget, release.mechanism.loss_range, unit)],
+        directory,
+        FREQUENCIES_HEADER,
+        degree_list_statement(release.mechanism, release.degree, release.degree_bound),
+        lambda pipeline, publish: build(pipeline, work, release, publish),
+        whole=budget,
+    )
+    return release_job(flags, options, of_file)
 
 
 def _check_types(reader: RecordSource) -> None:

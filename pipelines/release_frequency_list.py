@@ -22,26 +22,9 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import (
-    ReleaseDirectory,
-    directories_from_flags,
-    directory_from_flags,
-    frequency_lines,
-)
-from pipelines.files.period_names import add_period_flags, period_names, refuse_period_flags
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    check_outputs,
-    counted_here,
-    dry_run,
-    job_here,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
+from pipelines.files.period_names import add_period_flags, refuse_period_flags
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
@@ -102,91 +85,55 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    mechanism: PartitionMechanism,
-    publish: PublishRelease,
-    secret: JobSecret | None = None,
-    num_buckets: int | None = None,
-    watch: Watching = unwatched,
+    pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the records.
+      work: gives the records.
       mechanism: releases the list; its sensitivity is the number of partitions kept per user.
       publish: receives the lines of the release.
-      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
-      num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      watch: tells of stages.
     """
     import apache_beam as beam
 
     from dp_transforms.contributions import BoundContributions
-    from pipelines.files.reading import ReadRecords
 
-    secret = secret or JobSecret.from_os()
-    num_buckets = num_buckets or reader.num_buckets
-    records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
-    bounded = records | "Bound" >> BoundContributions(mechanism.sensitivity, secret, num_buckets)
-    release = beam.ptransform_fn(release_bounded)(mechanism, publish, secret, num_buckets, watch)
-    _ = bounded | "FrequencyList" >> release
+    bound = BoundContributions(mechanism.sensitivity, work.secret, work.num_buckets)
+    bounded = work.records(pipeline) | "Bound" >> bound
+    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, publish)
 
 
 def release_bounded(
-    bounded: beam.PCollection,
-    mechanism: PartitionMechanism,
-    publish: PublishRelease,
-    secret: JobSecret,
-    num_buckets: int,
-    watch: Watching,
+    bounded: beam.PCollection, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
 ) -> beam.PCollection[None]:
-    """What follows on ``BoundContributions``: counts, the mechanism, and the release.
-
-    Args:
-      bounded: what came out of it.
-      mechanism: releases the list; its sensitivity is the number of partitions kept per user.
-      publish: receives the lines of the release.
-      secret: where all random decisions come from.
-      num_buckets: how many parts partitions are shuffled in.
-      watch: tells of stages.
-    """
+    """What follows on ``BoundContributions`` in ``build``: counts, the mechanism, the release."""
     import apache_beam as beam
 
     from dp_transforms.counting import CountDistinctUsers
     from dp_transforms.frequency_release import ReleaseFrequencyList
 
-    pairs = bounded | "WatchBounded" >> watch("bounding contributions", "contributions kept")
-    counts = pairs | "Count" >> CountDistinctUsers(secret=secret, num_buckets=num_buckets)
-    watched = counts | "WatchCounts" >> watch("counting users per partition", "partitions")
-    released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=secret)
+    pairs = bounded | "WatchBounded" >> work.watch("bounding contributions", "contributions kept")
+    count = CountDistinctUsers(secret=work.secret, num_buckets=work.num_buckets)
+    counts = pairs | "Count" >> count
+    watched = counts | "WatchCounts" >> work.watch("counting users per partition", "partitions")
+    released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=work.secret)
     lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
     return lines | "Publish" >> publish
 
 
-def release_here(
-    reader: RecordSource,
-    mechanism: PartitionMechanism,
-    secret: JobSecret,
-    num_buckets: int | None = None,
-) -> ReleasedList:
+def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
     """What the job of ``build`` releases, computed in this process and without Beam.
 
-    Args:
-      reader, mechanism, secret, num_buckets: see ``build``.
-
     Raises:
-      InputError: the records cannot be read, or need more memory than there is.
+      InputError: see ``Work.counted_here``.
     """
     from dp_transforms.runtime.local import count_distinct_users
 
-    sensitivity = mechanism.sensitivity
-    partitions = counted_here(count_distinct_users, reader, sensitivity, secret, num_buckets)
+    partitions = work.counted_here(count_distinct_users, mechanism.sensitivity)
     counts = sorted(partitions, reverse=True)
     frequency_list = FrequencyList(counts, [partitions[count] for count in counts])
-    return release_frequency_list(frequency_list, mechanism, secret)
+    return release_frequency_list(frequency_list, mechanism, work.secret)
 
 
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
@@ -198,38 +145,23 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "output")
     directory = directory_from_flags(flags, FREQUENCIES_FILE)
     if flags.frequency_list is not None:
-        return _prepare_counted(flags, directory)
+        return _prepare_counted(flags, options, directory)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse_period_flags(flags)
-    from pipelines.files.record_files import records_from_flags
-
-    reader = records_from_flags(flags)
+    work = Work.from_flags(flags)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     statement["partition_columns"] = flags.partition_column
-    if not (flags.on_beam or flags.progress or flags.show_private_counters):
-
-        def release() -> ReleasedList:
-            return release_here(reader, mechanism, JobSecret.from_os(), flags.num_buckets)
-
-        return _job_here(flags, directory, mechanism, statement, release)
-
-    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        from pipelines.files.publishing import PublishRelease
-
-        publish = PublishRelease(directory, FREQUENCIES_HEADER, statement | budget)
-        build(
-            pipeline,
-            reader,
-            mechanism,
-            publish,
-            num_buckets=flags.num_buckets,
-            watch=watching(flags),
-        )
-
-    return release_job(flags, options, Release(build_all, [directory], [_part(mechanism)]))
+    release = _release(
+        mechanism,
+        directory,
+        statement,
+        lambda: release_here(work, mechanism),
+        lambda pipeline, publish: build(pipeline, work, mechanism, publish),
+    )
+    return release_job(flags, options, release)
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
@@ -238,90 +170,78 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         if getattr(flags, name):
             raise ValueError(f"--{name} is for one list, not for one of each --period")
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.periods import about_periods, build_periods, publish_list, timed_records
+    from pipelines.files.periods import list_content, period_job
 
-    names = period_names(flags.period, flags.periods)
-
-    def release_with(num_buckets: int | None) -> ReleaseListsByPeriod:
-        return ReleaseListsByPeriod(
-            names,
-            epsilon=flags.epsilon,
-            max_periods_per_user=flags.max_periods_per_user,
-            max_partitions_per_user=flags.max_partitions_per_user,
-            mechanism=flags.mechanism,
-            num_buckets=num_buckets,
-        )
-
-    # The parameters are heard of before the files are.
-    release_with(None)
-    reader = timed_records(flags)
-    release = release_with(flags.num_buckets or reader.num_buckets)
     budget = PrivacyBudget(flags.epsilon)
-    directories = directories_from_flags(flags, FREQUENCIES_FILE, names)
-    statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
-    statement["partition_columns"] = flags.partition_column
-    statement["periods"] = about_periods(flags, names, release.periods_per_user)
-    statement["periods"]["epsilon_of_all"] = float(budget.epsilon)
+    make = functools.partial(
+        ReleaseListsByPeriod,
+        epsilon=flags.epsilon,
+        max_periods_per_user=flags.max_periods_per_user,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        mechanism=flags.mechanism,
+    )
 
-    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
-        watch = watching(flags)("reading records", "records", total=reader.estimated_rows)
-        publish = functools.partial(publish_list, directories, statement | spent)
-        build_periods(pipeline, reader, flags.period, release, publish, watch)
+    def describe(release: ReleaseListsByPeriod, _: RecordSource) -> tuple[dict[str, Any], Any]:
+        statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
+        statement["partition_columns"] = flags.partition_column
+        statement["periods"] = {"epsilon_of_all": float(budget.epsilon)}
+        return statement, list_content
 
     part = Part(f"frequency list of each {flags.period}", budget)
-    return release_job(flags, options, Release(build_all, [*directories.values()], [part]))
+    return period_job(flags, options, part, FREQUENCIES_FILE, make, describe)
 
 
-def _prepare_counted(flags: argparse.Namespace, directory: ReleaseDirectory) -> Job:
+def _prepare_counted(
+    flags: argparse.Namespace, options: Options, directory: ReleaseDirectory
+) -> Job:
     for name in ("user_column", "partition_column", "period", "time_column", "periods"):
         if getattr(flags, name) is not None:
             raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
-    check_outputs(flags, [directory])
-    if flags.dry_run:
-        return dry_run(flags, [_part(mechanism)])
-    frequency_list = read_frequency_list(
-        flags.frequency_list,
-        public=flags.show_private_errors,
-        remedy="; --show_private_errors says more",
+    read = functools.cache(
+        functools.partial(
+            read_frequency_list,
+            flags.frequency_list,
+            public=flags.show_private_errors,
+            remedy="; --show_private_errors says more",
+        )
     )
 
-    def release() -> ReleasedList:
+    def released_here() -> ReleasedList:
         if flags.progress:
             from pipelines.progress import say
 
             say("releasing the frequency list")
-        released = release_frequency_list(frequency_list, mechanism, JobSecret.from_os())
+        released = release_frequency_list(read(), mechanism, JobSecret.from_os())
         if flags.show_private_counters:
             from pipelines.progress import say_private
 
-            say_private("contributions", frequency_list.total)
+            say_private("contributions", read().total)
         return released
 
     statement = frequency_list_statement(mechanism, bounded_by_job=False)
-    return _job_here(flags, directory, mechanism, statement, release)
+    job = release_job(flags, options, _release(mechanism, directory, statement, released_here))
+    if not flags.dry_run:
+        read()  # before anything is spent
+    return job
 
 
-def _job_here(
-    flags: argparse.Namespace,
-    directory: ReleaseDirectory,
+def _release(
     mechanism: PartitionMechanism,
+    directory: ReleaseDirectory,
     statement: dict[str, Any],
-    release: Callable[[], ReleasedList],
-) -> Job:
-    """The job that charges the budget, releases in this process and says what was written."""
-    return job_here(
-        flags,
-        directory,
-        _part(mechanism),
-        lambda: [FREQUENCIES_HEADER, frequency_lines(release())],
-        statement,
-    )
-
-
-def _part(mechanism: PartitionMechanism) -> Part:
+    released_here: Callable[[], ReleasedList],
+    build: Callable[[beam.Pipeline, PublishRelease], None] | None = None,
+) -> Release:
     cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
-    return Part("frequency list", cost, mechanism.loss_range)
+    return Release.of_file(
+        [Part("frequency list", cost, mechanism.loss_range)],
+        directory,
+        FREQUENCIES_HEADER,
+        statement,
+        build,
+        lambda: [frequency_lines(released_here())],
+    )
 
 
 def _eta(text: str) -> Eta:

@@ -23,15 +23,7 @@ from pipelines.errors import InputError
 from pipelines.files.grouped_file import grouped_lines
 from pipelines.files.names import LISTS_FILE, LISTS_HEADER
 from pipelines.files.output import directory_from_flags
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import grouped_lists_statement
 
 if TYPE_CHECKING:
@@ -40,7 +32,6 @@ if TYPE_CHECKING:
 
     from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
     from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_source import RecordSource
 
 LARGE_ERROR = 0.1
 
@@ -117,29 +108,20 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    release: ReleaseGroupedLists,
-    publish: PublishRelease,
-    watch: Watching = unwatched,
+    pipeline: beam.Pipeline, work: Work, release: ReleaseGroupedLists, publish: PublishRelease
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the records with the attributes.
+      work: gives the records with the attributes.
       release: releases the lists, with a secret of its own. No two jobs share one.
       publish: receives the lines of the release.
-      watch: tells of stages.
     """
     import apache_beam as beam
 
-    from pipelines.files.reading import ReadRecords
-
-    records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
-    released = records | "Release" >> release
-    watched = released | "WatchLists" >> watch("releasing lists", "lists")
+    released = work.records(pipeline) | "Release" >> release
+    watched = released | "WatchLists" >> work.watch("releasing lists", "lists")
     lines = watched | "Lines" >> beam.MapTuple(grouped_lines).with_output_types(bytes)
     _ = lines | "Publish" >> publish
 
@@ -149,17 +131,14 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     from dp_transforms.grouped_lists import ALL_USERS_LIST, SELECTION
-    from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import records_from_flags
 
     attributes = _attributes(flags)
     # The parameters are heard of before the files are.
     release = _release(flags, attributes)
     for warning in warnings_of_small_groups(attributes, _sizes(flags, attributes), release):
         print(f"warning: {warning}", file=sys.stderr)
-    reader = records_from_flags(flags, flags.group_by)
-    _check_groups(attributes, reader.attribute_fields)
-    num_buckets = flags.num_buckets or reader.num_buckets
+    work = Work.from_flags(flags, flags.group_by)
+    _check_groups(attributes, work.reader.attribute_fields)
     directory = directory_from_flags(flags, LISTS_FILE)
     costs = release.costs
     # In one attribute's lists only one moves, so they have the range that one has.
@@ -168,14 +147,17 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         mechanism = release.for_all if name == ALL_USERS_LIST else release.for_group
         parts.append(Part(name, cost, None if name == SELECTION else mechanism.loss_range))
 
-    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        statement = grouped_lists_statement(release) | budget
-        statement["partition_columns"] = flags.partition_column
-        publish = PublishRelease(directory, LISTS_HEADER, statement)
-        build(pipeline, reader, release.in_buckets(num_buckets), publish, watching(flags))
-
-    whole = sum(costs.values(), PrivacyBudget(0))
-    return release_job(flags, options, Release(build_all, [directory], parts, whole))
+    statement = grouped_lists_statement(release) | {"partition_columns": flags.partition_column}
+    in_buckets = release.in_buckets(work.num_buckets)
+    of_file = Release.of_file(
+        parts,
+        directory,
+        LISTS_HEADER,
+        statement,
+        lambda pipeline, publish: build(pipeline, work, in_buckets, publish),
+        whole=sum(costs.values(), PrivacyBudget(0)),
+    )
+    return release_job(flags, options, of_file)
 
 
 def warnings_of_small_groups(

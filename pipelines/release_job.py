@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
+from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
 from pipelines import flag_types
 from pipelines.budgeting import Part, add_ledger_flag, charged, price
@@ -22,7 +23,7 @@ from pipelines.reports import page
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from dp_transforms.job_secret import JobSecret
+    from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_source import RecordSource
     from pipelines.progress import Watch
 
@@ -33,25 +34,130 @@ Watching = Callable[..., "Watch"]
 """Makes a Watch from a stage and what its rows are; ``counters=False`` leaves them uncounted."""
 
 
+def watching(progress: bool, counters: bool) -> Watching:
+    """What tells of stages; see ``Watch``."""
+
+    def watch(stage: str, rows: str, counters: bool = counters, total: int = 0) -> Watch:
+        from pipelines.progress import Watch
+
+        return Watch(stage, rows, progress, counters, total)
+
+    return watch
+
+
+class Work:
+    """Records, and how a job works on them whatever it releases.
+
+    Args:
+      reader: gives the records.
+      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
+      num_buckets: how many parts records are shuffled in; by default, what the reader says.
+      watch: tells of stages; by default nothing is told.
+    """
+
+    def __init__(
+        self,
+        reader: RecordSource,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        watch: Watching | None = None,
+    ):
+        self.reader = reader
+        self.secret = secret or JobSecret.from_os()
+        self.num_buckets = num_buckets or reader.num_buckets
+        self.watch = watch or watching(progress=False, counters=False)
+
+    @classmethod
+    def from_flags(cls, flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> Work:
+        """On the records of ``records_from_flags``, which raises its errors."""
+        from pipelines.files.record_files import records_from_flags
+
+        reader = records_from_flags(flags, attribute_columns)
+        watch = watching(flags.progress, flags.show_private_counters)
+        return cls(reader, num_buckets=flags.num_buckets, watch=watch)
+
+    def records(self, pipeline: beam.Pipeline, rows: str = "records") -> beam.PCollection:
+        """The records in a pipeline, where ``rows`` is what they are called while they are read."""
+        from pipelines.files.reading import ReadRecords
+
+        watch = self.watch(f"reading {rows}", "records", total=self.reader.estimated_rows)
+        return pipeline | "ReadRecords" >> ReadRecords(self.reader) | "Records" >> watch
+
+    def counted_here(self, count: Callable[..., Counter[int]], at_most: int) -> Counter[int]:
+        """What a function of ``runtime.local`` counts, in this process and without Beam.
+
+        Raises:
+          InputError: the records cannot be read, or need more memory than there is.
+        """
+        import pyarrow as pa
+
+        # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the
+        # time.
+        pa.set_memory_pool(pa.system_memory_pool())
+        try:
+            return count(self.reader.tables(), at_most, self.secret, self.num_buckets)
+        except MemoryError:
+            raise InputError(
+                "the records need more memory than there is: give it more, or a runner that keeps "
+                "what it shuffles on disks, such as Flink"
+            ) from None
+
+
 @dataclass(frozen=True)
 class Release:
     """What a job is about to release, after all checks that need no data.
 
     Attributes:
-      build: adds the whole job to a pipeline; it is given what each privacy.json has to say of the
-        budget beside its own statement.
-      directories: receive the release.
       parts: what is spent.
+      directories: receive the release.
+      build: adds the whole job to a pipeline, given what each privacy.json has to say of the budget
+        beside its own statement.
+      here: does the whole job in this process, without Beam, given the same. One of the two may be
+        missing.
       whole: what a ledger of this job alone may spend; without one, only a shared ledger is
         charged.
       done: says what was written; ``say_done`` by default.
     """
 
-    build: Callable[[beam.Pipeline, dict[str, Any]], None]
-    directories: Sequence[ReleaseDirectory]
     parts: Sequence[Part]
+    directories: Sequence[ReleaseDirectory]
+    build: Callable[[beam.Pipeline, dict[str, Any]], None] | None = None
+    here: Callable[[dict[str, Any]], None] | None = None
     whole: PrivacyBudget | None = None
     done: Callable[[], None] | None = None
+
+    @classmethod
+    def of_file(
+        cls,
+        parts: Sequence[Part],
+        directory: ReleaseDirectory,
+        header: bytes,
+        statement: dict[str, Any],
+        build: Callable[[beam.Pipeline, PublishRelease], None] | None = None,
+        here: Callable[[], Sequence[bytes]] | None = None,
+        by_count: bool = False,
+        **options: Any,
+    ) -> Release:
+        """Of one file.
+
+        Args:
+          parts, options: see the class.
+          directory, header, statement, by_count: see ``PublishRelease``; without the budget.
+          build: adds the job to a pipeline, with this last step.
+          here: gives the lines after the header, in this process.
+        """
+
+        def on_beam(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+            from pipelines.files.publishing import PublishRelease
+
+            assert build is not None
+            build(pipeline, PublishRelease(directory, header, statement | budget, by_count))
+
+        def in_process(budget: dict[str, Any]) -> None:
+            assert here is not None
+            directory.publish([header, *here()], statement | budget)
+
+        return cls(parts, [directory], build and on_beam, here and in_process, **options)
 
 
 def add_column_flags(group: Any) -> None:
@@ -180,122 +286,45 @@ def add_release_flags(
     return group
 
 
-def check_outputs(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
-    """Makes sure, before anything is read or spent, that what is asked for can be written.
+def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
+    """The job that charges the budget, makes the release and says what was written.
+
+    What is asked for can be written, or else there is an error before anything is read or spent.
 
     Raises:
-      ValueError: a report cannot be drawn.
-      InputError: a directory cannot be written.
+      ValueError: a report cannot be drawn, or see ``make_runner``.
+      InputError: a directory cannot be written, or see ``make_runner``.
     """
     if flags.report:
         page.check_available()
-    for directory in directories:
+    for directory in release.directories:
         directory.check()
-
-
-def unwatched(stage: str, rows: str, counters: bool = False, total: int = 0) -> Watch:
-    """Tells nothing of a stage."""
-    from pipelines.progress import Watch
-
-    return Watch(stage, rows, progress=False, counters=counters)
-
-
-def watching(flags: argparse.Namespace) -> Watching:
-    """What tells of stages, as the flags ask for it."""
-    from pipelines.progress import Watch
-
-    return functools.partial(Watch, progress=flags.progress, counters=flags.show_private_counters)
-
-
-def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
-    """The job that charges the budget, runs the pipeline and says what was written.
-
-    Raises:
-      ValueError, InputError: see ``check_outputs`` and ``make_runner``.
-    """
-    check_outputs(flags, release.directories)
     if flags.dry_run:
-        return dry_run(flags, release.parts)
-    runner = make_runner(flags, options())
+        lines = price(flags.ledger, release.parts)
+        return lambda: print(
+            *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
+        )
+    build, here = release.build, release.here
+    if build and here and not (flags.on_beam or flags.progress or flags.show_private_counters):
+        build = None
+    runner = build and make_runner(flags, options())
 
-    def job() -> None:
+    def make(budget: dict[str, Any]) -> None:
+        if build is None:
+            assert here is not None
+            return here(budget)
         import apache_beam as beam
 
         from pipelines.progress import run_to_end
 
+        pipeline = beam.Pipeline(runner, options=options())
+        build(pipeline, budget)
+        run_to_end(pipeline, flags.show_private_counters)
+
+    def job() -> None:
         with charged(flags.ledger, release.parts, release.whole) as budget:
-            pipeline = beam.Pipeline(runner, options=options())
-            release.build(pipeline, budget)
-            run_to_end(pipeline, flags.show_private_counters)
+            make(budget)
         (release.done or functools.partial(say_done, flags, release.directories))()
-
-    return job
-
-
-def job_here(
-    flags: argparse.Namespace,
-    directory: ReleaseDirectory,
-    part: Part,
-    release: Callable[[], Sequence[bytes]],
-    statement: dict[str, Any],
-    done: Callable[[], None] | None = None,
-) -> Job:
-    """The job that charges the budget and releases in this process, without Beam.
-
-    Args:
-      flags: as parsed.
-      directory: receives the release.
-      part: what is spent.
-      release: gives the content of the file.
-      statement: the privacy.json, but for the budget.
-      done: says what was written; ``say_done`` by default.
-
-    Raises:
-      ValueError, InputError: see ``check_outputs``.
-    """
-    check_outputs(flags, [directory])
-    if flags.dry_run:
-        return dry_run(flags, [part])
-
-    def job() -> None:
-        with charged(flags.ledger, [part]) as budget:
-            directory.publish(release(), statement | budget)
-        (done or functools.partial(say_done, flags, [directory]))()
-
-    return job
-
-
-def counted_here(
-    count: Callable[..., Counter[int]],
-    reader: RecordSource,
-    at_most: int,
-    secret: JobSecret,
-    num_buckets: int | None,
-) -> Counter[int]:
-    """What a function of ``runtime.local`` counts, in this process and without Beam.
-
-    Raises:
-      InputError: the records cannot be read, or need more memory than there is.
-    """
-    import pyarrow as pa
-
-    # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the time.
-    pa.set_memory_pool(pa.system_memory_pool())
-    try:
-        return count(reader.tables(), at_most, secret, num_buckets or reader.num_buckets)
-    except MemoryError:
-        raise InputError(
-            "the records need more memory than there is: give it more, or a runner that keeps what "
-            "it shuffles on disks, such as Flink"
-        ) from None
-
-
-def dry_run(flags: argparse.Namespace, parts: Sequence[Part]) -> Job:
-    """The job that says what it would spend, and does nothing else."""
-    lines = price(flags.ledger, parts)
-
-    def job() -> None:
-        print("\n".join([*lines, "dry run: no record was read, and nothing spent or written"]))
 
     return job
 

@@ -23,17 +23,9 @@ from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
-from pipelines.files.output import directories_from_flags, directory_from_flags
-from pipelines.files.period_names import add_period_flags, period_names, refuse_period_flags
-from pipelines.release_job import (
-    Release,
-    Watching,
-    add_input_flags,
-    add_release_flags,
-    release_job,
-    unwatched,
-    watching,
-)
+from pipelines.files.output import directory_from_flags
+from pipelines.files.period_names import add_period_flags, refuse_period_flags
+from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import selection_statement
 from pipelines.reports.selection_plot import plot_explanation
 
@@ -41,6 +33,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from dp_transforms.selection import SelectPartitions
+    from pipelines.files.periods import NamesByPeriod
     from pipelines.files.publishing import PublishRelease
     from pipelines.files.record_source import RecordSource
 
@@ -139,35 +132,24 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    select: SelectPartitions,
-    publish: PublishRelease,
-    watch: Watching = unwatched,
+    pipeline: beam.Pipeline, work: Work, select: SelectPartitions, publish: PublishRelease
 ) -> None:
     """Adds the whole job to a pipeline.
 
     Args:
       pipeline: where to.
-      reader: gives the records.
+      work: gives the records.
       select: selects partitions, with a secret of its own. No two jobs share one.
       publish: receives the lines of the release.
-      watch: tells of stages.
     """
     import apache_beam as beam
 
-    from pipelines.files.reading import ReadRecords
-
-    records = pipeline | "ReadRecords" >> ReadRecords(reader)
-    records |= "Records" >> watch("reading records", "records", total=reader.estimated_rows)
-    _ = records | "Partitions" >> beam.ptransform_fn(release_partitions)(select, publish, watch)
+    release = beam.ptransform_fn(release_partitions)(work, select, publish)
+    _ = work.records(pipeline) | "Partitions" >> release
 
 
 def release_partitions(
-    records: beam.PCollection,
-    select: SelectPartitions,
-    publish: PublishRelease,
-    watch: Watching,
+    records: beam.PCollection, work: Work, select: SelectPartitions, publish: PublishRelease
 ) -> beam.PCollection[None]:
     """Selects partitions from tables of records, and publishes them."""
     import apache_beam as beam
@@ -178,9 +160,8 @@ def release_partitions(
     if isinstance(selected, dict):
         publish = publish.with_figure("users_of_other_partitions", selected["other_users"])
         selected = selected["partitions"]
-    watched = selected | "WatchSelected" >> watch(
-        "selecting partitions", "selected", counters=False
-    )
+    watch = work.watch("selecting partitions", "selected", counters=False)
+    watched = selected | "WatchSelected" >> watch
     lines = watched | "Lines" >> beam.FlatMap(partition_lines).with_output_types(bytes)
     return lines | "Publish" >> publish
 
@@ -198,16 +179,15 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     refuse_period_flags(flags)
     directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=int(flags.noisy_counts))
     from pipelines.files.partition_file import header_line, read_public_partitions
-    from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_files import records_from_flags
 
     # The parameters are heard of before the files are.
     _select(flags, ())
-    reader = records_from_flags(flags)
+    work = Work.from_flags(flags)
+    fields = work.reader.partition_fields
     public: Sequence[Any] = ()
     if flags.public_partitions:
-        public = read_public_partitions(flags.public_partitions, reader.partition_fields)
-    select = _select(flags, public, flags.num_buckets or reader.num_buckets)
+        public = read_public_partitions(flags.public_partitions, fields)
+    select = _select(flags, public, work.num_buckets)
     names, others = _budgets(flags)
     statement = selection_statement(
         select.strategy,
@@ -218,16 +198,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         others_epsilon=None if others is None else others.epsilon,
     )
 
-    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        header = header_line(reader.partition_fields, flags.noisy_counts)
-        publish = PublishRelease(directory, header, statement | budget, flags.noisy_counts)
-        build(pipeline, reader, select, publish, watching(flags))
-
     parts, whole = [_part(flags, "names of partitions", names)], None
     if others is not None:
         parts.append(_part(flags, "users of other partitions", others))
         whole = names + others
-    return release_job(flags, options, Release(build_all, [directory], parts, whole))
+    release = Release.of_file(
+        parts,
+        directory,
+        header_line(fields, flags.noisy_counts),
+        statement,
+        lambda pipeline, publish: build(pipeline, work, select, publish),
+        by_count=flags.noisy_counts,
+        whole=whole,
+    )
+    return release_job(flags, options, release)
 
 
 def _budgets(flags: argparse.Namespace) -> tuple[PrivacyBudget, PrivacyBudget | None]:
@@ -244,55 +228,34 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     for name in ("already_bounded", "others_share", "public_partitions", "public_threshold"):
         if getattr(flags, name) not in (None, False):
             raise ValueError(f"--{name} does not go with --period")
-    from dp_transforms.windowed_lists import SelectPartitionsByPeriod
     from pipelines.files.partition_file import header_line
-    from pipelines.files.periods import (
+    from pipelines.files.periods import NamesByPeriod, names_content, period_job
+
+    make = functools.partial(
         NamesByPeriod,
-        about_periods,
-        build_periods,
-        publish_names,
-        timed_records,
+        epsilon=flags.epsilon,
+        delta=flags.delta,
+        max_periods_per_user=flags.max_periods_per_user,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        strategy=flags.strategy,
+        noisy_counts=flags.noisy_counts,
+        **_given(flags, "pre_threshold", "neighbours"),
     )
 
-    names = period_names(flags.period, flags.periods)
-
-    def select_with(num_buckets: int | None) -> SelectPartitionsByPeriod:
-        return SelectPartitionsByPeriod(
-            names,
-            epsilon=flags.epsilon,
-            delta=flags.delta,
-            max_periods_per_user=flags.max_periods_per_user,
-            max_partitions_per_user=flags.max_partitions_per_user,
-            strategy=flags.strategy,
-            noisy_counts=flags.noisy_counts,
-            num_buckets=num_buckets,
-            **_given(flags, "pre_threshold", "neighbours"),
+    def describe(release: NamesByPeriod, reader: RecordSource) -> tuple[dict[str, Any], Any]:
+        statement = selection_statement(
+            release.select.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
         )
-
-    # The parameters are heard of before the files are.
-    select_with(None)
-    reader = timed_records(flags)
-    select = select_with(flags.num_buckets or reader.num_buckets)
-    numbers = int(flags.noisy_counts)
-    directories = directories_from_flags(flags, PARTITIONS_FILE, names, numbers)
-    statement = selection_statement(
-        select.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
-    )
-    statement["periods"] = about_periods(flags, names, select.periods_per_user)
-    statement["periods"]["max_partitions_per_user_and_period"] = flags.max_partitions_per_user
-
-    def build_all(pipeline: beam.Pipeline, spent: dict[str, Any]) -> None:
-        watch = watching(flags)("reading records", "records", total=reader.estimated_rows)
+        statement["periods"] = {"max_partitions_per_user_and_period": flags.max_partitions_per_user}
         header = header_line(reader.partition_fields, flags.noisy_counts)
-        publish = functools.partial(
-            publish_names, directories, header, statement | spent, flags.noisy_counts
+        return statement, functools.partial(
+            names_content, header=header, by_count=flags.noisy_counts
         )
-        release = NamesByPeriod(names, select)
-        build_periods(pipeline, reader, flags.period, release, publish, watch)
 
-    spent = PrivacyBudget(flags.epsilon, flags.delta)
-    part = _part(flags, f"names of partitions in each {flags.period}", spent)
-    return release_job(flags, options, Release(build_all, [*directories.values()], [part]))
+    budget = PrivacyBudget(flags.epsilon, flags.delta)
+    part = _part(flags, f"names of partitions in each {flags.period}", budget)
+    numbers = int(flags.noisy_counts)
+    return period_job(flags, options, part, PARTITIONS_FILE, make, describe, numbers)
 
 
 def _part(flags: argparse.Namespace, purpose: str, budget: PrivacyBudget) -> Part:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -15,16 +16,17 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.windowed_lists import SelectPartitionsByPeriod
+from pipelines.budgeting import Part
+from pipelines.command_line import Job, Options
 from pipelines.errors import InputError
 from pipelines.files.logical_types import logical_name
 from pipelines.files.names import FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, frequency_lines
+from pipelines.files.output import ReleaseDirectory, directories_from_flags, frequency_lines
 from pipelines.files.partition_file import partition_lines
-from pipelines.files.period_names import FORMS
+from pipelines.files.period_names import FORMS, period_names
 from pipelines.files.publishing import in_order
-from pipelines.files.reading import ReadRecords
-from pipelines.files.record_files import records_from_flags
 from pipelines.files.record_source import RecordSource
+from pipelines.release_job import Release, Work, release_job
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
@@ -44,51 +46,85 @@ def check_times(path: str, field: pa.Field) -> None:
         )
 
 
-def build_periods(
-    pipeline: beam.Pipeline,
-    reader: RecordSource,
-    period: str,
-    release: beam.PTransform,
-    publish: Callable[[str, Any], None],
-    watch: beam.PTransform,
-) -> None:
-    """Adds the whole job of a release for each period to a pipeline.
+def period_job(
+    flags: argparse.Namespace,
+    options: Options,
+    part: Part,
+    file_name: str,
+    make: Callable[..., Any],
+    describe: Callable[[Any, RecordSource], tuple[dict[str, Any], Callable[[Any], list[bytes]]]],
+    numbers: int = 2,
+) -> Job:
+    """The job that makes a release for each period.
 
     Args:
-      pipeline: where to.
-      reader: gives the records, with the time as the only attribute.
-      period: see ``periods_of``.
-      release: makes pairs of a period and its release, with a secret of its own. No two jobs share
-        one.
-      publish: receives each of these.
-      watch: tells of the records that are read.
+      flags, options: as parsed.
+      part: what is spent.
+      file_name, numbers: of the file of each period, see ``ReleaseDirectory``.
+      make: of the names of periods and ``num_buckets``, a transform that gives pairs of a period
+        and its release, with a secret of its own. No two jobs share one.
+      describe: of that transform and the records, the privacy.json, in which ``periods`` is what it
+        says of these beside the usual; and what makes the lines of a file.
+
+    Raises:
+      ValueError, InputError: see ``period_names``, ``Work.from_flags`` and ``check_times``.
     """
-    records = pipeline | "ReadRecords" >> ReadRecords(reader) | "Records" >> watch
-    named = records | "Periods" >> beam.Map(in_periods, period, reader.pattern).with_output_types(
-        pa.Table
-    )
-    _ = named | "Release" >> release | "Publish" >> beam.MapTuple(publish)
+    names = period_names(flags.period, flags.periods)
+    # The parameters are heard of before the files are.
+    make(names, num_buckets=None)
+    work = Work.from_flags(flags, [flags.time_column])
+    path = work.reader.pattern
+    check_times(path, work.reader.attribute_fields[0])
+    release = make(names, num_buckets=work.num_buckets)
+    directories = directories_from_flags(flags, file_name, names, numbers)
+    statement, content = describe(release, work.reader)
+    periods = {
+        "of": flags.period,
+        "first": names[0],
+        "last": names[-1],
+        "max_periods_per_user": release.periods_per_user,
+    }
+    statement["periods"] = periods | statement["periods"]
+
+    def build(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        name_periods = beam.Map(in_periods, flags.period, path).with_output_types(pa.Table)
+        publish = functools.partial(_publish, directories, content, statement | budget)
+        named = work.records(pipeline) | "Periods" >> name_periods
+        _ = named | "Release" >> release | "Publish" >> beam.MapTuple(publish)
+
+    return release_job(flags, options, Release([part], [*directories.values()], build))
+
+
+def _publish(
+    directories: dict[str, ReleaseDirectory],
+    content: Callable[[Any], list[bytes]],
+    statement: dict[str, Any],
+    name: str,
+    released: Any,
+) -> None:
+    """Writes the release of one period into its directory, with its statement."""
+    directories[name].publish(content(released), statement | {"period": name})
 
 
 class NamesByPeriod(beam.PTransform):
     """The lines of names that are selected in each period: (period, lines), of every period.
 
     Args:
-      periods: all of them.
-      select: selects the names.
+      periods, options: of ``SelectPartitionsByPeriod``, which is the attribute ``select``.
     """
 
-    def __init__(self, periods: Sequence[str], select: SelectPartitionsByPeriod):
+    def __init__(self, periods: Sequence[str], **options: Any):
         super().__init__()
         self._periods = periods
-        self._select = select
+        self.select = SelectPartitionsByPeriod(periods, **options)
+        self.periods_per_user = self.select.periods_per_user
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         # A period without names has a file too.
         all_ = tables.pipeline | "Public" >> beam.Create(
             [(name, []) for name in self._periods], reshuffle=False
         )
-        found = tables | "Select" >> self._select | "Lines" >> beam.FlatMap(_lines_of_periods)
+        found = tables | "Select" >> self.select | "Lines" >> beam.FlatMap(_lines_of_periods)
         return (
             (all_, found)
             | beam.Flatten()
@@ -102,51 +138,14 @@ def _lines_of_periods(selected: pa.Table) -> Iterator[tuple[str, list[bytes]]]:
         yield name, list(partition_lines(selected.filter(pc.equal(selected[LIST], name))))
 
 
-def about_periods(
-    flags: argparse.Namespace, names: Sequence[str], periods_per_user: int
-) -> dict[str, Any]:
-    """What a privacy.json says of periods."""
-    return {
-        "of": flags.period,
-        "first": names[0],
-        "last": names[-1],
-        "max_periods_per_user": periods_per_user,
-    }
+def list_content(released: ReleasedList) -> list[bytes]:
+    """The file of a period's list."""
+    return [FREQUENCIES_HEADER, frequency_lines(released)]
 
 
-def timed_records(flags: argparse.Namespace) -> RecordSource:
-    """The records that the flags describe, with their times as an attribute.
-
-    Raises:
-      InputError, ValueError: see ``records_from_flags`` and ``check_times``.
-    """
-    reader = records_from_flags(flags, [flags.time_column])
-    check_times(reader.pattern, reader.attribute_fields[0])
-    return reader
-
-
-def publish_names(
-    directories: dict[str, ReleaseDirectory],
-    header: bytes,
-    statement: dict[str, Any],
-    by_count: bool,
-    name: str,
-    lines: list[bytes],
-) -> None:
-    """Writes the names of one period into its directory, with their statement."""
-    content = [header, *in_order(lines, by_count)]
-    directories[name].publish(content, statement | {"period": name})
-
-
-def publish_list(
-    directories: dict[str, ReleaseDirectory],
-    statement: dict[str, Any],
-    name: str,
-    released: ReleasedList,
-) -> None:
-    """Writes the list of one period into its directory, with its statement."""
-    lines = [FREQUENCIES_HEADER, frequency_lines(released)]
-    directories[name].publish(lines, statement | {"period": name})
+def names_content(lines: list[bytes], header: bytes, by_count: bool) -> list[bytes]:
+    """The file of a period's names."""
+    return [header, *in_order(lines, by_count)]
 
 
 def in_periods(table: pa.Table, period: str, path: str) -> pa.Table:

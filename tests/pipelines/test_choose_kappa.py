@@ -12,6 +12,7 @@ from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
+from pipelines.release_job import Work
 from tests.usual_flags import flags_over
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -40,14 +41,15 @@ def command(tmp_path, records, *flags):
 
 
 def test_beam_and_this_process_release_the_same(tmp_path, records):
-    reader, mechanism = RecordFiles(records, "user", ["page"]), UserDegreeMechanism(0.5, 20)
+    work = Work(RecordFiles(records, "user", ["page"]), SECRET)
+    mechanism = UserDegreeMechanism(0.5, 20)
     publish = PublishRelease(
         ReleaseDirectory(str(tmp_path / "out"), DEGREES_FILE), DEGREES_HEADER, {"epsilon": 0.5}
     )
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        build(pipeline, reader, mechanism, publish, secret=SECRET)
+        build(pipeline, work, mechanism, publish)
     released = read_degrees(str(tmp_path / "out"))
-    assert released == release_here(reader, mechanism, SECRET)
+    assert released == release_here(work, mechanism)
     assert released == mechanism.release_under({3: 2000}, SECRET.secret)
 
 

@@ -14,6 +14,7 @@ from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_all import Releases, build, main
+from pipelines.release_job import Work
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
 from tests.usual_flags import flags_over
@@ -59,7 +60,7 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
             ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE),
             ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE),
         )
-        build(pipeline, reader, Releases(mechanism, strategy), released_in, {}, secret=SECRET)
+        build(pipeline, Work(reader, SECRET), Releases(mechanism, strategy), released_in, {})
     # Read once, and bounded once where the selection does not bound in its own rounds.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1

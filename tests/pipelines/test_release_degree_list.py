@@ -17,7 +17,8 @@ from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import DegreeRelease, build, main
-from pipelines.reports.privacy_statement import law_of_statement
+from pipelines.release_job import Work
+from pipelines.reports.privacy_statement import degree_list_statement, law_of_statement
 from tests.test_degrees import degrees_of
 from tests.usual_flags import flags_over
 
@@ -60,12 +61,11 @@ def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         build(
             pipeline,
-            RecordFiles(write(tmp_path), "from", ["to"]),
+            Work(RecordFiles(write(tmp_path), "from", ["to"]), SECRET),
             release,
             PublishRelease(
                 ReleaseDirectory(str(tmp_path / "out"), "list.csv"), FREQUENCIES_HEADER, {}
             ),
-            secret=SECRET,
         )
     released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
     assert released == release_frequency_list(oracle(release), release.mechanism, SECRET)
@@ -168,7 +168,7 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
         released = release.mechanism.release(private, InsecureSeededTape(seed))
         assert released.distinct <= 5
         assert not len(released) or released.frequencies[0] <= 4
-    statement = release.statement()
+    statement = degree_list_statement(release.mechanism, release.degree, release.degree_bound)
     assert statement["epsilon"] == epsilon
     assert statement["possible_lists"] == "between public bounds"
     if epsilon == 0.5:

@@ -29,6 +29,7 @@ from pipelines.files.output import ReleaseDirectory, frequency_lines
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_frequency_list import build, main, make_parser, release_here
+from pipelines.release_job import Work
 from pipelines.variant_flags import mechanism_from_flags
 from tests.usual_flags import flags_over
 
@@ -113,12 +114,11 @@ def check_release(directory, write, mechanism, pipeline):
     with pipeline:
         build(
             pipeline,
-            RecordFiles(pattern, user, [page], text_format),
+            Work(RecordFiles(pattern, user, [page], text_format), SECRET),
             mechanism,
             PublishRelease(
                 ReleaseDirectory(str(directory / "out"), "list.csv"), FREQUENCIES_HEADER, {}
             ),
-            secret=SECRET,
         )
     released = FrequencyList.from_csv(directory / "out" / "list.csv")
     assert released == release_frequency_list(COUNTS, mechanism, SECRET)
@@ -145,7 +145,7 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
         return RecordFiles(path, "user", ["partition"])
 
     released = {
-        suffix: frequency_lines(release_here(reader(suffix), mechanism, SECRET, num_buckets))
+        suffix: frequency_lines(release_here(Work(reader(suffix), SECRET, num_buckets), mechanism))
         for num_buckets, suffix in enumerate(("parquet", "plain.parquet", "csv", "csv.gz"), 1)
     }
     (lines,) = set(released.values())
@@ -154,7 +154,7 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
     directory = ReleaseDirectory(str(tmp_path / "out"), "list.csv")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         publish = PublishRelease(directory, FREQUENCIES_HEADER, {})
-        build(pipeline, reader("csv"), mechanism, publish, SECRET)
+        build(pipeline, Work(reader("csv"), SECRET), mechanism, publish)
     assert (tmp_path / "out" / "list.csv").read_bytes() == FREQUENCIES_HEADER + lines
 
 
@@ -170,7 +170,8 @@ def test_an_error_comes_before_memory_ends(tmp_path, capsys, monkeypatch):
 def test_without_beam_the_job_releases_what_the_library_does(tmp_path, write):
     mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
     pattern, (user, page), text_format = write(tmp_path)
-    released = release_here(RecordFiles(pattern, user, [page], text_format), mechanism, SECRET)
+    work = Work(RecordFiles(pattern, user, [page], text_format), SECRET)
+    released = release_here(work, mechanism)
     assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
 

@@ -20,6 +20,7 @@ from pipelines.release_grouped_lists import (
     main,
     warnings_of_small_groups,
 )
+from pipelines.release_job import Work
 from tests.test_grouped_lists import (
     KAPPA,
     SELECTION,
@@ -47,7 +48,7 @@ def test_the_job_releases_what_the_library_does(tmp_path):
         path = write(tmp_path, records, columns)
         build(
             pipeline,
-            RecordFiles(path, "user", ["page"], attribute_columns=columns[2:]),
+            Work(RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])),
             transform,
             PublishRelease(ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), LISTS_HEADER, {}),
         )

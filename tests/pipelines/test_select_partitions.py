@@ -17,6 +17,7 @@ from pipelines.files.partition_file import header_line
 from pipelines.files.paths import FileRange
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
+from pipelines.release_job import Work
 from pipelines.reports.privacy_statement import library_versions
 from pipelines.select_partitions import build, main
 from tests.selection_reference import RECORDS, SECRET, selected
@@ -62,7 +63,7 @@ def test_the_job_selects_what_the_library_does(tmp_path, name):
     directory = ReleaseDirectory(str(tmp_path / "out"), "released_partitions.csv")
     publish = PublishRelease(directory, header_line(reader.partition_fields, False), {})
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        build(pipeline, reader, SelectPartitions(strategy=strategy, secret=SECRET), publish)
+        build(pipeline, Work(reader), SelectPartitions(strategy=strategy, secret=SECRET), publish)
     found = released(tmp_path)
     assert found == [["partition"]] + [[p] for p in sorted(selected(RECORDS, strategy))]
 
