@@ -15,6 +15,7 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.edges import DEGREES, OUT, SOURCE, TARGET, UNDIRECTED, neighbours
 from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.frequency_release import ON_ONE_WORKER
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
@@ -175,7 +176,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
                 secret.key("order of edges"),
             )
             .with_output_types(pa.Table)
-            .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
+            .with_resource_hints(**ON_ONE_WORKER)
             # The hints above are for one step: what follows is not fused to it.
             | "Bracket" >> beam.Reshuffle()
         )

@@ -1,15 +1,20 @@
-"""Releasing the frequency list of counts with the integer-partition mechanism, on one worker."""
+"""Releasing frequency lists of counts with an integer-partition mechanism, each on one worker."""
 
 from __future__ import annotations
 
 import collections
-from collections.abc import Iterable, Mapping
-from typing import Any
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import apache_beam as beam
+import pyarrow as pa
 
 from dp_transforms.columnar import counting
+from dp_transforms.columnar.attributes import histograms
 from dp_transforms.columnar.columns import plain_table
+from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.job_secret import JobSecret, release_frequency_list, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
@@ -19,6 +24,9 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.records import COUNT, Kind, refuse_windows, table_from
+
+ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
+"""Resource hints of a step that holds all there is."""
 
 
 class ReleaseFrequencyList(Releases, beam.PTransform):
@@ -77,21 +85,13 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         kappa = known_bound(counts, self._kappa, "ReleaseFrequencyList")
         kind = Kind.of(counts)
         histograms = counts | "Histogram" >> beam.Map(_histogram, kind)
-        # Without any counts there is still one list to release.
-        nothing = counts.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
+        mechanism = self._mechanism_for(kappa)
         return (
-            (histograms, nothing)
-            | beam.Flatten()
-            | "Merge" >> beam.CombineGlobally(MergeHistograms()).without_defaults()
+            merged(histograms)
             | "Release"
-            >> beam.Map(
-                release_histogram,
-                self._mechanism_for(kappa),
-                secret,
-                self._purpose,
-            )
+            >> beam.Map(release_histogram, mechanism, secret, self._purpose)
             .with_output_types(ReleasedList)
-            .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
+            .with_resource_hints(**ON_ONE_WORKER)
             # The hints above are for one step: what follows is not fused to it.
             | "Bracket" >> beam.Reshuffle()
         )
@@ -116,6 +116,82 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         }
 
 
+class NamedList(NamedTuple):
+    """What is released under a name.
+
+    Attributes:
+      place: sorts the lists.
+      label: what comes out before the list.
+      mechanism: releases it.
+      purpose: see ``release_frequency_list``.
+    """
+
+    place: Any
+    label: tuple[str, ...]
+    mechanism: PartitionMechanism
+    purpose: str
+
+
+class ReleaseNamedLists(beam.PTransform):
+    """Releases a list for each wanted name, in order: (*label, ReleasedList).
+
+    Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
+    the name, and ``partition``. A wanted name that no pair has gets an empty list, which is
+    released like any other; one that is not wanted gets none.
+
+    Args:
+      wanted: pairs of a name and None.
+      of_name: says what is released under a name.
+      kind: the type of what comes out.
+      secret: the job's secret.
+      num_buckets: how many parts partitions are split into.
+    """
+
+    def __init__(
+        self,
+        wanted: beam.PCollection,
+        of_name: Callable[[str], NamedList],
+        kind: Any,
+        secret: JobSecret,
+        num_buckets: int | None,
+    ):
+        super().__init__()
+        self._wanted = wanted
+        self._of_name = of_name
+        self._kind = kind
+        self._secret = secret
+        self._count = CountDistinctUsers(
+            already_distinct=True, secret=secret, num_buckets=num_buckets
+        )
+
+    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
+        found = (
+            pairs
+            | "Count" >> self._count
+            | "Histograms" >> beam.FlatMap(_histograms)
+            | "Merge" >> beam.CombinePerKey(MergeHistograms())
+        )
+        return (
+            {"found": found, "wanted": self._wanted}
+            | "OfWanted" >> beam.CoGroupByKey()
+            | "Release"
+            >> beam.FlatMap(_release_wanted, self._of_name, self._secret).with_resource_hints(
+                **ON_ONE_WORKER
+            )
+            # The hints above are for one step: what follows is not fused to it. Lists come in
+            # order, not in that in which the records were read.
+            | "Gather" >> beam.combiners.ToList()
+            | "InOrder" >> beam.FlatMap(_in_order).with_output_types(self._kind)
+        )
+
+
+def merged(histograms: beam.PCollection) -> beam.PCollection:
+    """The sum of histograms {count: number of partitions}; an empty one if there are none."""
+    nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
+    merge = beam.CombineGlobally(MergeHistograms()).without_defaults()
+    return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
+
+
 class MergeHistograms(beam.CombineFn):
     """Adds histograms {count: number of partitions}."""
 
@@ -131,13 +207,30 @@ class MergeHistograms(beam.CombineFn):
     def merge_accumulators(
         self, accumulators: Iterable[collections.Counter[int]]
     ) -> collections.Counter[int]:
-        merged = self.create_accumulator()
-        for accumulator in accumulators:
-            merged.update(accumulator)
-        return merged
+        return functools.reduce(self.add_input, accumulators, self.create_accumulator())
 
     def extract_output(self, accumulator: collections.Counter[int]) -> dict[int, int]:
         return dict(accumulator)
+
+
+def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
+    return histograms(counts).items()
+
+
+def _release_wanted(
+    element: tuple[str, Mapping[str, Iterable[Any]]],
+    of_name: Callable[[str], NamedList],
+    secret: JobSecret,
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    name, parts = element
+    histogram: dict[int, int] = next(iter(parts["found"]), {})
+    for _ in parts["wanted"]:
+        place, label, mechanism, purpose = of_name(name)
+        yield place, (*label, release_histogram(histogram, mechanism, secret, purpose))
+
+
+def _in_order(lists: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+    return (labelled for _, labelled in sorted(lists, key=operator.itemgetter(0)))
 
 
 def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:

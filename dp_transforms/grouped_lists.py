@@ -25,30 +25,17 @@ names are public. All consumers read the same bounded records.
 from __future__ import annotations
 
 import copy
-import datetime
 import functools
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import (
-    NO_VALUE,
-    attribute_text,
-    bound_users,
-    histograms,
-    in_list,
-    in_lists_by,
-    only,
-    users_of_lists,
-)
-from dp_transforms.columnar.columns import PARTITION, USER, plain, single
-from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.frequency_release import MergeHistograms, release_histogram
+from dp_transforms.columnar.attributes import bound_users, in_list, in_lists_by, users_of_lists
+from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.frequency_release import NamedList, ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.eta import positive_integer
@@ -56,9 +43,11 @@ from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_me
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.attribute_tables import Attribute as Attribute
+from dp_transforms.runtime.attribute_tables import ToAttributeTables, attribute_column
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
-from dp_transforms.runtime.records import Kind, check_known_fields, refuse_windows, table_from
+from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from dp_transforms.selection import SelectPartitions
 
@@ -66,38 +55,6 @@ ALL_USERS = ""
 """The attribute and the group of the list of all users."""
 SELECTION = "names of groups"
 ALL_USERS_LIST = "list of all users"
-
-
-@dataclass(frozen=True)
-class Attribute:
-    """An attribute by whose values users are grouped.
-
-    A record without a value (a null, or an empty text) says nothing about it, and a user without
-    any is in no group of it.
-
-    Attributes:
-      name: the column or field of its values, which are text, integers, booleans or dates.
-      groups: the values that are public, as text. Each gets a list, whether it has users or not,
-        and users with other values are in no group. None if groups are to be selected.
-
-    Raises:
-      ValueError: the name is taken, or a group is given twice or is empty.
-    """
-
-    name: str
-    groups: tuple[str, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if not self.name or self.name in (USER, PARTITION):
-            raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
-        if self.groups is None:
-            return
-        object.__setattr__(self, "groups", tuple(self.groups))
-        if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
-            raise ValueError(
-                f"groups of {self.name!r} must be different names, one at least, got "
-                f"{list(self.groups)}"
-            )
 
 
 def list_purpose(attribute: str, group: str) -> str:
@@ -222,7 +179,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
         secret = secret_for(records.pipeline, self._secret)
-        columns = [_column(i) for i in range(len(self._attributes))]
+        columns = [attribute_column(i) for i in range(len(self._attributes))]
         bound = functools.partial(
             bound_users,
             at_most=self._kappa,
@@ -234,20 +191,9 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         )
         bounded = (
             records
-            | "ToAttributeTables" >> _ToAttributeTables(self._attributes)
+            | "ToAttributeTables" >> ToAttributeTables(self._attributes)
             | "ToTables" >> ToTables((USER, PARTITION, *columns))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
-        )
-        in_lists = functools.partial(_in_lists, attributes=len(columns))
-        found = (
-            bounded
-            | "InLists" >> beam.ParDo(OnThreads(in_lists)).with_output_types(pa.Table)
-            | "Count"
-            >> CountDistinctUsers(
-                already_distinct=True, secret=secret, num_buckets=self._num_buckets
-            )
-            | "Histograms" >> beam.FlatMap(_histograms)
-            | "Merge" >> beam.CombinePerKey(MergeHistograms())
         )
         public = [ALL_USERS] + [
             _list_name(i, group)
@@ -260,21 +206,19 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         if self._selection is not None:
             selected = self._selected(bounded, secret)
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        names = [attribute.name for attribute in self._attributes]
+        in_lists = functools.partial(_in_lists, attributes=len(columns))
+        kind = tuple[str, str, ReleasedList]
         return (
-            {"found": found, "wanted": wanted}
-            | "OfWanted" >> beam.CoGroupByKey()
+            bounded
+            | "InLists" >> beam.ParDo(OnThreads(in_lists)).with_output_types(pa.Table)
             | "Release"
-            >> beam.FlatMap(_release, names, self._for_all, self._for_group, secret)
-            .with_output_types(tuple[str, str, ReleasedList])
-            .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
-            # The hints above are for one step: what follows is not fused to it. Lists come in the
-            # order of their names, not in that in which the records were read.
-            | "Gather" >> beam.combiners.ToList()
-            | "InOrder"
-            >> beam.FlatMap(sorted, key=operator.itemgetter(0, 1)).with_output_types(
-                tuple[str, str, ReleasedList]
-            )
+            >> ReleaseNamedLists(wanted, self._of_name(), kind, secret, self._num_buckets)
+        )
+
+    def _of_name(self) -> Callable[[str], NamedList]:
+        names = [attribute.name for attribute in self._attributes]
+        return functools.partial(
+            _of_group, attributes=names, for_all=self._for_all, for_group=self._for_group
         )
 
     def _selected(self, bounded: beam.PCollection, secret: JobSecret) -> beam.PCollection:
@@ -312,127 +256,34 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         }
 
 
-class _ToAttributeTables(beam.PTransform):
-    """Records of any kind as tables with plain users and partitions, and text of each attribute."""
-
-    def __init__(self, attributes: tuple[Attribute, ...]):
-        super().__init__()
-        self._attributes = attributes
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        kind = Kind.of(records)
-        names = [attribute.name for attribute in self._attributes]
-        if kind is not Kind.TUPLES:
-            check_known_fields(records, [USER, PARTITION, *names])
-        if kind is Kind.TABLES:
-            return records | beam.Map(self._of_table).with_output_types(pa.Table)
-        # Partition and values travel as a composite partition until they are a table.
-        pairs = records | "Pairs" >> beam.Map(self._pair, kind)
-        return (
-            pairs
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
-        )
-
-    def _pair(self, record: Any, kind: Kind) -> tuple[Any, tuple[Any, ...]]:
-        names = (USER, PARTITION, *(attribute.name for attribute in self._attributes))
-        if kind is Kind.ROWS:
-            record = tuple(getattr(record, name) for name in names)
-        elif isinstance(record, dict):
-            # Which keys it has may be private.
-            record = tuple(record[name] for name in names if name in record)
-        if len(record) != 2 + len(self._attributes):
-            raise ValueError(
-                f"records must have {2 + len(self._attributes)} parts: user, partition and a value "
-                "of each attribute"
-            )
-        user, partition, *values = record
-        texts = (
-            _text(value, attribute.name)
-            for value, attribute in zip(values, self._attributes, strict=True)
-        )
-        return user, (partition, *texts)
-
-    def _of_composite(self, table: pa.Table) -> pa.Table:
-        partition, *values = single(table[PARTITION]).flatten()
-        return self._table(table[USER], partition, values)
-
-    def _of_table(self, batch: Any) -> pa.Table:
-        names = [USER, PARTITION, *(attribute.name for attribute in self._attributes)]
-        table = table_from(batch, names)
-        user, partition, *values = (table[name] for name in names)
-        texts = [
-            attribute_text(column, attribute.name)
-            for column, attribute in zip(values, self._attributes, strict=True)
-        ]
-        return self._table(plain(user, USER), plain(partition, PARTITION), texts)
-
-    def _table(self, user: Any, partition: Any, values: Sequence[pa.Array]) -> pa.Table:
-        columns = {USER: user, PARTITION: partition}
-        for i, (attribute, texts) in enumerate(zip(self._attributes, values, strict=True)):
-            # A user's values are bounded to one of those that can be released.
-            known = texts if attribute.groups is None else only(texts, attribute.groups)
-            columns[_column(i)] = known
-        return pa.table(columns)
-
-
-def _text(value: Any, name: str) -> str:
-    """As ``attribute_text`` of a column of such values."""
-    if value is None:
-        return NO_VALUE
-    if isinstance(value, bool):
-        return str(value).lower()
-    if not isinstance(value, (str, int, datetime.date)):
-        raise TypeError(
-            f"values of attribute {name!r} must be text, integers, booleans or dates, got "
-            f"{type(value).__name__}"
-        )
-    return str(value)
-
-
 def _in_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
     """A table of bounded users, once for all of them and once for each attribute."""
     yield in_list(table, ALL_USERS)
     for i in range(attributes):
-        yield in_lists_by(table, _column(i), _list_name(i, ""))
+        yield in_lists_by(table, attribute_column(i), _list_name(i, ""))
 
 
 def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterator[pa.Table]:
     for i in attributes:
-        yield users_of_lists(in_lists_by(table, _column(i), _list_name(i, "")))
-
-
-def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
-    return histograms(counts).items()
+        yield users_of_lists(in_lists_by(table, attribute_column(i), _list_name(i, "")))
 
 
 def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
     return [(name, None) for name in table[PARTITION].to_pylist()]
 
 
-def _release(
-    element: tuple[str, Mapping[str, Iterable[Any]]],
+def _of_group(
+    name: str,
     attributes: Sequence[str],
     for_all: PartitionMechanism,
     for_group: PartitionMechanism,
-    secret: JobSecret,
-) -> Iterator[tuple[str, str, ReleasedList]]:
-    name, parts = element
-    if not list(parts["wanted"]):
-        return
-    # A public group without users has an empty list, which is released like any other.
-    histogram: dict[int, int] = next(iter(parts["found"]), {})
-    if name == ALL_USERS:
-        attribute, group, mechanism = ALL_USERS, ALL_USERS, for_all
-    else:
+) -> NamedList:
+    attribute, group, mechanism = ALL_USERS, ALL_USERS, for_all
+    if name != ALL_USERS:
         index, _, group = name.partition("=")
         attribute, mechanism = attributes[int(index)], for_group
-    purpose = list_purpose(attribute, group)
-    yield attribute, group, release_histogram(histogram, mechanism, secret, purpose)
-
-
-def _column(index: int) -> str:
-    return f"attribute {index}"
+    label = attribute, group
+    return NamedList(label, label, mechanism, list_purpose(*label))
 
 
 def _list_name(index: int, group: str) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
 from typing import Any
 
 import apache_beam as beam
 
 from dp_transforms.columnar.counting import user_degrees
 from dp_transforms.contributions import BoundContributions
-from dp_transforms.frequency_release import MergeHistograms
+from dp_transforms.frequency_release import merged
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.integer_partition.user_degrees import (
@@ -72,29 +72,13 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
             | "Bound" >> bound
             | "Degrees" >> beam.Map(user_degrees)
         )
-        # Without any records there is still a histogram to release.
-        nothing = records.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-        return (
-            (degrees, nothing)
-            | beam.Flatten()
-            | "Merge" >> beam.CombineGlobally(MergeHistograms()).without_defaults()
-            | "Release"
-            >> beam.Map(_release, self._mechanism, secret, self._purpose).with_output_types(
-                ReleasedDegrees
-            )
+        release = functools.partial(
+            self._mechanism.release_under, secret=secret.secret, purpose=self._purpose
         )
+        return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
 
     def display_data(self) -> dict[str, Any]:
         return {
             "epsilon": self._mechanism.epsilon_cost,
             "max_degree": self._mechanism.max_degree,
         }
-
-
-def _release(
-    users_by_degree: Mapping[int, int],
-    mechanism: UserDegreeMechanism,
-    secret: JobSecret,
-    purpose: str,
-) -> ReleasedDegrees:
-    return mechanism.release_under(users_by_degree, secret.secret, purpose)

@@ -28,8 +28,7 @@ refused.
 from __future__ import annotations
 
 import functools
-import operator
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -37,11 +36,10 @@ import pyarrow as pa
 from apache_beam.utils.timestamp import TimestampTypes
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import LIST, histograms
+from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, decoded, single
 from dp_transforms.count_selection import displayed
-from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.frequency_release import MergeHistograms, release_histogram
+from dp_transforms.frequency_release import NamedList, ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
@@ -62,7 +60,41 @@ from dp_transforms.runtime.windows import (
 from dp_transforms.selection import SelectPartitions
 
 
-class ReleaseListsByPeriod(Releases, beam.PTransform):
+class _ByPeriod(Releases, beam.PTransform):
+    """Bounds users in public periods, whose names are in the column ``list`` of tables."""
+
+    def __init__(
+        self,
+        periods: Sequence[str],
+        most: int,
+        kappa: int,
+        secret: JobSecret | None,
+        num_buckets: int | None,
+    ):
+        super().__init__()
+        if not 1 <= len(periods) <= MOST_WINDOWS or len(set(periods)) < len(periods):
+            raise ValueError(
+                f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
+            )
+        self._periods = tuple(periods)
+        self._most = min(positive_integer("max_periods_per_user", most), len(periods))
+        self._kappa = positive_integer("max_partitions_per_user", kappa)
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    @property
+    def periods_per_user(self) -> int:
+        """In how many periods a user counts at most."""
+        return self._most
+
+    def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
+        refuse_other_than_tables(tables, type(self).__name__)
+        secret = secret_for(tables.pipeline, self._secret)
+        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
+        return tables | "Bound" >> bound, secret
+
+
+class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
     Args:
@@ -93,51 +125,26 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
-        super().__init__()
-        self._periods, self._most = _checked(periods, max_periods_per_user)
-        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+        super().__init__(
+            periods, max_periods_per_user, max_partitions_per_user, secret, num_buckets
+        )
         each = PrivacyBudget(epsilon).epsilon / self._most
         self._mechanism = partition_mechanism(each, self._kappa, mechanism)
-        self._secret = secret
-        self._num_buckets = num_buckets
 
     @property
     def mechanism(self) -> PartitionMechanism:
         """What releases the list of one period."""
         return self._mechanism
 
-    @property
-    def periods_per_user(self) -> int:
-        """In how many periods a user counts at most."""
-        return self._most
-
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        refuse_other_than_tables(tables, "ReleaseListsByPeriod")
-        secret = secret_for(tables.pipeline, self._secret)
-        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
-        found = (
-            tables
-            | "Bound" >> bound
-            | "Count"
-            >> CountDistinctUsers(
-                already_distinct=True, secret=secret, num_buckets=self._num_buckets
-            )
-            | "Histograms" >> beam.FlatMap(_histograms)
-            | "Merge" >> beam.CombinePerKey(MergeHistograms())
-        )
+        bounded, secret = self._bounded(tables)
         places = {name: place for place, name in enumerate(self._periods)}
-        wanted = tables.pipeline | "Public" >> beam.Create(list(places.items()), reshuffle=False)
-        return (
-            {"found": found, "wanted": wanted}
-            | "OfPeriod" >> beam.CoGroupByKey()
-            | "Release"
-            >> beam.Map(_release, self._mechanism, secret)
-            .with_output_types(tuple[int, str, ReleasedList])
-            .with_resource_hints(min_ram="16GB", max_active_bundles_per_worker="1")
-            # The hints above are for one step. Lists come in the order of the periods.
-            | "Gather" >> beam.combiners.ToList()
-            | "InOrder" >> beam.FlatMap(_in_order).with_output_types(tuple[str, ReleasedList])
-        )
+        public = dict.fromkeys(self._periods).items()
+        wanted = tables.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)
+        of_name = functools.partial(_of_period, places=places, mechanism=self._mechanism)
+        kind = tuple[str, ReleasedList]
+        release = ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
+        return bounded | "Release" >> release
 
     def display_data(self) -> dict[str, Any]:
         return {
@@ -149,7 +156,39 @@ class ReleaseListsByPeriod(Releases, beam.PTransform):
         }
 
 
-class ReleaseWindowedLists(Releases, beam.PTransform):
+class _ByWindow(Releases, beam.PTransform):
+    """A release by period, of records in fixed windows.
+
+    Args:
+      start, stop, max_windows_per_user: see ``ReleaseWindowedLists``.
+      **options: of ``by_period``.
+    """
+
+    by_period: Callable[..., _ByPeriod]
+
+    def __init__(
+        self,
+        *,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        **options: Any,
+    ):
+        super().__init__()
+        self._windows = WindowRange(start, stop)
+        positive_integer("max_windows_per_user", max_windows_per_user)
+        self._release = functools.partial(
+            self.by_period, max_periods_per_user=max_windows_per_user, **options
+        )
+        # Arguments are checked now.
+        self._release(["one"])
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        names = self._windows.names(records, type(self).__name__)
+        return records | NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+
+
+class ReleaseWindowedLists(_ByWindow):
     """Releases a list for each fixed window: records in, (beginning, ReleasedList) out.
 
     The records are bounded input in ``FixedWindows`` with the default trigger, of any kind that
@@ -191,39 +230,10 @@ class ReleaseWindowedLists(Releases, beam.PTransform):
     1970-01-03T00:00:00Z []
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        mechanism: str = AUTO,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        super().__init__()
-        self._windows = WindowRange(start, stop)
-        positive_integer("max_windows_per_user", max_windows_per_user)
-        self._release = functools.partial(
-            ReleaseListsByPeriod,
-            epsilon=epsilon,
-            max_periods_per_user=max_windows_per_user,
-            max_partitions_per_user=max_partitions_per_user,
-            mechanism=mechanism,
-            secret=secret,
-            num_buckets=num_buckets,
-        )
-        # Arguments are checked now.
-        self._release(["one"])
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        names = self._windows.names(records, "ReleaseWindowedLists")
-        return records | NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+    by_period = ReleaseListsByPeriod
 
 
-class SelectPartitionsByPeriod(Releases, beam.PTransform):
+class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each of some public periods: tables in and out.
 
     (epsilon, delta)-DP over all periods together: see the module.
@@ -258,11 +268,9 @@ class SelectPartitionsByPeriod(Releases, beam.PTransform):
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
-        super().__init__()
-        self._periods, self._most = _checked(periods, max_periods_per_user)
-        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-        self._secret = secret
-        self._num_buckets = num_buckets
+        super().__init__(
+            periods, max_periods_per_user, max_partitions_per_user, secret, num_buckets
+        )
         self._select = functools.partial(
             SelectPartitions,
             epsilon,
@@ -282,21 +290,10 @@ class SelectPartitionsByPeriod(Releases, beam.PTransform):
         """The strategy in use; its ``max_partitions_per_user`` is that of all periods together."""
         return self._strategy
 
-    @property
-    def periods_per_user(self) -> int:
-        """In how many periods a user counts at most."""
-        return self._most
-
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        refuse_other_than_tables(tables, "SelectPartitionsByPeriod")
-        secret = secret_for(tables.pipeline, self._secret)
-        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
-        return (
-            tables
-            | "Bound" >> bound
-            | "Select" >> self._select(secret=secret)
-            | "OfPeriods" >> beam.Map(_split).with_output_types(pa.Table)
-        )
+        bounded, secret = self._bounded(tables)
+        selected = bounded | "Select" >> self._select(secret=secret)
+        return selected | "OfPeriods" >> beam.Map(_split).with_output_types(pa.Table)
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._strategy) | {
@@ -309,7 +306,7 @@ def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
     return objects(table, Kind.TUPLES, tuple(table.column_names))
 
 
-class SelectWindowedPartitions(Releases, beam.PTransform):
+class SelectWindowedPartitions(_ByWindow):
     """Selects the partitions that may be named in each fixed window: (beginning, partition) out.
 
     As ``SelectPartitionsByPeriod``, of records in windows as ``ReleaseWindowedLists`` takes them.
@@ -343,48 +340,10 @@ class SelectWindowedPartitions(Releases, beam.PTransform):
     ('1970-01-01T00:00:00Z', 'home')
     """
 
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        **options: Any,
-    ):
-        super().__init__()
-        self._windows = WindowRange(start, stop)
-        positive_integer("max_windows_per_user", max_windows_per_user)
-        self._select = functools.partial(
-            SelectPartitionsByPeriod,
-            epsilon=epsilon,
-            delta=delta,
-            max_periods_per_user=max_windows_per_user,
-            max_partitions_per_user=max_partitions_per_user,
-            **options,
-        )
-        # Arguments are checked now.
-        self._select(periods=["one"])
+    by_period = SelectPartitionsByPeriod
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        names = self._windows.names(records, "SelectWindowedPartitions")
-        return (
-            records
-            | NameWindows(names)
-            | "ByWindow" >> self._select(periods=list(names.values()))
-            | "Tuples" >> beam.FlatMap(_tuples)
-        )
-
-
-def _checked(periods: Sequence[str], most: int) -> tuple[tuple[str, ...], int]:
-    """The periods, and in how many of them a user counts."""
-    if not 1 <= len(periods) <= MOST_WINDOWS or len(set(periods)) < len(periods):
-        raise ValueError(
-            f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
-        )
-    return tuple(periods), min(positive_integer("max_periods_per_user", most), len(periods))
+        return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
 
 
 def _split(selected: pa.Table) -> pa.Table:
@@ -394,22 +353,5 @@ def _split(selected: pa.Table) -> pa.Table:
     return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
 
 
-def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
-    return histograms(counts).items()
-
-
-def _release(
-    element: tuple[str, Mapping[str, Iterable[Any]]],
-    mechanism: PartitionMechanism,
-    secret: JobSecret,
-) -> tuple[int, str, ReleasedList]:
-    name, parts = element
-    (place,) = parts["wanted"]
-    # A period without users has an empty list, which is released like any other.
-    histogram: dict[int, int] = next(iter(parts["found"]), {})
-    return place, name, release_histogram(histogram, mechanism, secret, f"list of period {name!r}")
-
-
-def _in_order(lists: list[tuple[int, str, ReleasedList]]) -> Iterator[tuple[str, ReleasedList]]:
-    for _, name, released in sorted(lists, key=operator.itemgetter(0)):
-        yield name, released
+def _of_period(name: str, places: Mapping[str, int], mechanism: PartitionMechanism) -> NamedList:
+    return NamedList(places[name], (name,), mechanism, f"list of period {name!r}")
