@@ -15,8 +15,9 @@ partition may be composite: in tuples a tuple, in rows a row, and so on; in a ta
 from __future__ import annotations
 
 import enum
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -293,33 +294,35 @@ class ToRecords(beam.PTransform):
         return pa.table({USER: user, PARTITION: parts[0]})
 
     def _of_tuple(self, row: tuple[Any, ...]) -> list[tuple[Any, Any]]:
-        if len(row) <= max(self._user, *self._partition):
-            raise ValueError(f"a record has no position {max(self._user, *self._partition)}")
-        user, *parts = (row[i] for i in self._names)
-        if self._drop_nulls and None in (user, *parts):
-            return []
-        return [(user, parts[0] if len(parts) == 1 else tuple(parts))]
+        if len(row) <= max(self._names):
+            raise ValueError(f"a record has no position {max(self._names)}")
+        return self._parts(row.__getitem__, tuple)
 
     def _of_dict(self, record: dict[str, Any]) -> list[dict[str, Any]]:
         for name in self._names:
             if name not in record:
                 # Which keys it has may be private.
                 raise ValueError(f"a record has no key {name!r}")
-        user, *parts = (record[name] for name in self._names)
-        if self._drop_nulls and None in (user, *parts):
-            return []
-        composite = dict(zip(self._partition, parts, strict=True))
-        return [{USER: user, PARTITION: composite if len(parts) > 1 else parts[0]}]
+        found = self._parts(record.__getitem__, self._fields)
+        return [{USER: user, PARTITION: partition} for user, partition in found]
 
     def _of_row(self, row: Any) -> list[beam.Row]:
-        user, *parts = (getattr(row, name) for name in self._names)
+        found = self._parts(
+            functools.partial(getattr, row), lambda parts: beam.Row(**self._fields(parts))
+        )
+        return [beam.Row(user=user, partition=partition) for user, partition in found]
+
+    def _fields(self, parts: list[Any]) -> dict[str, Any]:
+        return dict(zip(self._partition, parts, strict=True))
+
+    def _parts(
+        self, value: Callable[[Any], Any], composed: Callable[[list[Any]], Any]
+    ) -> list[tuple[Any, Any]]:
+        """The user and the partition, unless a null is left out."""
+        user, *parts = map(value, self._names)
         if self._drop_nulls and None in (user, *parts):
             return []
-        composite = len(parts) > 1
-        partition = (
-            beam.Row(**dict(zip(self._partition, parts, strict=True))) if composite else parts[0]
-        )
-        return [beam.Row(user=user, partition=partition)]
+        return [(user, parts[0] if len(parts) == 1 else composed(parts))]
 
     def _row_type(self, rows: beam.PCollection) -> RowTypeConstraint:
         types = field_types(rows.element_type)
