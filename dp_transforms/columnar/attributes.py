@@ -84,8 +84,8 @@ def bound_users(
 
 
 def in_list(table: pa.Table, name: str) -> pa.Table:
-    """All pairs, in the list of this name; see ``in_lists_by``."""
-    return _listed(table, pa.repeat(name, table.num_rows))
+    """All pairs, in the list of this name; see ``listed``."""
+    return listed(table, pa.repeat(name, table.num_rows))
 
 
 def in_lists_by(table: pa.Table, attribute: str, prefix: str) -> pa.Table:
@@ -95,13 +95,9 @@ def in_lists_by(table: pa.Table, attribute: str, prefix: str) -> pa.Table:
       table: as ``bound_users`` gives it.
       attribute: the column of the values.
       prefix: tells lists of other attributes apart.
-
-    Returns:
-      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
-      ``partition``.
     """
     table = table.filter(pc.not_equal(table[attribute], NO_VALUE))
-    return _listed(table, pc.binary_join_element_wise(prefix, single(table[attribute]), ""))
+    return listed(table, pc.binary_join_element_wise(prefix, single(table[attribute]), ""))
 
 
 def users_of_lists(listed: pa.Table) -> pa.Table:
@@ -130,7 +126,13 @@ def histograms(counts: pa.Table) -> dict[str, dict[int, int]]:
     return found
 
 
-def _listed(table: pa.Table, lists: pa.Array) -> pa.Table:
+def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
+    """The pairs of a table, each in the list that has this name.
+
+    Returns:
+      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
+      ``partition``.
+    """
     table = decoded(table.select([USER, PARTITION]))
     parts = [lists, single(table[PARTITION])]
     return pa.table(

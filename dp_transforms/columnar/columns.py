@@ -9,13 +9,14 @@ done once for each.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.grouping import group, repeats
+from dp_transforms.columnar.grouping import group, in_order, repeats
 from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 USER = "user"
@@ -56,18 +57,8 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     if pa.types.is_struct(kind) and kind.num_fields:
         fields = [plain(child, name) for child in array.flatten()]
         return pa.StructArray.from_arrays(fields, names=[field.name for field in kind])
-    if pa.types.is_integer(kind):
-        target = pa.int64()
-    elif pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view():
-        target = pa.string()
-    elif (
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_fixed_size_binary(kind)
-        or kind == pa.binary_view()
-    ):
-        target = pa.binary()
-    else:
+    target = plain_type(kind)
+    if target is None:
         raise TypeError(
             f"column {name!r} has type {kind}, but users and partitions must be strings, binary or "
             "integers (a partition may be a struct of these): cast the column first"
@@ -79,6 +70,18 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         # Arrow's own message shows the value.
         raise ValueError(f"column {name!r} of type {kind} does not fit {target}") from None
+
+
+def plain_type(kind: pa.DataType) -> pa.DataType | None:
+    """The plain type that holds values of a type, without its structure; None if there is none."""
+    types = pa.types
+    if types.is_integer(kind):
+        return pa.int64()
+    if types.is_string(kind) or types.is_large_string(kind) or kind == pa.string_view():
+        return pa.string()
+    if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
+        return pa.binary()
+    return pa.binary() if kind == pa.binary_view() else None
 
 
 def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
@@ -290,10 +293,7 @@ def without_nulls(table: pa.Table) -> pa.Table:
     columns = [field for column in table.columns for field in _with_fields(column)]
     if not any(column.null_count for column in columns):
         return table
-    valid = columns[0].is_valid()
-    for column in columns[1:]:
-        valid = pc.and_(valid, column.is_valid())
-    return table.filter(valid)
+    return table.filter(functools.reduce(pc.and_, (column.is_valid() for column in columns)))
 
 
 def _with_fields(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
@@ -310,7 +310,4 @@ def sorted_by(table: pa.Table, name: str) -> pa.Table:
     [2, 1]
     """
     table = decoded(table)
-    leaves = [field for field in _with_fields(table[name]) if not pa.types.is_struct(field.type)]
-    keys = pa.table(leaves, names=[str(i) for i in range(len(leaves))])
-    order = pc.sort_indices(keys, [(i, "ascending") for i in keys.column_names])
-    return table.take(order)
+    return table.take(in_order(single(table[name])))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
-from dp_transforms.columnar.grouping import Groups, group
+from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 
@@ -26,11 +26,7 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
       Columns ``partition`` (plain) and ``count`` (int64, positive). A partition has one row, or a
       few rows whose counts add if the table's dictionary repeats it.
     """
-    column = single(table[PARTITION])
-    if pa.types.is_dictionary(column.type):
-        groups = Groups(to_numpy(column.indices), column.dictionary)
-    else:
-        groups = group(column)
+    groups = group(single(table[PARTITION]))
     counts = np.bincount(groups.codes, minlength=len(groups.values))
     present = np.flatnonzero(counts)
     values = groups.values

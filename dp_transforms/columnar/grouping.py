@@ -89,14 +89,16 @@ def _all_distinct(array: pa.Array) -> bool:
 
 def order(values: pa.Array) -> npt.NDArray[np.int64]:
     """The rank of every distinct value among the values, a total order of its type."""
+    ranks = np.empty(len(values), np.int64)
+    ranks[to_numpy(in_order(values))] = np.arange(len(values))
+    return ranks
+
+
+def in_order(values: pa.Array) -> pa.Array:
+    """The rows of a column in ascending order, a composite one field after the other."""
     fields = _leaves(values)
     table = pa.table(fields, names=[str(i) for i in range(len(fields))])
-    by_value = pc.sort_indices(
-        table, sort_keys=[(name, "ascending") for name in table.column_names]
-    )
-    ranks = np.empty(len(values), np.int64)
-    ranks[to_numpy(by_value)] = np.arange(len(values))
-    return ranks
+    return pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
 
 
 def _leaves(array: pa.Array) -> list[pa.Array]:

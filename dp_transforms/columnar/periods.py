@@ -45,11 +45,3 @@ def bound_periods(
     bounded = distinct_pairs(pa.table({USER: owners, PARTITION: table[PARTITION]}), at_most, key)
     user, name = single(decoded(bounded)[USER]).flatten()
     return pa.table({USER: user, PARTITION: decoded(bounded)[PARTITION], LIST: name})
-
-
-def in_list_of_period(table: pa.Table) -> pa.Table:
-    """The pairs of users and partitions of a period: a struct of ``list`` and ``partition``."""
-    table = decoded(table)
-    parts = [single(table[name]) for name in (LIST, PARTITION)]
-    partition = pa.StructArray.from_arrays(parts, names=[LIST, PARTITION])
-    return pa.table({USER: table[USER], PARTITION: partition})

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.named_uniforms import name_bytes
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.numbers import to_arrow
 
 WEIGHT = "weight"
 
@@ -32,7 +32,7 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
       Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
       users, and how many these are. See ``sum_weights`` for adding several such tables.
     """
-    users, partitions = (_groups(single(pairs[name])) for name in (USER, PARTITION))
+    users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
     has = np.bincount(users.codes, minlength=len(users.values))
     each = weights(has.clip(1))[users.codes]
     return _summed(partitions, each, np.ones(len(each), np.int64))
@@ -57,7 +57,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> 
     """
     if not len(removed):
         return pairs
-    groups = _groups(single(pairs[PARTITION]))
+    groups = group(single(pairs[PARTITION]))
     gone = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
     rows = to_arrow(np.flatnonzero(~gone[groups.codes]))
     # Column by column: the result has one chunk each, also where no row is left.
@@ -76,12 +76,6 @@ def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
         # Arrow does not look up structs.
         values, among = (pa.array(name_bytes(array), pa.binary()) for array in (values, among))
     return pc.is_in(values, value_set=among)
-
-
-def _groups(column: pa.Array) -> Groups:
-    if not pa.types.is_dictionary(column.type):
-        return group(column)
-    return Groups(to_numpy(column.indices), column.dictionary)
 
 
 def _summed(

@@ -13,9 +13,9 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.attributes import LIST
-from dp_transforms.columnar.columns import PARTITION, USER, plain, single
-from dp_transforms.columnar.periods import bound_periods, in_list_of_period
+from dp_transforms.columnar.attributes import LIST, listed
+from dp_transforms.columnar.columns import PARTITION, USER, decoded, plain, single
+from dp_transforms.columnar.periods import bound_periods
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import refuse_counts
 from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
@@ -189,4 +189,5 @@ def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
 
 
 def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [in_list_of_period(table)]
+    table = decoded(table)
+    return [listed(table, single(table[LIST]))]

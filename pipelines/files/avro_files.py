@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.errors import InputError
-from pipelines.files.logical_types import canonical, record_field
+from pipelines.files.logical_types import record_field, record_table
 from pipelines.files.paths import FileRange, open_bytes
 
 BATCH_ROWS = 1 << 17
@@ -148,17 +148,14 @@ def _type(kind: Any) -> pa.DataType | None:
 
 
 def _table(records: list[Any], types: dict[str, pa.DataType]) -> pa.Table:
-    columns = []
+    columns = {}
     for name, kind in types.items():
         values = [record[name] for record in records]
         if kind == pa.string():
             # Of a UUID its text.
             values = [value if value is None else str(value) for value in values]
-        columns.append(canonical(pa.chunked_array([pa.array(values, kind)])))
-    fields = [
-        field.with_type(column.type) for field, column in zip(_schema(types), columns, strict=True)
-    ]
-    return pa.table(columns, schema=pa.schema(fields))
+        columns[name] = pa.array(values, kind)
+    return record_table(pa.table(columns), _schema(types))
 
 
 def _schema(types: dict[str, pa.DataType]) -> pa.Schema:

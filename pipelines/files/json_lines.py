@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from pipelines.errors import InputError
 from pipelines.files import text_lines
-from pipelines.files.logical_types import canonical, record_field
+from pipelines.files.logical_types import record_field, record_table
 from pipelines.files.paths import FileRange
 
 _SAMPLE_LINES = 1000
@@ -111,17 +111,13 @@ def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, type]) -> 
         try:
             if not set(map(type, values)) <= {kind, type(None)}:
                 raise TypeError
-            columns[name] = canonical(pa.chunked_array([pa.array(values, _TYPES[kind])]))
+            columns[name] = pa.array(values, _TYPES[kind])
         except (OverflowError, TypeError, ValueError, pa.ArrowException):
             raise InputError(
                 f"{path}: not all values of key {name!r} are of the type of the first one, "
                 "integers of 64 bits at most: store them as strings"
             ) from None
-    fields = [
-        field.with_type(column.type)
-        for field, column in zip(_schema(kinds), columns.values(), strict=True)
-    ]
-    return pa.table(list(columns.values()), schema=pa.schema(fields))
+    return record_table(pa.table(columns), _schema(kinds))
 
 
 def _schema(kinds: dict[str, type]) -> pa.Schema:

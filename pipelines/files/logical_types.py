@@ -14,9 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.columnar.columns import plain_type
 from pipelines.errors import InputError
 
 _NAME = b"logical type"
+_PLAIN = {pa.int64(): "integer", pa.string(): "string", pa.binary(): "binary"}
 # All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
 
@@ -138,12 +140,9 @@ def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
     types = pa.types
     if types.is_uint64(kind):
         return "unsigned 64-bit integer", pa.string()
-    if types.is_integer(kind):
-        return "integer", pa.int64()
-    if types.is_string(kind) or types.is_large_string(kind) or kind == pa.string_view():
-        return "string", pa.string()
-    if _is_binary(kind):
-        return "binary", pa.binary()
+    plain = plain_type(kind)
+    if plain is not None:
+        return _PLAIN[plain], plain
     if types.is_boolean(kind):
         return "boolean", pa.string()
     if types.is_date(kind):
@@ -153,16 +152,6 @@ def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
     if types.is_decimal(kind) and kind.scale <= 38 and kind.precision - kind.scale <= 38:
         return "decimal", pa.string()
     return None
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    types = pa.types
-    return (
-        types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_fixed_size_binary(kind)
-        or kind == pa.binary_view()
-    )
 
 
 def _canonical(array: pa.Array) -> pa.Array:
