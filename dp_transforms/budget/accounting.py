@@ -26,6 +26,7 @@ all below that.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ import numpy as np
 import numpy.typing as npt
 from dp_accounting import dp_event, rdp
 from dp_accounting.pld import common, privacy_loss_distribution
+from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dp_transforms.budget.budget import PrivacyBudget
 from dp_transforms.budget.events import ApproximateDpEvent, BoundedRangeDpEvent, list_event
@@ -53,9 +55,10 @@ class Composition:
     """A bound on several mechanisms together, and how it was found.
 
     Attributes:
-      epsilon: the smallest of ``by_method``. delta: as asked for. method: the name of the method
-      that gives epsilon. by_method: the epsilon of each method that applies, infinite where it
-      cannot reach this delta.
+      epsilon: the smallest of ``by_method``.
+      delta: as asked for.
+      method: the name of the method that gives epsilon.
+      by_method: the epsilon of each method that applies, infinite where it cannot reach this delta.
     """
 
     epsilon: float
@@ -142,11 +145,13 @@ class _Part:
     """``count`` applications of one mechanism.
 
     Attributes:
-      count: how many. epsilon: it is epsilon-DP unless it fails; None if it is for no epsilon.
-      delta: the probability of failure. rho: it is rho-zCDP unless it fails. renyi: its Renyi
-      divergence at each order, unless it fails. loss: its privacy-loss distribution on a grid of
-      the given interval, failures included; None if
-        unknown.
+      count: how many.
+      epsilon: it is epsilon-DP unless it fails; None if it is for no epsilon.
+      delta: the probability of failure.
+      rho: it is rho-zCDP unless it fails.
+      renyi: its Renyi divergence at each order, unless it fails.
+      loss: its privacy-loss distribution on a grid of the given interval, failures included; None
+        if unknown.
     """
 
     count: int
@@ -154,7 +159,7 @@ class _Part:
     delta: float
     rho: float
     renyi: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
-    loss: Callable[[float], privacy_loss_distribution.PrivacyLossDistribution] | None
+    loss: Callable[[float], PrivacyLossDistribution] | None
 
 
 def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
@@ -179,33 +184,21 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
                 lambda interval: _pure_loss(epsilon, 0.0, interval),
             )
         case ApproximateDpEvent(epsilon=epsilon, delta=delta):
-            yield _Part(
-                count,
-                epsilon,
-                delta,
-                epsilon**2 / 2,
-                lambda orders: pure_divergence(epsilon, orders),
-                lambda interval: _pure_loss(epsilon, delta, interval),
+            yield _pure_part(
+                count, epsilon, lambda interval: _pure_loss(epsilon, delta, interval), delta
             )
         case dp_event.LaplaceDpEvent(noise_multiplier=noise):
-            yield _Part(
+            yield _pure_part(
                 count,
                 1 / noise,
-                0.0,
-                noise**-2 / 2,
-                lambda orders: pure_divergence(1 / noise, orders),
                 lambda interval: privacy_loss_distribution.from_laplace_mechanism(
                     noise, value_discretization_interval=interval
                 ),
             )
         case dp_event.DiscreteLaplaceDpEvent(noise_parameter=decay, sensitivity=sensitivity):
-            epsilon = decay * sensitivity
-            yield _Part(
+            yield _pure_part(
                 count,
-                epsilon,
-                0.0,
-                epsilon**2 / 2,
-                lambda orders: pure_divergence(epsilon, orders),
+                decay * sensitivity,
                 lambda interval: privacy_loss_distribution.from_discrete_laplace_mechanism(
                     decay, sensitivity, value_discretization_interval=interval
                 ),
@@ -226,6 +219,14 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
             yield _Part(count, None, 0.0, rho, lambda orders: rho * orders, None)
         case _:
             raise ValueError(f"events must be of a kind in dp_transforms.budget, got {event}")
+
+
+def _pure_part(
+    count: int, epsilon: float, loss: Callable[[float], PrivacyLossDistribution], delta: float = 0.0
+) -> _Part:
+    """Of a mechanism that is epsilon-DP unless it fails."""
+    renyi = functools.partial(pure_divergence, epsilon)
+    return _Part(count, epsilon, delta, epsilon**2 / 2, renyi, loss)
 
 
 def bounded_range_divergence(
@@ -263,9 +264,7 @@ def pure_divergence(epsilon: float, orders: npt.NDArray[np.float64]) -> npt.NDAr
     return np.minimum((log_moment + rounding) / (orders - 1), concentrated)
 
 
-def _pure_loss(
-    epsilon: float, delta: float, interval: float
-) -> privacy_loss_distribution.PrivacyLossDistribution:
+def _pure_loss(epsilon: float, delta: float, interval: float) -> PrivacyLossDistribution:
     return privacy_loss_distribution.from_privacy_parameters(
         common.DifferentialPrivacyParameters(epsilon, delta), interval
     )

@@ -20,9 +20,8 @@ Proof. Set aside failures, whose probabilities add up to at most delta - composi
 everything released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta.
 Where the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere
 the rhos add up to at most rho_limit at every step. Stop every run before the request that would
-exceed
-rho_limit: the stopped process is a zCDP filter's, so its expectation is at most composition_delta,
-and it agrees with the real one on all runs in which nothing was stopped. QED.
+exceed rho_limit: the stopped process is a zCDP filter's, so its expectation is at most
+composition_delta, and it agrees with the real one on all runs in which nothing was stopped. QED.
 """
 
 from __future__ import annotations

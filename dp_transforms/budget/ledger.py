@@ -3,11 +3,10 @@
 The protocol of a job:
 
   1. ``reserve``: under the file's lock, check that the cost fits, write the reservation, and wait
-  until
-     it is on the disk. Only then may anything be computed for release.
-  2. Release. 3. ``commit``: note that the release was made. Or ``abandon``: the caller vouches that
-  nothing that
-     depends on the data got out, and the reservation is free again.
+     until it is on the disk. Only then may anything be computed for release.
+  2. Release.
+  3. ``commit``: note that the release was made. Or ``abandon``: the caller vouches that nothing
+     that depends on the data got out, and the reservation is free again.
 
 A reservation counts as spent from step 1 on, whether it is committed or not. So a job that crashes
 anywhere leaves its budget spent, a release is on record before it exists, and two jobs cannot

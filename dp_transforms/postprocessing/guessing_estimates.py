@@ -28,6 +28,7 @@ import numpy as np
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.postprocessing.frequency_intervals import failure_probability
 from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
 from dp_transforms.postprocessing.smoothing import (
     ROUGHNESS,
@@ -131,8 +132,7 @@ class GuessingEstimates:
     def _estimate(
         self, metric: Callable[[FrequencyList], float], confidence: float
     ) -> BitsEstimate:
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+        beyond = failure_probability(confidence) / 2
         as_released = metric(self._released)
         errors = np.array([metric(one) for one in self._draws]) - metric(self._smooth)
         correction = float(errors.mean())
@@ -140,7 +140,7 @@ class GuessingEstimates:
         deviation = math.hypot(
             max(self._posterior_deviation(metric), float(errors.std())), correction / 2
         )
-        width = NormalDist().inv_cdf((1 + confidence) / 2) * deviation
+        width = NormalDist().inv_cdf(1 - beyond) * deviation
         value = max(as_released - correction, 0.0)
         return BitsEstimate(value, max(value - width, 0.0), value + width)
 

@@ -40,9 +40,11 @@ import numpy as np
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
+from dp_transforms.postprocessing.frequency_intervals import failure_probability
 from dp_transforms.postprocessing.guessing_metrics import (
     RankSums,
     check_alpha,
+    check_guesses,
     guesswork_key_space,
 )
 
@@ -99,9 +101,8 @@ class ReleaseError:
         >>> error.up_to(1), error.l1
         (30, 113)
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
-        log_failure = math.log(2 / (1 - confidence))  # each lemma may fail half of the time
+        # Each lemma may fail half of the time.
+        log_failure = math.log(2 / failure_probability(confidence))
         code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
         base, slope = min(
             (
@@ -127,8 +128,7 @@ def success_rate_interval(released: FrequencyList, guesses: int, error: ReleaseE
     Interval(lower=0.494949..., upper=0.50505...)
     """
     band = _Band(released, error)
-    if guesses < 1:
-        raise ValueError(f"guesses must be positive, got {guesses}")
+    check_guesses(guesses)
     covered, moved = band.ranks.sum_to(guesses), error.up_to(guesses)
     return Interval(float(band.lower(covered, moved)), float(band.upper(covered, moved)))
 

@@ -84,7 +84,7 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
     """
-    _check_guesses(guesses)
+    check_guesses(guesses)
     return float(Fraction(RankSums(frequency_list).sum_to(guesses), frequency_list.total))
 
 
@@ -95,7 +95,7 @@ def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
     """
-    _check_guesses(guesses)
+    check_guesses(guesses)
     covered = RankSums(frequency_list).sum_to(guesses)
     return math.log2(Fraction(guesses * frequency_list.total, covered))
 
@@ -195,7 +195,9 @@ def rational_attack(frequency_list: FrequencyList, value_per_cost: Real) -> Atta
     >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
     Attack(guesses=1, success_rate=0.5, profit=1.0)
     """
-    value = check_value(value_per_cost)
+    value = exact_fraction("value_per_cost", value_per_cost)
+    if value < 0:
+        raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
     ranks = RankSums(frequency_list)
     best_profit, best_guesses = Fraction(0), 0
     # Inside a run p is constant while 1 - lambda falls, so the profit is convex: only run ends can
@@ -222,15 +224,8 @@ def check_alpha(alpha: Real) -> Fraction:
     return fraction
 
 
-def check_value(value_per_cost: Real) -> Fraction:
-    """value_per_cost as an exact fraction, if it is not negative."""
-    value = exact_fraction("value_per_cost", value_per_cost)
-    if value < 0:
-        raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
-    return value
-
-
-def _check_guesses(guesses: int) -> None:
+def check_guesses(guesses: int) -> None:
+    """Raises a ValueError if a number of guesses is not positive."""
     if guesses < 1:
         raise ValueError(f"guesses must be positive, got {guesses}")
 

@@ -30,7 +30,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.marginals import Marginals
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.frequency_intervals import distinct_interval
+from dp_transforms.postprocessing.frequency_intervals import distinct_interval, failure_probability
 
 _DRAWS = 100
 _FIRST_SEED = 2 * 10**6
@@ -117,15 +117,14 @@ class ReleaseEstimates:
         Raises:
           ValueError: confidence is not between 0 and 1.
         """
-        if not 0 < confidence < 1:
-            raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+        beyond = failure_probability(confidence) / 2
         total = self._released.total
-        bias, least, most = self._total_moved(confidence)
+        bias, least, most = self._total_moved((beyond, 1 - beyond))
         return Estimate(max(total - bias, 0.0), max(total - most, 0), total - least)
 
-    def _total_moved(self, confidence: float) -> tuple[float, int, int]:
-        """The mean, and the ends of an interval, of the release's total less the list's own."""
-        total, tails = self._released.total, ((1 - confidence) / 2, (1 + confidence) / 2)
+    def _total_moved(self, tails: tuple[float, float]) -> tuple[float, int, int]:
+        """The mean, and two quantiles, of the release's total less the list's own."""
+        total = self._released.total
         if isinstance(self._marginals, Marginals):
             law = self._marginals.law_of_total()
             least, most = (law.quantile(level) - total for level in tails)
