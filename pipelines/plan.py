@@ -12,6 +12,8 @@ import resource
 import sys
 from collections.abc import Sequence
 
+import numpy as np
+
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.integer_partition.corner_weighted import LEAST_RATIO
@@ -21,6 +23,7 @@ from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import read_frequency_list
+from pipelines.reports import page
 from pipelines.reports.text_table import text_table
 
 _ROWS_PER_SECOND = 1_000_000
@@ -169,16 +172,13 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
     Raises:
       ImportError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install matplotlib") from error
     plans = sorted(plans, key=lambda plan: plan.epsilon)
     epsilons = [plan.epsilon for plan in plans]
     panels = 2 if plans[0].selections else 1
-    figure = Figure(figsize=(5.5 * panels, 4.5), layout="constrained")
-    axes = figure.subplots(1, panels, squeeze=False)[0]
+    figure, axes = page.new_figure(5.5 * panels, 4.5, panels)
+    axes = np.atleast_1d(axes)
+    from matplotlib.ticker import LogLocator
+
     axes[0].loglog(epsilons, [plan.expected_dist for plan in plans], marker="o")
     axes[0].set(
         title="Expected error of the frequency list",

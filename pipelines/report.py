@@ -35,20 +35,8 @@ from pipelines.files.names import (
     REPORT_FILE,
 )
 from pipelines.files.paths import filesystem, local_path
+from pipelines.reports import page
 from pipelines.reports.groups import write_groups_report
-from pipelines.reports.page import (
-    CONFIDENCE,
-    bits_text,
-    check_available,
-    figure,
-    new_figure,
-    page,
-    png,
-    read_file,
-    reading,
-    table,
-    write_files,
-)
 from pipelines.reports.privacy_statement import law_of_statement, mechanism_of_statement
 from pipelines.reports.words import Wording, privacy_words, wording
 
@@ -70,9 +58,9 @@ def write_report(directory: str, about: str | None = None) -> str:
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
-    with reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
-        released = parse_frequency_list(read_file(directory, FREQUENCIES_FILE))
-        statement = json.loads(read_file(directory, PRIVACY_FILE))
+    with page.reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
+        released = parse_frequency_list(page.read_file(directory, FREQUENCIES_FILE))
+        statement = json.loads(page.read_file(directory, PRIVACY_FILE))
         narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
         if not narrowed:
             law_of_statement(statement)
@@ -85,7 +73,7 @@ def write_report(directory: str, about: str | None = None) -> str:
         )
     pictures = _pictures(released, statement) if len(released) else {}
     text = report_page(released, statement, pictures)
-    write_files(directory, {**pictures, REPORT_FILE: text.encode()})
+    page.write_files(directory, {**pictures, REPORT_FILE: text.encode()})
     return filesystem(directory).join(directory, REPORT_FILE)
 
 
@@ -104,22 +92,22 @@ def report_page(
 released: the true numbers differ by the noise that makes the list private. It does not say which
 {words.items}. {number}</p>
 """
-    return page(words.title, intro + content, privacy_words(statement), statement)
+    return page.document(words.title, intro + content, privacy_words(statement), statement)
 
 
 def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, bytes]:
     def draw(title: str, x: str, y: str, curve: Callable[[Any], None]) -> bytes:
-        drawn, axes = new_figure()
+        drawn, axes = page.new_figure()
         curve(axes)
         axes.set(title=title, xlabel=x, ylabel=y)
         axes.grid(alpha=0.3)
         axes.legend()
-        return png(drawn)
+        return page.png(drawn)
 
     words, error = wording(statement), _error(released, statement)
-    grid, lower, upper = rank_frequency_band(released, law_of_statement(statement), CONFIDENCE)
+    grid, lower, upper = rank_frequency_band(released, law_of_statement(statement), page.CONFIDENCE)
     ranks = grid.tolist()
-    band = f"where the true one is ({CONFIDENCE:.0%} confidence)"
+    band = f"where the true one is ({page.CONFIDENCE:.0%} confidence)"
 
     def rank_frequency(axes: Any) -> None:
         ends = np.cumsum(released.multiplicities)
@@ -148,7 +136,7 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
 
 
 def _error(released: FrequencyList, statement: dict[str, Any]) -> ReleaseError:
-    return ReleaseError.of_release(released, law_of_statement(statement), CONFIDENCE)
+    return ReleaseError.of_release(released, law_of_statement(statement), page.CONFIDENCE)
 
 
 def _plots(pictures: dict[str, bytes], words: Wording) -> str:
@@ -159,15 +147,17 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
         "accounts that this number of guesses breaks.",
     }
     figures = "\n".join(
-        figure(pictures[name], caption) for name, caption in captions.items() if name in pictures
+        page.figure(pictures[name], caption)
+        for name, caption in captions.items()
+        if name in pictures
     )
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
 
 
 def _number(released: FrequencyList, statement: dict[str, Any], items: str) -> str:
     """How many items the private list has, in words."""
-    lower, upper = distinct_interval(released, law_of_statement(statement), CONFIDENCE)
-    return f"There are between {lower:,} and {upper:,} {items} ({CONFIDENCE:.0%} confidence)."
+    lower, upper = distinct_interval(released, law_of_statement(statement), page.CONFIDENCE)
+    return f"There are between {lower:,} and {upper:,} {items} ({page.CONFIDENCE:.0%} confidence)."
 
 
 def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:
@@ -193,8 +183,8 @@ def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:
         for alpha in _ALPHAS
     ]
     cells = [
-        (name, bits_text(value, interval))
-        + (() if one is None else (bits_text(one.value, Interval(one.lower, one.upper)),))
+        (name, page.bits_text(value, interval))
+        + (() if one is None else (page.bits_text(one.value, Interval(one.lower, one.upper)),))
         for name, value, interval, one in rows
     ]
     heads: tuple[str, ...] = ("Metric", "As released")
@@ -206,9 +196,9 @@ that bias is taken out. The interval there is likely, not proven: it is meant to
 in {LIKELY:.0%} of releases of lists like those of passwords, and holds it less often for others."""
     return f"""<h2>How hard to guess</h2>
 <p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). The interval below each number holds
-the value of the true list; all hold together with {CONFIDENCE:.0%} confidence, over the noise
+the value of the true list; all hold together with {page.CONFIDENCE:.0%} confidence, over the noise
 alone.{words}</p>
-{table([heads, *cells], numbers=len(heads) - 1)}"""
+{page.table([heads, *cells], numbers=len(heads) - 1)}"""
 
 
 def make_parser() -> OneLineParser:
@@ -236,7 +226,7 @@ def make_parser() -> OneLineParser:
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        check_available()
+        page.check_available()
         directory = local_path(os.fspath(flags.release))
         files = filesystem(directory)
         if files.exists(files.join(directory, PARTITIONS_FILE)):

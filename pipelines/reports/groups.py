@@ -25,18 +25,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
 from pipelines.files.grouped_file import Lists, parse_grouped_lists
 from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import filesystem, local_path
-from pipelines.reports.page import (
-    CONFIDENCE,
-    bits_text,
-    figure,
-    new_figure,
-    page,
-    png,
-    read_file,
-    reading,
-    table,
-    write_files,
-)
+from pipelines.reports import page
 from pipelines.reports.privacy_statement import law_of_statement
 from pipelines.reports.words import about_passwords, grouped_privacy_words
 
@@ -57,9 +46,9 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
-    with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
-        lists = parse_grouped_lists(read_file(directory, LISTS_FILE))
-        statement = json.loads(read_file(directory, PRIVACY_FILE))
+    with page.reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
+        lists = parse_grouped_lists(page.read_file(directory, LISTS_FILE))
+        statement = json.loads(page.read_file(directory, PRIVACY_FILE))
         if about is not None:
             statement["partition_columns"] = [about]
         errors = {name: _error(released, name, statement) for name, released in lists.items()}
@@ -69,8 +58,8 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
         guessing = about_passwords(statement)
         files[GROUPS_FILE] = _picture(lists, errors, guessing)
         content = (_content if guessing else _shares)(lists, errors, files[GROUPS_FILE])
-    text = page(_TITLE, content, grouped_privacy_words(statement), statement)
-    write_files(directory, files | {REPORT_FILE: text.encode()})
+    text = page.document(_TITLE, content, grouped_privacy_words(statement), statement)
+    page.write_files(directory, files | {REPORT_FILE: text.encode()})
     return filesystem(directory).join(directory, REPORT_FILE)
 
 
@@ -81,11 +70,11 @@ def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture:
         rows.append(
             (
                 f"{_label(name)}, {released.total:,}",
-                bits_text(
+                page.bits_text(
                     success_rate_bits(released, _GUESSES),
                     success_rate_bits_interval(released, _GUESSES, error),
                 ),
-                bits_text(
+                page.bits_text(
                     alpha_guesswork_bits(released, _ALPHA),
                     alpha_guesswork_bits_interval(released, _ALPHA, error),
                 ),
@@ -93,16 +82,16 @@ def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture:
         )
     caption = (
         "Effective key lengths: how hard it is to guess half of the contributions of a list. Each "
-        f"bar holds the value of the true list with {CONFIDENCE:.0%} confidence; a bar without an "
-        "end goes on."
+        f"bar holds the value of the true list with {page.CONFIDENCE:.0%} confidence; a bar "
+        "without an end goes on."
     )
     return f"""{_intro(lists)}
 <h2>How hard to guess</h2>
-{figure(picture, caption)}
+{page.figure(picture, caption)}
 <p>In bits (Bonneau, IEEE S&amp;P 2012): the success rate of {_GUESSES} guesses, and the guesswork
 to break half. Below each is the interval that holds the value of the true list, with
-{CONFIDENCE:.0%} confidence, over the noise alone.</p>
-{table(rows, numbers=2)}"""
+{page.CONFIDENCE:.0%} confidence, over the noise alone.</p>
+{page.table(rows, numbers=2)}"""
 
 
 def _shares(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: bytes) -> str:
@@ -114,13 +103,13 @@ def _shares(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: 
         rows.append((f"{_label(name)}, {released.total:,}", share))
     caption = (
         f"The part of all contributions to a list that its {_GUESSES} most frequent partitions "
-        f"make up. Each bar holds that of the true list with {CONFIDENCE:.0%} confidence, over the "
-        "noise alone."
+        f"make up. Each bar holds that of the true list with {page.CONFIDENCE:.0%} confidence, "
+        "over the noise alone."
     )
     return f"""{_intro(lists)}
 <h2>How concentrated</h2>
-{figure(picture, caption)}
-{table(rows, numbers=1)}"""
+{page.figure(picture, caption)}
+{page.table(rows, numbers=1)}"""
 
 
 def _intro(lists: Lists) -> str:
@@ -130,7 +119,7 @@ partitions.</p>"""
 
 
 def _picture(lists: Lists, errors: dict[tuple[str, str], ReleaseError], guessing: bool) -> bytes:
-    drawn, axes = new_figure(1 + _INCHES_OF_A_GROUP * len(lists))
+    drawn, axes = page.new_figure(height=1 + _INCHES_OF_A_GROUP * len(lists))
     if guessing:
         title, unit = "Guesswork to break half", "bits"
         values = [alpha_guesswork_bits(one, _ALPHA) for one in lists.values()]
@@ -157,7 +146,7 @@ def _picture(lists: Lists, errors: dict[tuple[str, str], ReleaseError], guessing
     axes.set_yticks(places, [_shortened(_label(name)) for name in lists], parse_math=False)
     axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(lists), -1))
     axes.grid(alpha=0.3)
-    return png(drawn)
+    return page.png(drawn)
 
 
 def _error(
@@ -166,7 +155,7 @@ def _error(
     attribute, _ = name
     (one,) = (one for one in statement["lists"] if one.get("attribute", "") == attribute)
     law = law_of_statement({"sensitivity": statement["sensitivity"], **one})
-    return ReleaseError.of_release(released, law, CONFIDENCE)
+    return ReleaseError.of_release(released, law, page.CONFIDENCE)
 
 
 def _label(name: tuple[str, str]) -> str:

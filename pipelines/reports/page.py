@@ -8,7 +8,7 @@ import html
 import importlib.util
 import io
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_transforms.postprocessing.guessing_intervals import Interval
@@ -55,7 +55,7 @@ def check_available() -> None:
         raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
 
 
-def page(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
+def document(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
     """A whole page as HTML.
 
     Args:
@@ -64,6 +64,7 @@ def page(title: str, content: str, words: Sequence[str], statement: Mapping[str,
       words: the privacy statement in paragraphs of text.
       statement: the privacy.json.
     """
+    paragraphs = "\n".join(_cell(text, "p") for text in words)
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -77,7 +78,7 @@ def page(title: str, content: str, words: Sequence[str], statement: Mapping[str,
 <h1>{title}</h1>
 {content}
 <h2>Privacy statement</h2>
-<blockquote>{_paragraphs(words)}</blockquote>
+<blockquote>{paragraphs}</blockquote>
 <h2>Privacy budget</h2>
 {_budget(statement)}
 </body>
@@ -93,8 +94,9 @@ def figure(picture: bytes, caption: str) -> str:
     )
 
 
-def new_figure(height: float = 3.7) -> tuple[Any, Any]:
-    """A figure of matplotlib, so small in inches that its text is legible on a phone, and its axes.
+def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tuple[Any, Any]:
+    """A figure of matplotlib and its axes, or those of each panel; by default so small in inches
+    that its text is legible on a phone.
 
     Raises:
       ImportError: matplotlib is not installed.
@@ -102,9 +104,9 @@ def new_figure(height: float = 3.7) -> tuple[Any, Any]:
     try:
         from matplotlib.figure import Figure
     except ImportError as fault:
-        raise ImportError("reports need matplotlib: pip install matplotlib") from fault
-    drawn = Figure(figsize=(4.6, height), layout="constrained")
-    return drawn, drawn.add_subplot()
+        raise ImportError("plots need matplotlib: pip install matplotlib") from fault
+    drawn = Figure(figsize=(width, height), layout="constrained")
+    return drawn, drawn.subplots(1, panels)
 
 
 def png(drawn: Any) -> bytes:
@@ -117,27 +119,28 @@ def png(drawn: Any) -> bytes:
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     """Rows of text as HTML, the first one as heads; the last ``numbers`` columns are numbers."""
     heads, *others = rows
-    cells = "\n".join(
-        "<tr>"
-        + "".join(
-            f'<td class="number">{html.escape(cell)}</td>'
-            if i >= len(row) - numbers
-            else f"<td>{html.escape(cell)}</td>"
-            for i, cell in enumerate(row)
-        )
-        + "</tr>"
-        for row in others
-    )
-    head = "".join(f"<th>{html.escape(cell)}</th>" for cell in heads)
-    return f'<div class="wide"><table>\n<tr>{head}</tr>\n{cells}\n</table></div>\n'
+    words = len(heads) - numbers
+    kinds = ["td"] * words + ['td class="number"'] * numbers
+    return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
+
+
+def _table(rows: Sequence[str]) -> str:
+    lines = "\n".join(rows)
+    return f'<div class="wide"><table>\n{lines}\n</table></div>\n'
+
+
+def _row(cells: Iterable[Any], kinds: Sequence[str]) -> str:
+    """A row of a table whose cells are elements of these kinds."""
+    return f"<tr>{''.join(map(_cell, cells, kinds))}</tr>"
+
+
+def _cell(content: Any, kind: str) -> str:
+    return f"<{kind}>{html.escape(str(content))}</{kind.partition(' ')[0]}>"
 
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """The reading of a directory's release, with what goes wrong there in words.
-
-    Args:
-      content: what the directory should hold, as a part of the message.
+    """The reading of a directory's release, which should hold this content, with errors in words.
 
     Raises:
       InputError: the files cannot be read, or their text is not that of such a release.
@@ -172,17 +175,12 @@ def write_files(directory: str, files: Mapping[str, bytes]) -> None:
         raise InputError(f"{directory} cannot be written: {reason(error)}") from None
 
 
-def interval_text(interval: Interval) -> str:
-    """An interval of bits, of two digits, in which the number is as well."""
-    lower = f"{math.floor(100 * interval.lower) / 100:.2f}"
-    if interval.upper == math.inf:
-        return f"{lower} or more"
-    return f"{lower} to {math.ceil(100 * interval.upper) / 100:.2f}"
-
-
 def bits_text(value: float, interval: Interval) -> str:
-    """A number of bits, and below it its interval."""
-    return f"{value:.2f}\n{interval_text(interval)}"
+    """A number of bits, and below it its interval, rounded outwards."""
+    text = f"{value:.2f}\n{math.floor(100 * interval.lower) / 100:.2f}"
+    if interval.upper == math.inf:
+        return f"{text} or more"
+    return f"{text} to {math.ceil(100 * interval.upper) / 100:.2f}"
 
 
 def _budget(statement: Mapping[str, Any]) -> str:
@@ -204,11 +202,7 @@ def _budget(statement: Mapping[str, Any]) -> str:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
     for name, version in statement.get("versions", {}).items():
         lines[f"Version of {name}"] = version
-    rows = "\n".join(
-        f"<tr><th>{html.escape(name)}</th><td>{html.escape(str(value))}</td></tr>"
-        for name, value in lines.items()
-    )
-    return f'<div class="wide"><table>\n{rows}\n</table></div>\n{_ledger(statement)}'
+    return _table([_row(line, ("th", "td")) for line in lines.items()]) + _ledger(statement)
 
 
 def _ledger(statement: Mapping[str, Any]) -> str:
@@ -217,17 +211,7 @@ def _ledger(statement: Mapping[str, Any]) -> str:
     if not budget:
         return ""
     names = ("purpose", "epsilon", "delta", "state")
-    rows = "\n".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(line[name]))}</td>" for name in names) + "</tr>"
-        for line in budget["ledger"]
-    )
+    rows = [[str(line[name]) for name in names] for line in budget["ledger"]]
     return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
 {budget["delta"]}, with these releases when it was made:</p>
-<div class="wide"><table>
-<tr>{"".join(f"<th>{name}</th>" for name in names)}</tr>
-{rows}
-</table></div>"""
-
-
-def _paragraphs(texts: Sequence[str]) -> str:
-    return "\n".join(f"<p>{html.escape(text)}</p>" for text in texts)
+{table([names, *rows], numbers=0)}"""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dp_transforms.mechanisms.partition_selection.explanation import Explanation, evenly
+from pipelines.reports import page
 
 _POINTS = 200
 
@@ -19,12 +20,7 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
     Raises:
       ImportError: matplotlib is not installed.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ImportError("plots need matplotlib: pip install matplotlib") from error
-    figure = Figure(figsize=(8, 5), layout="constrained")
-    axes = figure.add_subplot()
+    figure, axes = page.new_figure(8, 5)
     users = evenly(1, explanation.users[-1], _POINTS)
     for i, strategy in enumerate(explanation.strategies):
         chosen = strategy.name == explanation.chosen
