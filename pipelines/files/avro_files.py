@@ -12,10 +12,10 @@ import pyarrow as pa
 from pipelines.errors import InputError
 from pipelines.files.logical_types import record_field, record_table
 from pipelines.files.paths import FileRange, open_bytes
+from pipelines.files.record_format import RecordFormat
 
 BATCH_ROWS = 1 << 17
 
-_TO_THE_END = 1 << 62
 _TYPES = {
     "string": pa.string(),
     "enum": pa.string(),
@@ -36,7 +36,7 @@ _LOGICAL_TYPES = {
 
 
 @dataclass(frozen=True)
-class AvroFiles:
+class AvroFiles(RecordFormat):
     """Records in the top-level fields of Avro files.
 
     Fields are strings, enums, bytes, integers, booleans, dates, timestamps, decimals or UUIDs, or
@@ -44,21 +44,11 @@ class AvroFiles:
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's fields, from its header.
-
-        Raises:
-          InputError: the file has no such fields, they are of unfit types, or it is not Avro.
-        """
         with open_bytes(path) as file:
             types = _types(path, _opened(path, "reader", file).writer_schema, columns)
         return _schema(types)
 
     def estimated_rows(self, path: str, size: int) -> int:
-        """About how many records a file has, by its first block.
-
-        Raises:
-          InputError: it is not an Avro file.
-        """
         with open_bytes(path) as file:
             blocks = _opened(path, "block_reader", file)
             try:
@@ -68,15 +58,9 @@ class AvroFiles:
         return 0 if block is None else size * block.num_records // max(1, block.size)
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
-        """One range, which covers the file."""
-        yield FileRange(path, 0, _TO_THE_END)
+        yield FileRange.whole(path)
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the file's records.
-
-        Raises:
-          InputError: the records cannot be read; the message says nothing of what they hold.
-        """
         with open_bytes(part.path) as file:
             reader = _opened(part.path, "reader", file)
             types = _types(part.path, reader.writer_schema, columns)

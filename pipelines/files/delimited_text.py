@@ -16,6 +16,7 @@ from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
 from pipelines.files import text_lines
 from pipelines.files.paths import FileRange
+from pipelines.files.record_format import TextFormat
 
 _QUOTE = b'"'
 _BYTE_ORDER_MARK = "\ufeff"
@@ -33,7 +34,7 @@ _END = "end of the records"
 
 
 @dataclass(frozen=True)
-class DelimitedText:
+class DelimitedText(TextFormat):
     """How records are written in text files: one record per line, fields between delimiters.
 
     Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
@@ -87,32 +88,10 @@ class DelimitedText:
             )
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its first line.
-
-        Raises:
-          InputError: the file has no such columns, or cannot be read as delimited text.
-        """
         self._layout(path, columns)
         return pa.schema([(column, pa.string()) for column in columns])
 
-    def estimated_rows(self, path: str, size: int) -> int:
-        """About how many records a file has, by the length of its first lines.
-
-        Raises:
-          InputError: the file cannot be opened.
-        """
-        return text_lines.estimated_lines(path, size)
-
-    def split(self, path: str, size: int) -> Iterator[FileRange]:
-        """Ranges that cover the file, to be read in any order."""
-        return text_lines.split(path, size, whole=self.multiline)
-
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the records whose lines begin in the range.
-
-        Raises:
-          InputError: the records cannot be read; the message says nothing of what they hold.
-        """
         layout = self._layout(part.path, columns)
         with text_lines.text_bytes(part.path) as file:
             try:

@@ -13,6 +13,7 @@ from pipelines.errors import InputError
 from pipelines.files import text_lines
 from pipelines.files.logical_types import record_field, record_table
 from pipelines.files.paths import FileRange
+from pipelines.files.record_format import TextFormat
 
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
@@ -20,7 +21,7 @@ _TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 @dataclass(frozen=True)
-class JsonLines:
+class JsonLines(TextFormat):
     """Records in the top-level keys of objects, of which each has a line of its own.
 
     Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
@@ -29,31 +30,9 @@ class JsonLines:
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its first lines.
-
-        Raises:
-          InputError: none of these has such a key, or values are of unfit types.
-        """
         return _schema(_kinds(path, columns))
 
-    def estimated_rows(self, path: str, size: int) -> int:
-        """About how many records a file has, by the length of its first lines.
-
-        Raises:
-          InputError: the file cannot be opened.
-        """
-        return text_lines.estimated_lines(path, size)
-
-    def split(self, path: str, size: int) -> Iterator[FileRange]:
-        """Ranges that cover the file, to be read in any order."""
-        return text_lines.split(path, size)
-
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the records whose lines begin in the range.
-
-        Raises:
-          InputError: the records cannot be read; the message says nothing of what they hold.
-        """
         kinds = _kinds(part.path, columns)
         with text_lines.text_bytes(part.path) as file:
             try:

@@ -77,7 +77,8 @@ class ReleaseDirectory:
         Raises:
           InputError: the files cannot be written, or another release has appeared meanwhile.
         """
-        contents = {PRIVACY_FILE: [json_bytes(statement)], self.file_name: content}
+        told = json.dumps(statement, indent=2) + "\n"
+        contents = {PRIVACY_FILE: [told.encode()], self.file_name: content}
         if self.formats:
             contents[self.file_name] = [text := b"".join(content)]
             for name, beside in zip(self.formats, self.files[1:], strict=True):
@@ -101,7 +102,8 @@ class ReleaseDirectory:
             if len(done) == len(contents):
                 return
             # What differs belongs to a release that is replaced, and so does what was made of it.
-            self._delete([self.file_name, *self._beside])
+            old = [self.file(name) for name in (self.file_name, *self._beside)]
+            self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
                 if name not in done or name != PRIVACY_FILE:
                     self._files.rename([part], [self.file(name)])
@@ -137,10 +139,6 @@ class ReleaseDirectory:
                     f"{self.file(name)} is another job's release, which would lose its statement: "
                     f"give another --output"
                 )
-
-    def _delete(self, names: Iterable[str]) -> None:
-        paths = [self.file(name) for name in names]
-        self._files.delete([path for path in paths if self._files.exists(path)])
 
     def _existing_directory(self) -> str:
         directory = self.path
@@ -208,11 +206,6 @@ def frequency_lines(released: FrequencyList) -> bytes:
     b'7,1\\n1,20\\n'
     """
     return "".join(f"{value},{multiplicity}\n" for value, multiplicity in released).encode()
-
-
-def json_bytes(statement: dict[str, Any]) -> bytes:
-    """The text of a privacy.json."""
-    return (json.dumps(statement, indent=2) + "\n").encode()
 
 
 def _exists(path: str) -> bool:

@@ -14,6 +14,7 @@ from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
 from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import FileRange, open_bytes
+from pipelines.files.record_format import RecordFormat
 
 RANGE_BYTES = 64 << 20
 BATCH_ROWS = 1 << 20
@@ -22,7 +23,7 @@ _BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
-class ParquetFiles:
+class ParquetFiles(RecordFormat):
     """Records in the top-level columns of Parquet files.
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
@@ -31,35 +32,20 @@ class ParquetFiles:
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        """The names and types of some of a file's columns, from its footer.
-
-        Raises:
-          InputError: the file has no such columns, they are of unfit types, or it is not Parquet.
-        """
         with open_bytes(path) as file:
             return record_schema(path, _parquet(path, file).schema_arrow, columns)
 
     def estimated_rows(self, path: str, size: int) -> int:
-        """How many records a file has, from its footer.
-
-        Raises:
-          InputError: it is not a Parquet file.
-        """
         with open_bytes(path) as file:
             rows: int = _parquet(path, file).metadata.num_rows
             return rows
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
-        """Ranges that cover the file, to be read in any order."""
         for start in range(0, size, RANGE_BYTES):
             yield FileRange(path, start, min(start + RANGE_BYTES, size))
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the row groups that begin in the range, a few of them read ahead.
-
-        Raises:
-          InputError: the records cannot be read; the message says nothing of what they hold.
-        """
+        # A range has the row groups that begin in it; a few of them are read ahead.
         with open_bytes(part.path) as file:
             parquet = _parquet(part.path, file)
             schema = record_schema(part.path, parquet.schema_arrow, columns)

@@ -21,6 +21,11 @@ class FileRange(NamedTuple):
     start: int
     stop: int
 
+    @classmethod
+    def whole(cls, path: str) -> FileRange:
+        """All of a file."""
+        return cls(path, 0, 1 << 62)
+
 
 @dataclass(frozen=True)
 class FileVersion:
@@ -145,15 +150,12 @@ def open_bytes(path: str) -> Any:
     try:
         if filesystem(path) is LocalFiles:
             return LocalFiles.open(path)
-        return _as_stored(path)
+        from apache_beam.io.filesystem import CompressionTypes
+
+        stored = CompressionTypes.UNCOMPRESSED
+        return filesystem(path).open(path, compression_type=stored)
     except OSError as error:
         raise InputError(f"{path} cannot be opened: {reason(error)}") from None
-
-
-def _as_stored(path: str) -> Any:
-    from apache_beam.io.filesystem import CompressionTypes
-
-    return filesystem(path).open(path, compression_type=CompressionTypes.UNCOMPRESSED)
 
 
 def _version(file: FileMetadata) -> FileVersion:

@@ -87,7 +87,7 @@ def period_job(
     statement["periods"] = periods | statement["periods"]
 
     def build(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        name_periods = beam.Map(in_periods, flags.period, path).with_output_types(pa.Table)
+        name_periods = beam.Map(_in_periods, flags.period, path).with_output_types(pa.Table)
         publish = functools.partial(_publish, directories, content, statement | budget)
         named = work.records(pipeline) | "Periods" >> name_periods
         _ = named | "Release" >> release | "Publish" >> beam.MapTuple(publish)
@@ -148,17 +148,8 @@ def names_content(lines: list[bytes], header: bytes, by_count: bool) -> list[byt
     return [header, *in_order(lines, by_count)]
 
 
-def in_periods(table: pa.Table, period: str, path: str) -> pa.Table:
-    """Records with the period of each in the place of its time, which is their last column.
-
-    Args:
-      table: columns user, partition and the time.
-      period: one of ``period_names.PERIODS``.
-      path: what to name in an error.
-
-    Raises:
-      InputError: see ``periods_of``.
-    """
+def _in_periods(table: pa.Table, period: str, path: str) -> pa.Table:
+    """Records with the period of each in the place of its time, which is their last column."""
     names = periods_of(path, table.columns[-1], period)
     return pa.table([table[USER], table[PARTITION], names], names=[USER, PARTITION, LIST])
 

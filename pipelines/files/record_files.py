@@ -16,11 +16,10 @@ from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange, FileVersion, file_version, local_path, match_files
+from pipelines.files.record_format import RecordFormat
 from pipelines.files.record_source import RecordSource
 
 FILES_CHECKED_AT_LAUNCH = 16
-
-Format = DelimitedText | ParquetFiles | JsonLines | AvroFiles
 
 FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
 """What each --input_format reads."""
@@ -55,7 +54,7 @@ class RecordFiles(RecordSource):
         pattern: str,
         user_column: str,
         partition_columns: Sequence[str],
-        file_format: Format | None = None,
+        file_format: RecordFormat | None = None,
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
     ):
@@ -185,7 +184,7 @@ def _query_from_flags(flags: argparse.Namespace, attribute_columns: Sequence[str
     )
 
 
-def format_of(path: str) -> Format:
+def format_of(path: str) -> RecordFormat:
     """By the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson, .tsv, or else CSV.
 
     >>> format_of("users.tsv.gz").delimiter

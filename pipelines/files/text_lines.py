@@ -16,7 +16,6 @@ BLOCK_BYTES = 4 << 20
 RANGE_BYTES = 64 << 20
 LONGEST_LINE = 64 << 20
 
-_TO_THE_END = 1 << 62
 _SAMPLE_BYTES = 1 << 16
 # Text of identifiers, compressed.
 _COMPRESSION_RATIO = 4
@@ -53,7 +52,7 @@ def estimated_lines(path: str, size: int) -> int:
 def split(path: str, size: int, whole: bool = False) -> Iterator[FileRange]:
     """Ranges that cover the file, to be read in any order; one, if it must be read as a whole."""
     if whole or is_compressed(path):
-        yield FileRange(path, 0, _TO_THE_END)
+        yield FileRange.whole(path)
         return
     for start in range(0, size, RANGE_BYTES):
         yield FileRange(path, start, min(start + RANGE_BYTES, size))
