@@ -155,10 +155,11 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     def expand(self, edges: beam.PCollection) -> beam.PCollection:
         refuse_windows(edges)
         secret = secret_for(edges.pipeline, self._secret)
+        turn = functools.partial(_neighbours, degree=OUT)
         tables = (
             edges
             | "ToTables" >> ToTables((SOURCE, TARGET))
-            | "Directed" >> beam.ParDo(OnThreads(_out_neighbours)).with_output_types(pa.Table)
+            | "Directed" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
             | "Distinct"
             >> ReduceByHash(
                 distinct_pairs, (USER, PARTITION), secret.key("route edges"), self._num_buckets
@@ -200,10 +201,6 @@ def _neighbours(edges: pa.Table, degree: str) -> list[pa.Table]:
     return [neighbours(edges, degree)]
 
 
-def _out_neighbours(edges: pa.Table) -> list[pa.Table]:
-    return _neighbours(edges, OUT)
-
-
 def _projected(
     _: None, tables: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
 ) -> Iterator[pa.Table]:
@@ -216,7 +213,7 @@ def _projected(
 
 
 def _pairs(table: pa.Table) -> Iterable[tuple[Any, Any]]:
-    # Sources are what _out_neighbours made partitions of.
+    # Of edges out of them, sources are the partitions.
     columns = decoded(table)
     return zip(columns[PARTITION].to_pylist(), columns[USER].to_pylist(), strict=True)
 

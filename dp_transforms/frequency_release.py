@@ -242,10 +242,7 @@ def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:
 
 
 def release_histogram(
-    histogram: Mapping[int, int],
-    mechanism: PartitionMechanism,
-    secret: JobSecret,
-    purpose: str,
+    histogram: Mapping[int, int], mechanism: PartitionMechanism, secret: JobSecret, purpose: str
 ) -> ReleasedList:
     """``release_frequency_list`` of the list that has these counts: {count: partitions}.
 

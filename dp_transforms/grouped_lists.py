@@ -273,10 +273,7 @@ def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
 
 
 def _of_group(
-    name: str,
-    attributes: Sequence[str],
-    for_all: PartitionMechanism,
-    for_group: PartitionMechanism,
+    name: str, attributes: Sequence[str], for_all: PartitionMechanism, for_group: PartitionMechanism
 ) -> NamedList:
     attribute, group, mechanism = ALL_USERS, ALL_USERS, for_all
     if name != ALL_USERS:

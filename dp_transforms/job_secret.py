@@ -183,41 +183,30 @@ def _run_only_once(pipeline: beam.Pipeline) -> None:
     pipeline.run = run  # type: ignore[method-assign]
 
 
-def makes_template(options: PipelineOptions) -> bool:
-    """Whether the job's description is kept as a classic Dataflow template.
-
-    A Flex Template's launcher uses the same option, with a new directory for each launch: it builds
-    the job, and draws a secret, every time.
-
-    >>> from apache_beam.options.pipeline_options import PipelineOptions
-    >>> makes_template(PipelineOptions(template_location="gs://bucket/template"))
-    True
-    >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
-    >>> makes_template(PipelineOptions(template_location=launch))
-    False
-    """
-    # A list on one machine is released under a secret without Beam.
-    from apache_beam.options.pipeline_options import GoogleCloudOptions
-
-    location = options.view_as(GoogleCloudOptions).template_location
-    return bool(location) and not _FLEX_LAUNCH.search(location)
-
-
 def refuse_reruns(options: PipelineOptions) -> None:
     """Refuses a job description that could be run many times under the same secret.
+
+    A Flex Template's launcher uses the option of classic templates, with a new directory for each
+    launch: it builds the job, and draws a secret, every time.
 
     Raises:
       ValueError: ``--template_location`` asks for a classic Dataflow template, or
         ``--output_executable_path`` for a jar that holds the job.
+
+    >>> from apache_beam.options.pipeline_options import PipelineOptions
+    >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
+    >>> refuse_reruns(PipelineOptions(template_location=launch))
     """
-    from apache_beam.options.pipeline_options import PortableOptions
+    # A list on one machine is released under a secret without Beam.
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions
 
     if options.view_as(PortableOptions).output_executable_path:
         raise ValueError(
             "--output_executable_path makes a jar, whose runs would all share one secret, so that "
             "their noise on changed data could cancel. Submit each job instead"
         )
-    if makes_template(options):
+    location = options.view_as(GoogleCloudOptions).template_location
+    if location and not _FLEX_LAUNCH.search(location):
         raise ValueError(
             "--template_location makes a classic template, whose runs would all share one "
             "secret, so that their noise on changed data could cancel. Launch each job, or use a "

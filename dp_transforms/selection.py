@@ -131,16 +131,23 @@ class SelectPartitions(Releases, beam.PTransform):
                 max_partitions_per_user = 1
             if strategy == AUTO and public:
                 strategy = TruncatedGeometricSelection.name
-            self._strategy = _named_strategy(
+            required: dict[str, Any] = {
+                "epsilon": epsilon,
+                "delta": delta,
+                "max_partitions_per_user": max_partitions_per_user,
+            }
+            for name, value in required.items():
+                if value is None:
+                    raise ValueError(
+                        f"{name} must be given, unless strategy is one of your own making"
+                    )
+            optional: dict[str, Any] = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+            self._strategy = make_strategy(
                 strategy,
-                noisy_counts,
-                {
-                    "epsilon": epsilon,
-                    "delta": delta,
-                    "max_partitions_per_user": max_partitions_per_user,
-                },
-                {"pre_threshold": pre_threshold, "neighbours": neighbours},
-                already_bounded,
+                noisy_counts=noisy_counts,
+                already_bounded=already_bounded,
+                **required,
+                **{name: value for name, value in optional.items() if value is not None},
             )
         else:
             given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
@@ -236,19 +243,3 @@ class SelectPartitions(Releases, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._strategy) | {"already_bounded": self._already_bounded}
-
-
-def _named_strategy(
-    name: str,
-    noisy_counts: bool,
-    required: dict[str, Any],
-    optional: dict[str, Any],
-    already_bounded: bool,
-) -> SelectionStrategy:
-    missing = [parameter for parameter, value in required.items() if value is None]
-    if missing:
-        raise ValueError(f"{missing[0]} must be given, unless strategy is one of your own making")
-    given = {parameter: value for parameter, value in optional.items() if value is not None}
-    return make_strategy(
-        name, noisy_counts=noisy_counts, already_bounded=already_bounded, **required, **given
-    )

@@ -78,7 +78,4 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
         return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
 
     def display_data(self) -> dict[str, Any]:
-        return {
-            "epsilon": self._mechanism.epsilon_cost,
-            "max_degree": self._mechanism.max_degree,
-        }
+        return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}

@@ -9,7 +9,7 @@ measures.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -19,15 +19,9 @@ import pyarrow as pa
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single
 from dp_transforms.columnar.named_uniforms import NamedUniforms
-from dp_transforms.columnar.weighting import (
-    WEIGHT,
-    sum_weights,
-    weigh_pairs,
-    without_partitions,
-)
+from dp_transforms.columnar.weighting import WEIGHT, sum_weights, weigh_pairs, without_partitions
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import MeasuredSelection, WeightedStrategy
-from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.records import COUNT
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
@@ -121,14 +115,13 @@ class SelectInRounds(beam.PTransform):
 
     def _measure(self, strategy: MeasuredSelection) -> beam.PTransform:
         tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
-        decide = functools.partial(measured_bit, strategy=strategy, tape=tape)
         return (
             "Users"
             >> beam.Map(users_by_partitions, few=strategy.few_partitions).with_output_types(
                 tuple[int, int]
             )
-            | "Sum" >> beam.CombineGlobally(added)
-            | "Compare" >> beam.Map(decide).with_output_types(bool)
+            | "Sum" >> beam.CombineGlobally(beam.combiners.TupleCombineFn(sum, sum))
+            | "Compare" >> beam.MapTuple(strategy.has_several, tape).with_output_types(bool)
         )
 
     def _reduce(
@@ -171,19 +164,6 @@ def users_by_partitions(pairs: pa.Table, few: int) -> tuple[int, int]:
     return int(((has > 0) & (has <= few)).sum()), int((has > few).sum())
 
 
-def added(counts: Iterable[tuple[int, int]]) -> tuple[int, int]:
-    """The sums of both numbers of users."""
-    totals = [0, 0]
-    for one in counts:
-        totals = [total + part for total, part in zip(totals, one, strict=True)]
-    return totals[0], totals[1]
-
-
-def measured_bit(users: tuple[int, int], strategy: MeasuredSelection, tape: RandomTape) -> bool:
-    """What a strategy measures."""
-    return strategy.has_several(*users, tape)
-
-
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
 ) -> pa.Table:
@@ -197,8 +177,7 @@ def select_here(
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
-        users = users_by_partitions(pairs, strategy.few_partitions)
-        measured = measured_bit(users, strategy, tape)
+        measured = strategy.has_several(*users_by_partitions(pairs, strategy.few_partitions), tape)
     found: list[pa.Table] = []
     for index, bound in enumerate(bounds(strategy, secret)):
         weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))

@@ -20,7 +20,6 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.columns import PARTITION, USER, decoded
 from dp_transforms.evaluation.auditing import epsilon_lower_bound
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy
 from pipelines import flag_types
@@ -41,7 +40,6 @@ from pipelines.files.record_files import format_of
 
 FREQUENCY_LIST = "frequency_list"
 
-_TO_THE_END = 1 << 62
 # Exact values are rounded once, on the way to a float.
 _ROUNDING = 1e-9
 
@@ -112,6 +110,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
       InputError: a file cannot be read, or does not have the user.
     """
     is_list = flags.mechanism == FREQUENCY_LIST
+    kappa = flags.max_partitions_per_user
     if is_list and (flags.delta is not None or flags.noisy_counts):
         raise ValueError("--delta and --noisy_counts are for strategies that select partitions")
     if not is_list and flags.delta is None:
@@ -124,23 +123,18 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "--frequency_list needs --neighbour and --mechanism=frequency_list; strategies "
                 "need --input and --user"
             )
-        return list_audit(
-            _mechanism(flags), *map(read_frequency_list, (flags.frequency_list, flags.neighbour))
-        )
+        lists = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
+        return list_audit(partition_mechanism(flags.epsilon, kappa), *lists)
     if flags.neighbour is not None:
         raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
     if flags.user is None:
         raise ValueError("--user is needed: the neighbour does not have this user's records")
     table, without, own = _neighbours(flags)
-    kappa = flags.max_partitions_per_user
     if is_list:
-        return records_list_audit(_mechanism(flags), table, without)
+        return records_list_audit(partition_mechanism(flags.epsilon, kappa), table, without)
+    budget = flags.epsilon, flags.delta
     strategy = make_strategy(
-        flags.mechanism,
-        flags.epsilon,
-        flags.delta,
-        flags.noisy_counts,
-        max_partitions_per_user=kappa,
+        flags.mechanism, *budget, flags.noisy_counts, max_partitions_per_user=kappa
     )
     return selection_audit(strategy, table, without, own, flags.noisy_counts)
 
@@ -200,10 +194,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     return FAILURE if found["broken"] else SUCCESS
 
 
-def _mechanism(flags: argparse.Namespace) -> PartitionMechanism:
-    return partition_mechanism(flags.epsilon, flags.max_partitions_per_user)
-
-
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:
     """The records, those without the user, and the user's partitions."""
     files = match_files(local_path(flags.input))
@@ -212,7 +202,7 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
     path, columns = files[0].path, (flags.user_column, flags.partition_column)
     file_format = format_of(path)
     schema = file_format.schema(path, columns)
-    tables = list(file_format.read(FileRange(path, 0, _TO_THE_END), columns))
+    tables = list(file_format.read(FileRange.whole(path), columns))
     table = pa.concat_tables([schema.empty_table(), *map(decoded, tables)]).combine_chunks()
     table = table.rename_columns([USER, PARTITION])
     if any(column.null_count for column in table.columns):

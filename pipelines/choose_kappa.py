@@ -7,6 +7,7 @@ kappa is best for the release that follows is computed from it alone, and costs 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import functools
 import json
 import sys
@@ -29,7 +30,7 @@ from pipelines.files.output import directory_from_flags
 from pipelines.files.paths import local_path
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports import page
-from pipelines.reports.kappa_views import kappa_json, kappa_table, plot_kappas
+from pipelines.reports.kappa_views import kappa_table, plot_kappas
 from pipelines.reports.privacy_statement import user_degrees_statement
 
 if TYPE_CHECKING:
@@ -106,10 +107,7 @@ def build(
     from dp_transforms.user_degrees import ReleaseUserDegrees
 
     release = ReleaseUserDegrees(
-        mechanism.epsilon,
-        mechanism.max_degree,
-        secret=work.secret,
-        num_buckets=work.num_buckets,
+        mechanism.epsilon, mechanism.max_degree, secret=work.secret, num_buckets=work.num_buckets
     )
     lines = work.records(pipeline) | "Release" >> release | "Lines" >> beam.FlatMap(degree_lines)
     _ = lines | "Publish" >> publish
@@ -197,7 +195,7 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
         where = f"{', '.join(files)} was written, but " if files else ""
         raise InputError(f"{where}there is no comparison: {error}") from None
     if flags.json:
-        print(json.dumps({"files": files} | kappa_json(choice), indent=2))
+        print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:
         print("\n".join([*files, kappa_table(choice), *([flags.plot] if flags.plot else [])]))
 

@@ -107,7 +107,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except FileExistsError:
         return failed(f"{path} exists: a ledger is never replaced; give another file")
     except OSError as error:
-        return failed(f"{path} cannot be {_done(flags.command)}: {reason(error)}")
+        done = "made" if flags.command == "create" else "read"
+        return failed(f"{path} cannot be {done}: {reason(error)}")
     except CorruptedJournalError as error:
         return failed(str(error))
     except ValueError as error:
@@ -124,10 +125,6 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
         "left": {"epsilon": str(left.epsilon), "delta": str(left.delta)},
         "reservations": [line.to_json() for line in ledger.lines()],
     }
-
-
-def _done(command: str) -> str:
-    return "made" if command == "create" else "read"
 
 
 if __name__ == "__main__":

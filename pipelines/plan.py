@@ -181,8 +181,7 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
 
     axes[0].loglog(epsilons, [plan.expected_dist for plan in plans], marker="o")
     axes[0].set(
-        title="Expected error of the frequency list",
-        ylabel="dist (half the L1 distance), users",
+        title="Expected error of the frequency list", ylabel="dist (half the L1 distance), users"
     )
     for index, selection in enumerate(plans[0].selections):
         users = [plan.selections[index].half_from for plan in plans]

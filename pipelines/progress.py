@@ -12,7 +12,6 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions
-from apache_beam.runners.runner import PipelineResult
 
 from dp_transforms.runtime.bounds import TellsBound
 
@@ -69,14 +68,9 @@ def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
     if _rows and _on_terminal():
         print(file=sys.__stderr__)
     if private_counters:
-        _print_private_counters(result)
-
-
-def _print_private_counters(result: PipelineResult) -> None:
-    """Prints the counters of `Watch` on stderr, labelled as private."""
-    found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
-    for counter in found:
-        say_private(counter.key.metric.name, counter.result)
+        found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
+        for counter in found:
+            say_private(counter.key.metric.name, counter.result)
 
 
 def say_private(rows: str, count: int) -> None:

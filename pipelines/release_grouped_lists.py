@@ -161,9 +161,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
 
 def warnings_of_small_groups(
-    attributes: Sequence[Attribute],
-    sizes: dict[str, list[int]],
-    release: ReleaseGroupedLists,
+    attributes: Sequence[Attribute], sizes: dict[str, list[int]], release: ReleaseGroupedLists
 ) -> Iterator[str]:
     """What to say of groups whose lists would be mostly noise, by their public sizes.
 

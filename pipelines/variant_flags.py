@@ -6,6 +6,7 @@ Each gives a mechanism of its own; at most one of them is used.
 from __future__ import annotations
 
 import argparse
+import functools
 
 from dp_transforms.mechanisms import (
     DistanceBoundedPartitionMechanism,
@@ -20,6 +21,11 @@ from pipelines import flag_types
 from pipelines.files.frequency_files import read_frequency_list
 
 VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+_GO_WITH = {
+    "distance_delta": "max_total",
+    "bounds_width": "bounds_reference",
+    "bounds_distance": "bounds_reference",
+}
 
 
 def add_variant_flags(parser: argparse.ArgumentParser) -> None:
@@ -27,18 +33,13 @@ def add_variant_flags(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
-    variants.add_argument(
+    integer = functools.partial(variants.add_argument, type=flag_types.positive_integer)
+    integer(
         "--exact_total",
-        type=flag_types.positive_integer,
         metavar="N",
         help="the sum of all frequencies is public: only lists of this total are released",
     )
-    variants.add_argument(
-        "--max_total",
-        type=flag_types.positive_integer,
-        metavar="N",
-        help="a public upper bound on the sum of all frequencies",
-    )
+    integer("--max_total", metavar="N", help="a public upper bound on the sum of all frequencies")
     variants.add_argument(
         "--distance_delta",
         type=flag_types.proportion,
@@ -46,9 +47,8 @@ def add_variant_flags(parser: argparse.ArgumentParser) -> None:
         help="with --max_total: release lists near the private one only, as in NDSS 2016; costs a "
         "delta of DELTA * (1 + e**epsilon), and is for comparison",
     )
-    variants.add_argument(
+    integer(
         "--bounds_total",
-        type=flag_types.positive_integer,
         metavar="N",
         help="bound the i-th largest frequency by N / i; time grows with the root of N",
     )
@@ -57,15 +57,13 @@ def add_variant_flags(parser: argparse.ArgumentParser) -> None:
         metavar="FILE.csv",
         help="a public list (frequency,multiplicity) that the released one is near, at every rank",
     )
-    variants.add_argument(
+    integer(
         "--bounds_width",
-        type=flag_types.positive_integer,
         metavar="W",
         help="with --bounds_reference: at most so far from it at every rank",
     )
-    variants.add_argument(
+    integer(
         "--bounds_distance",
-        type=flag_types.positive_integer,
         metavar="D",
         help="with --bounds_reference: between the least and the largest values that ranks have in "
         "lists within an L1 distance of D",
@@ -86,9 +84,9 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
     given = [name for name in VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
-    _refuse_without(flags, "distance_delta", "max_total")
-    _refuse_without(flags, "bounds_width", "bounds_reference")
-    _refuse_without(flags, "bounds_distance", "bounds_reference")
+    for name, needed in _GO_WITH.items():
+        if getattr(flags, name) is not None and getattr(flags, needed) is None:
+            raise ValueError(f"--{name} goes with --{needed}")
     if given and flags.report:
         raise ValueError(
             f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
@@ -104,10 +102,7 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
         )
     if flags.max_total is not None:
         return MaximumTotalMechanism(epsilon, kappa, eta, max_total=flags.max_total)
-    bounds = _bounds(flags)
-    if bounds is not None:
-        return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta, bounds=bounds)
-    return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta)
+    return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta, bounds=_bounds(flags))
 
 
 def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
@@ -121,8 +116,3 @@ def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
     if flags.bounds_width is not None:
         return PartitionBounds.around(reference, flags.bounds_width)
     return PartitionBounds.within_distance(reference, flags.bounds_distance)
-
-
-def _refuse_without(flags: argparse.Namespace, name: str, needed: str) -> None:
-    if getattr(flags, name) is not None and getattr(flags, needed) is None:
-        raise ValueError(f"--{name} goes with --{needed}")

@@ -103,9 +103,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
 
 
 def largest_epsilon(
-    count: int,
-    budget: PrivacyBudget,
-    event: Callable[[float], dp_event.DpEvent] = list_event,
+    count: int, budget: PrivacyBudget, event: Callable[[float], dp_event.DpEvent] = list_event
 ) -> float:
     """The largest epsilon that each of ``count`` like mechanisms may have within one budget.
 

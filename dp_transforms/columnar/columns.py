@@ -242,16 +242,11 @@ def compacted_array(array: pa.Array) -> pa.Array:
 
 def decoded(table: pa.Table) -> pa.Table:
     """The table with its dictionary-encoded columns written out."""
-    if not any(pa.types.is_dictionary(kind) for kind in table.schema.types):
-        return table
-    return pa.table({name: decoded_column(table[name]) for name in table.column_names})
-
-
-def decoded_column(column: pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """The column, written out if it is dictionary-encoded."""
-    if not pa.types.is_dictionary(column.type):
-        return column
-    return decoded_array(single(column))
+    for place, field in enumerate(table.schema):
+        if pa.types.is_dictionary(field.type):
+            values = decoded_array(single(table.column(place)))
+            table = table.set_column(place, field.name, values)
+    return table
 
 
 def decoded_array(array: pa.Array) -> pa.Array:

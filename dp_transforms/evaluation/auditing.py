@@ -220,16 +220,11 @@ def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> 
     )
 
 
-def proportion_bounds(hits: int, draws: int, error_rate: float) -> tuple[float, float]:
+def proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
     """(lo, hi): each is on the wrong side of the true proportion with half of error_rate at most.
 
-    The interval of Clopper and Pearson (1934).
+    The interval of Clopper and Pearson (1934); arrays of it for an array of hits.
     """
-    bounds = _proportion_bounds(np.array([hits]), draws, error_rate)
-    return float(bounds[0][0]), float(bounds[1][0])
-
-
-def _proportion_bounds(hits: Any, draws: int, error_rate: float) -> tuple[Any, Any]:
     half = error_rate / 2
     # Where the formulas do not hold, the bounds are 0 and 1.
     some, rest = np.maximum(hits, 1), np.maximum(draws - hits, 1)
@@ -255,8 +250,8 @@ def _best_event(
 def _certified(
     hits: Any, other_hits: Any, draws: int, other_draws: int, delta: float, error_rate: float
 ) -> Any:
-    lo, _ = _proportion_bounds(np.asarray(hits), draws, error_rate)
-    _, hi = _proportion_bounds(np.asarray(other_hits), other_draws, error_rate)
+    lo, _ = proportion_bounds(hits, draws, error_rate)
+    _, hi = proportion_bounds(other_hits, other_draws, error_rate)
     return np.log(np.maximum(lo - delta, 0) / hi, out=np.full(lo.shape, -np.inf), where=lo > delta)
 
 

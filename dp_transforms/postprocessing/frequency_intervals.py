@@ -23,10 +23,7 @@ IntArray = npt.NDArray[np.int64]
 
 
 def frequency_interval(
-    released: FrequencyList,
-    ranks: Sequence[int],
-    law: ReleaseLaw,
-    confidence: float = 0.95,
+    released: FrequencyList, ranks: Sequence[int], law: ReleaseLaw, confidence: float = 0.95
 ) -> tuple[IntArray, IntArray]:
     """Lower and upper bounds on the private list's frequencies at some ranks.
 

@@ -32,7 +32,6 @@ import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -79,10 +78,7 @@ class ReleaseError:
 
     @classmethod
     def of_release(
-        cls,
-        released: FrequencyList,
-        law: ReleaseLaw,
-        confidence: float = 0.99,
+        cls, released: FrequencyList, law: ReleaseLaw, confidence: float = 0.99
     ) -> ReleaseError:
         """Bounds that hold with probability ``confidence``, for every private list (see the
         module).
@@ -231,24 +227,16 @@ class _Band:
 
     def spent_at_least(self, rank: int) -> float:
         """A bound from below on the sum of 1 - lambda_j over 0 <= j < rank."""
-        return self._spent(rank, self.upper, self._least_spent)
+        return self._spent(rank, self.upper)
 
     def spent_at_most(self, rank: int) -> float:
         """A bound from above on the sum of 1 - lambda_j over 0 <= j < rank."""
-        return self._spent(rank, self.lower, self._most_spent)
+        return self._spent(rank, self.lower)
 
     def _at(self, rank: int) -> tuple[float, float]:
         piece = bisect.bisect_left(self._starts, rank) - 1
         offset = rank - self._starts[piece]
         return self._covered[piece] + offset * self._frequencies[piece], self._moved[piece]
-
-    @cached_property
-    def _least_spent(self) -> Any:
-        return self._table(self.upper)
-
-    @cached_property
-    def _most_spent(self) -> Any:
-        return self._table(self.lower)
 
     def _table(self, bound: Callable[[Any, Any], Any]) -> Any:
         """The sum of 1 - bound over the ranks before each piece."""
@@ -256,7 +244,7 @@ class _Band:
         last = 1 - bound(self._covered + (self._widths - 1) * self._frequencies, self._moved)
         return np.cumsum(np.append(0.0, self._widths * (first + last) / 2))
 
-    def _spent(self, rank: int, bound: Callable[[Any, Any], Any], before: Any) -> float:
+    def _spent(self, rank: int, bound: Callable[[Any, Any], Any]) -> float:
         if not rank:
             return 0.0
         piece = bisect.bisect_left(self._starts, rank) - 1
@@ -264,7 +252,7 @@ class _Band:
         covered, moved = self._covered[piece], self._moved[piece]
         final = covered + (width - 1) * self._frequencies[piece]
         inside = width * (2 - bound(covered, moved) - bound(final, moved)) / 2
-        return float(before[piece] + inside)
+        return float(self._table(bound)[piece] + inside)
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

@@ -205,9 +205,7 @@ class SmoothFit:
 
 
 def fit_smooth_list(
-    released: FrequencyList,
-    mechanism: PartitionMechanism,
-    reference: FrequencyList | None = None,
+    released: FrequencyList, mechanism: PartitionMechanism, reference: FrequencyList | None = None
 ) -> SmoothFit:
     """The smooth list from which a release is likely, see the module.
 

@@ -27,10 +27,7 @@ from dp_transforms.runtime.threads import map_ahead
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
 
-_CONTROL_GROUPS = (
-    "/sys/fs/cgroup/memory.max",
-    "/sys/fs/cgroup/memory/memory.limit_in_bytes",
-)
+_CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def count_distinct_users(

@@ -1,9 +1,6 @@
-"""Values of kappa beside each other, as text, as JSON and as a picture."""
+"""Values of kappa beside each other, as text and as a picture."""
 
 from __future__ import annotations
-
-import dataclasses
-from typing import Any
 
 from dp_transforms.postprocessing.kappa_choice import KappaChoice
 from pipelines.reports import page
@@ -36,11 +33,6 @@ def kappa_table(choice: KappaChoice) -> str:
         f"* recommended: --max_partitions_per_user={choice.recommended}\n"
         f"{_NEEDED if names else _ERROR}: {about}"
     )
-
-
-def kappa_json(choice: KappaChoice) -> dict[str, Any]:
-    """The comparison as what JSON can hold."""
-    return dataclasses.asdict(choice)
 
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:

@@ -151,10 +151,7 @@ def selection_statement(
         **described,
     }
     if public_partitions:
-        statement |= {
-            "public_partitions": public_partitions,
-            "public_threshold": public_threshold,
-        }
+        statement |= {"public_partitions": public_partitions, "public_threshold": public_threshold}
     if others_epsilon is not None:
         statement["other_partitions"] = {
             "mechanism": "discrete Laplace noise on the number of users",
