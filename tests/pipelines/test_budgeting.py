@@ -9,11 +9,10 @@ import sys
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
-from pipelines import progress
+from pipelines import progress, release_frequency_list
 from pipelines.budgeting import Part, spending
 from pipelines.errors import InputError
 from pipelines.release_degree_list import main
-from tests.cases import slow_unless
 
 WHOLE = PrivacyBudget(1)
 PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
@@ -120,41 +119,56 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
         assert file.read() == damaged
 
 
+def list_flags(tmp_path, path, output="out"):
+    """Of a job that is done without Beam."""
+    (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
+    return [
+        f"--input={tmp_path}/records.csv",
+        "--user_column=user",
+        "--partition_column=page",
+        "--max_partitions_per_user=1",
+        "--epsilon=0.4",
+        f"--ledger={path}",
+        f"--output={tmp_path}/{output}",
+    ]
+
+
 KILLED_JOB = """
 import os, signal, sys
-from pipelines import progress, release_degree_list
+from pipelines import release_frequency_list
+from pipelines.files.output import ReleaseDirectory
 
-run_to_end = progress.run_to_end
+publish = ReleaseDirectory.publish
 
 def killed(*arguments):
     if sys.argv[1] == "after":
-        run_to_end(*arguments)
+        publish(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 
-progress.run_to_end = killed
-release_degree_list.main(sys.argv[2:])
+ReleaseDirectory.publish = killed
+release_frequency_list.main(sys.argv[2:])
 """
 
 
-@pytest.mark.parametrize("when", slow_unless(["before", "after"], ["after"]))
+@pytest.mark.parametrize("when", ["before", "after"])
 def test_kill_9_before_and_after_the_release(tmp_path, path, repository, when):
-    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
-    command = [sys.executable, "-c", KILLED_JOB, when, *flags(tmp_path, path)]
+    Ledger.create(path, 1)
+    command = [sys.executable, "-c", KILLED_JOB, when, *list_flags(tmp_path, path)]
     killed = subprocess.run(command, cwd=repository, timeout=120)
     assert killed.returncode == -signal.SIGKILL
     assert (tmp_path / "out" / "released_frequencies.csv").exists() == (when == "after")
     assert states(path) == ["reserved"]
     # The next job has what is left, and no more.
-    assert main(flags(tmp_path, path, "second")) == 0
-    assert main(flags(tmp_path, path, "third")) == 1
+    assert release_frequency_list.main(list_flags(tmp_path, path, "second")) == 0
+    assert release_frequency_list.main(list_flags(tmp_path, path, "third")) == 1
     assert states(path) == ["reserved", "committed"]
 
 
 def test_jobs_at_the_same_time_share_what_there_is(tmp_path, path, repository):
-    Ledger.create(path, "0.7", unit=PrivacyUnit.EDGE)
+    Ledger.create(path, "0.7")
     jobs = [
         subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "degrees", *flags(tmp_path, path, f"out{i}")],
+            [sys.executable, "-m", "pipelines", "release", *list_flags(tmp_path, path, f"out{i}")],
             cwd=repository,
             stderr=subprocess.PIPE,
             text=True,
