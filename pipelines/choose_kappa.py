@@ -94,14 +94,7 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline, work: Work, mechanism: UserDegreeMechanism, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline.
-
-    Args:
-      pipeline: where to.
-      work: gives the records.
-      mechanism: releases the degrees.
-      publish: receives the lines of the release.
-    """
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release."""
     import apache_beam as beam
 
     from dp_transforms.user_degrees import ReleaseUserDegrees

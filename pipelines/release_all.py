@@ -10,14 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition_selection import STRATEGIES, SelectionStrategy
+from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from pipelines import flag_types
 from pipelines.budgeting import Part
@@ -29,7 +28,7 @@ from pipelines.files.names import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
 )
-from pipelines.files.output import ReleaseDirectory, directory_from_flags, directory_path
+from pipelines.files.output import directory_from_flags, directory_path
 from pipelines.files.paths import filesystem
 from pipelines.release_frequency_list import release_bounded
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
@@ -38,6 +37,9 @@ from pipelines.select_partitions import release_partitions
 
 if TYPE_CHECKING:
     import apache_beam as beam
+
+    from dp_transforms.selection import SelectPartitions
+    from pipelines.files.publishing import PublishRelease
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -49,31 +51,6 @@ example:
       --partition_column=page --epsilon=1 --delta=1e-5 --max_partitions_per_user=10
       --output=release
 """
-
-
-@dataclass(frozen=True)
-class Releases:
-    """The two releases, each with its part of the budget.
-
-    Attributes:
-      mechanism: releases the frequency list, with pure epsilon-DP.
-      strategy: selects partitions; the whole delta is its.
-      noisy_counts: whether their noisy counts are released as well.
-
-    Raises:
-      ValueError: the two keep different numbers of partitions per user.
-    """
-
-    mechanism: PartitionMechanism
-    strategy: SelectionStrategy
-    noisy_counts: bool = False
-
-    def __post_init__(self) -> None:
-        if self.mechanism.sensitivity != self.strategy.max_partitions_per_user:
-            raise ValueError(
-                "both releases must keep the same number of partitions per user, got "
-                f"{self.mechanism.sensitivity} and {self.strategy.max_partitions_per_user}"
-            )
 
 
 def make_parser() -> JobParser:
@@ -109,51 +86,20 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline,
     work: Work,
-    releases: Releases,
-    released_in: tuple[ReleaseDirectory, ReleaseDirectory],
-    budget: dict[str, Any],
+    mechanism: PartitionMechanism,
+    select: SelectPartitions,
+    publish: tuple[PublishRelease, PublishRelease],
 ) -> None:
-    """Adds the whole job to a pipeline.
-
-    Args:
-      pipeline: where to.
-      work: gives the records.
-      releases: what to release.
-      released_in: see ``directories``.
-      budget: what each privacy.json says of the whole budget.
-    """
+    """Adds the whole job to a pipeline: see ``build`` of the two jobs for what it takes."""
     import apache_beam as beam
 
     from dp_transforms.contributions import BoundContributions
-    from dp_transforms.selection import SelectPartitions
-    from pipelines.files.partition_file import header_line
-    from pipelines.files.publishing import PublishRelease
 
-    mechanism, strategy, noisy = releases.mechanism, releases.strategy, releases.noisy_counts
-    list_directory, partitions_directory = released_in
+    of_list, of_names = publish
     bound = BoundContributions(mechanism.sensitivity, work.secret, work.num_buckets)
     bounded = work.records(pipeline) | "Bound" >> bound
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    publish = PublishRelease(list_directory, FREQUENCIES_HEADER, statement | budget)
-    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, publish)
-    select = SelectPartitions(
-        strategy=strategy, noisy_counts=noisy, secret=work.secret, num_buckets=work.num_buckets
-    )
-    statement = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
-    header = header_line(work.reader.partition_fields, noisy)
-    publish = PublishRelease(partitions_directory, header, statement | budget, noisy)
-    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(work, select, publish)
-
-
-def directories(flags: argparse.Namespace) -> tuple[ReleaseDirectory, ReleaseDirectory]:
-    """Where the frequency list and the partitions go."""
-    parent = directory_path(flags.output)
-    join = filesystem(parent).join
-    numbers = int(flags.noisy_counts)
-    return (
-        directory_from_flags(flags, FREQUENCIES_FILE, join(parent, LIST_DIRECTORY)),
-        directory_from_flags(flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), numbers),
-    )
+    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, of_list)
+    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(work, select, of_names)
 
 
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
@@ -163,30 +109,46 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
-    kappa = flags.max_partitions_per_user
-    releases = Releases(
-        partition_mechanism(for_list.epsilon, kappa, flags.mechanism),
-        make_strategy(
-            flags.strategy,
-            for_selection.epsilon,
-            for_selection.delta,
-            flags.noisy_counts,
-            already_bounded=True,
-            max_partitions_per_user=kappa,
-        ),
-        flags.noisy_counts,
+    kappa, noisy = flags.max_partitions_per_user, flags.noisy_counts
+    mechanism = partition_mechanism(for_list.epsilon, kappa, flags.mechanism)
+    strategy = make_strategy(
+        flags.strategy,
+        for_selection.epsilon,
+        for_selection.delta,
+        noisy,
+        already_bounded=True,
+        max_partitions_per_user=kappa,
     )
     work = Work.from_flags(flags)
-    released_in = directories(flags)
+    parent = directory_path(flags.output)
+    join = filesystem(parent).join
+    of_list = directory_from_flags(flags, FREQUENCIES_FILE, join(parent, LIST_DIRECTORY))
+    of_names = directory_from_flags(
+        flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), int(noisy)
+    )
     parts = [
-        Part("frequency list", for_list, releases.mechanism.loss_range),
+        Part("frequency list", for_list, mechanism.loss_range),
         Part("names of partitions", for_selection),
     ]
 
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        build(pipeline, work, releases, released_in, budget)
+        from dp_transforms.selection import SelectPartitions
+        from pipelines.files.partition_file import header_line
+        from pipelines.files.publishing import PublishRelease
 
-    return release_job(flags, options, Release(parts, released_in, build_all, whole=whole))
+        select = SelectPartitions(
+            strategy=strategy, noisy_counts=noisy, secret=work.secret, num_buckets=work.num_buckets
+        )
+        about_list = frequency_list_statement(mechanism, bounded_by_job=True)
+        about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
+        header = header_line(work.reader.partition_fields, noisy)
+        publish = (
+            PublishRelease(of_list, FREQUENCIES_HEADER, about_list | budget),
+            PublishRelease(of_names, header, about_names | budget, noisy),
+        )
+        build(pipeline, work, mechanism, select, publish)
+
+    return release_job(flags, options, Release(parts, [of_list, of_names], build_all, whole=whole))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -168,13 +168,9 @@ def _add_columns(group: Any) -> None:
 def build(
     pipeline: beam.Pipeline, work: Work, release: DegreeRelease, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline.
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
 
-    Args:
-      pipeline: where to.
-      work: gives the edges, with sources as users and targets as partitions.
-      release: what to release.
-      publish: receives the lines of the release.
+    The records are edges, with sources as users and targets as partitions.
     """
     import apache_beam as beam
     import pyarrow as pa

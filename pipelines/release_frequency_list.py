@@ -87,13 +87,9 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline.
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
 
-    Args:
-      pipeline: where to.
-      work: gives the records.
-      mechanism: releases the list; its sensitivity is the number of partitions kept per user.
-      publish: receives the lines of the release.
+    The mechanism's sensitivity is the number of partitions kept per user.
     """
     import apache_beam as beam
 

@@ -110,13 +110,9 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline, work: Work, release: ReleaseGroupedLists, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline.
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
 
-    Args:
-      pipeline: where to.
-      work: gives the records with the attributes.
-      release: releases the lists, with a secret of its own. No two jobs share one.
-      publish: receives the lines of the release.
+    The records have the attributes. ``release`` has a secret of its own: no two jobs share one.
     """
     import apache_beam as beam
 

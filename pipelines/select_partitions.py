@@ -134,13 +134,9 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline, work: Work, select: SelectPartitions, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline.
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
 
-    Args:
-      pipeline: where to.
-      work: gives the records.
-      select: selects partitions, with a secret of its own. No two jobs share one.
-      publish: receives the lines of the release.
+    ``select`` has a secret of its own: no two jobs share one.
     """
     import apache_beam as beam
 

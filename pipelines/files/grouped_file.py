@@ -41,14 +41,3 @@ def parse_grouped_lists(content: bytes) -> Lists:
         name: FrequencyList(*map(list, zip(*rows_of_list, strict=True)))
         for name, rows_of_list in pairs.items()
     }
-
-
-def read_grouped_lists(path: str) -> Lists:
-    """``parse_grouped_lists`` of a file on this machine.
-
-    Raises:
-      OSError: the file cannot be read.
-      ValueError: it is not such a file.
-    """
-    with open(path, "rb") as file:
-        return parse_grouped_lists(file.read())

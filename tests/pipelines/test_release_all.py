@@ -10,10 +10,13 @@ from dp_transforms.job_secret import release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
-from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE
+from dp_transforms.selection import SelectPartitions
+from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER, PARTITIONS_FILE
 from pipelines.files.output import ReleaseDirectory
+from pipelines.files.partition_file import header_line
+from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
-from pipelines.release_all import Releases, build, main
+from pipelines.release_all import build, main
 from pipelines.release_job import Work
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
@@ -56,11 +59,14 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         reader = RecordFiles(write(tmp_path), "user", ["page"])
-        released_in = (
-            ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE),
-            ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE),
+        of_list = ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE)
+        of_names = ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE)
+        publish = (
+            PublishRelease(of_list, FREQUENCIES_HEADER, {}),
+            PublishRelease(of_names, header_line(reader.partition_fields, False), {}),
         )
-        build(pipeline, Work(reader, SECRET), Releases(mechanism, strategy), released_in, {})
+        select = SelectPartitions(strategy=strategy, secret=SECRET)
+        build(pipeline, Work(reader, SECRET), mechanism, select, publish)
     # Read once, and bounded once where the selection does not bound in its own rounds.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1
@@ -141,12 +147,6 @@ def test_flags_are_checked(tmp_path, failure, flag, says):
     noisy = ["--noisy_counts"] if "sips" in flag else []
     code, err = failure(command, tmp_path, flag, *noisy)
     assert code == 2 and says in err
-
-
-def test_both_keep_the_same_partitions():
-    strategy = make_strategy("gaussian", 2.0, 1e-2, max_partitions_per_user=2)
-    with pytest.raises(ValueError, match="same number of partitions per user, got 3 and 2"):
-        Releases(IntegerPartitionMechanism(epsilon=1, sensitivity=3), strategy)
 
 
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):

@@ -21,7 +21,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate_bits,
 )
 from pipelines.errors import InputError
-from pipelines.files.grouped_file import read_grouped_lists
+from pipelines.files.grouped_file import parse_grouped_lists
 from pipelines.files.names import CURVE_FILE, GROUPS_FILE, RANKS_FILE, REPORT_FILE
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
@@ -204,7 +204,7 @@ def groups(tmp_path_factory):
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     page = html.unescape((groups / REPORT_FILE).read_text())
-    lists = read_grouped_lists(groups / "released_lists.csv")
+    lists = parse_grouped_lists((groups / "released_lists.csv").read_bytes())
     assert len(lists) == 4
     for (attribute, group), released in lists.items():
         label = f"{attribute}: {group}" if attribute else "all users"
@@ -234,7 +234,7 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
         text = re.sub(r"<style>.*?</style>|base64,[^\"]*", "", page, flags=re.DOTALL).lower()
         assert not re.search("guess|password|broken", text)
         assert "contributions" in text
-    for released in read_grouped_lists(groups / "released_lists.csv").values():
+    for released in parse_grouped_lists((groups / "released_lists.csv").read_bytes()).values():
         assert f">{success_rate(released, 10):.1%}\n" in page
     statement = json.loads((directory / "privacy.json").read_text())
     (copy / "privacy.json").write_text(json.dumps(statement | {"partition_columns": ["page"]}))
