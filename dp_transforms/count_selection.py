@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +15,7 @@ from dp_transforms.columnar.counting import sum_counts
 from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.columnar.weighting import is_in
 from dp_transforms.job_secret import JobSecret, secret_for
+from dp_transforms.mechanisms.arrays import BoolArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     NoisyCountStrategy,
@@ -208,11 +207,7 @@ def select_with_public(
 
 
 def _selected(
-    decider: Any,
-    table: pa.Table,
-    key: bytes,
-    noisy_counts: bool,
-    needed: npt.NDArray[np.bool_] | None,
+    decider: Any, table: pa.Table, key: bytes, noisy_counts: bool, needed: BoolArray | None
 ) -> pa.Table:
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
     uniforms = NamedUniforms(partitions, key, needed)

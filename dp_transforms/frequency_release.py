@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import apache_beam as beam
-import pyarrow as pa
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.attributes import histograms
@@ -168,7 +167,7 @@ class ReleaseNamedLists(beam.PTransform):
         found = (
             pairs
             | "Count" >> self._count
-            | "Histograms" >> beam.FlatMap(_histograms)
+            | "Histograms" >> beam.FlatMap(histograms)
             | "Merge" >> beam.CombinePerKey(MergeHistograms())
         )
         return (
@@ -211,10 +210,6 @@ class MergeHistograms(beam.CombineFn):
 
     def extract_output(self, accumulator: collections.Counter[int]) -> dict[int, int]:
         return dict(accumulator)
-
-
-def _histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
-    return histograms(counts).items()
 
 
 def _release_wanted(

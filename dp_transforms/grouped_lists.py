@@ -33,7 +33,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import bound_users, in_list, in_lists_by, users_of_lists
+from dp_transforms.columnar.attributes import bound_users, in_lists_by, listed, users_of_lists
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.frequency_release import NamedList, ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
@@ -258,7 +258,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
 
 def _in_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
     """A table of bounded users, once for all of them and once for each attribute."""
-    yield in_list(table, ALL_USERS)
+    yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
     for i in range(attributes):
         yield in_lists_by(table, attribute_column(i), _list_name(i, ""))
 

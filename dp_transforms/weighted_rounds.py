@@ -115,13 +115,14 @@ class SelectInRounds(beam.PTransform):
 
     def _measure(self, strategy: MeasuredSelection) -> beam.PTransform:
         tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
+        decide = functools.partial(strategy.has_several, tape=tape)
         return (
             "Users"
             >> beam.Map(users_by_partitions, few=strategy.few_partitions).with_output_types(
                 tuple[int, int]
             )
             | "Sum" >> beam.CombineGlobally(beam.combiners.TupleCombineFn(sum, sum))
-            | "Compare" >> beam.MapTuple(strategy.has_several, tape).with_output_types(bool)
+            | "Compare" >> beam.MapTuple(decide).with_output_types(bool)
         )
 
     def _reduce(

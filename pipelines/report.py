@@ -7,7 +7,6 @@ matplotlib (extra: report).
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -60,21 +59,17 @@ def write_report(directory: str, about: str | None = None) -> str:
     directory = local_path(directory)
     with page.reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
         released = parse_frequency_list(page.read_file(directory, FREQUENCIES_FILE))
-        statement = json.loads(page.read_file(directory, PRIVACY_FILE))
+        statement = page.read_statement(directory, about)
         narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
         if not narrowed:
             law_of_statement(statement)
-        if about is not None:
-            statement["partition_columns"] = [about]
     if narrowed:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
             f"are for unrestricted ones"
         )
     pictures = _pictures(released, statement) if len(released) else {}
-    text = report_page(released, statement, pictures)
-    page.write_files(directory, {**pictures, REPORT_FILE: text.encode()})
-    return filesystem(directory).join(directory, REPORT_FILE)
+    return page.write(directory, report_page(released, statement, pictures), pictures)
 
 
 def report_page(

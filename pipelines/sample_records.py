@@ -11,18 +11,16 @@ import os
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.csv
 
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.sample_data import rockyou
 from pipelines.command_line import OneLineParser
 
 
-def sample_items(
-    frequency_list: FrequencyList, users: int, rng: np.random.Generator
-) -> npt.NDArray[np.int64]:
+def sample_items(frequency_list: FrequencyList, users: int, rng: np.random.Generator) -> IntArray:
     """The items of a random sample of users: item i is the one of rank i (from 0) in the list.
 
     Raises:

@@ -32,13 +32,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 from dp_accounting import dp_event, rdp
 from dp_accounting.pld import common, privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dp_transforms.budget.budget import PrivacyBudget
 from dp_transforms.budget.events import ApproximateDpEvent, BoundedRangeDpEvent, list_event
+from dp_transforms.mechanisms.arrays import FloatArray
 
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
 """Renyi orders: dense enough that the best of them is within 0.1% of the infimum over all."""
@@ -156,7 +156,7 @@ class _Part:
     epsilon: float | None
     delta: float
     rho: float
-    renyi: Callable[[npt.NDArray[np.float64]], npt.NDArray[np.float64]]
+    renyi: Callable[[FloatArray], FloatArray]
     loss: Callable[[float], PrivacyLossDistribution] | None
 
 
@@ -227,9 +227,7 @@ def _pure_part(
     return _Part(count, epsilon, delta, epsilon**2 / 2, renyi, loss)
 
 
-def bounded_range_divergence(
-    epsilon: float, orders: npt.NDArray[np.float64]
-) -> npt.NDArray[np.float64]:
+def bounded_range_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
     """The largest Renyi divergence of two distributions whose log ratio has range epsilon.
 
     Among log ratios in [t - epsilon, t] the extreme one takes only the two ends (their mean under
@@ -254,7 +252,7 @@ def bounded_range_divergence(
     return np.minimum(exact + rounding, hoeffding)
 
 
-def pure_divergence(epsilon: float, orders: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def pure_divergence(epsilon: float, orders: FloatArray) -> FloatArray:
     """The largest Renyi divergence under epsilon-DP: that of randomised response."""
     log_moment = np.logaddexp(orders * epsilon, (1 - orders) * epsilon) - np.logaddexp(0, epsilon)
     rounding = 1e-14 * (1 + orders * epsilon)
@@ -313,9 +311,7 @@ def _rdp(parts: list[_Part], delta: float) -> float | None:
     return _from_divergence(divergence, parts, delta)
 
 
-def _from_divergence(
-    divergence: npt.NDArray[np.float64], parts: list[_Part], delta: float
-) -> float:
+def _from_divergence(divergence: FloatArray, parts: list[_Part], delta: float) -> float:
     left = _left_for_composition(parts, delta)
     if left <= 0:
         return math.inf

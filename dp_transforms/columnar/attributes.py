@@ -6,7 +6,7 @@ in which "" stands for no value. In the end every row of a user has the same val
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -83,11 +83,6 @@ def bound_users(
     return pa.table(columns)
 
 
-def in_list(table: pa.Table, name: str) -> pa.Table:
-    """All pairs, in the list of this name; see ``listed``."""
-    return listed(table, pa.repeat(name, table.num_rows))
-
-
 def in_lists_by(table: pa.Table, attribute: str, prefix: str) -> pa.Table:
     """The pairs of users who have a value, in the list of that value: its name has the prefix.
 
@@ -106,12 +101,12 @@ def users_of_lists(listed: pa.Table) -> pa.Table:
     return decoded(distinct_pairs(pa.table({USER: listed[USER], PARTITION: lists})))
 
 
-def histograms(counts: pa.Table) -> dict[str, dict[int, int]]:
-    """Of counts of (list, partition) pairs: {list: {count: number of partitions}}.
+def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
+    """Of counts of (list, partition) pairs: each list, and {count: number of partitions}.
 
     >>> pairs = pa.array([{"list": "a", "partition": i} for i in range(3)])
-    >>> histograms(pa.table({"partition": pairs, "count": [7, 1, 1]}))
-    {'a': {7: 1, 1: 2}}
+    >>> list(histograms(pa.table({"partition": pairs, "count": [7, 1, 1]})))
+    [('a', {7: 1, 1: 2})]
     """
     lists = single(counts[PARTITION]).field(LIST)
     rows = (
@@ -123,7 +118,7 @@ def histograms(counts: pa.Table) -> dict[str, dict[int, int]]:
     columns = (rows[name].to_pylist() for name in (LIST, COUNT, "count_all"))
     for name, count, partitions in zip(*columns, strict=True):
         found.setdefault(name, {})[count] = partitions
-    return found
+    return found.items()
 
 
 def listed(table: pa.Table, lists: pa.Array) -> pa.Table:

@@ -13,13 +13,12 @@ user's own records alone, so that one user changes at most kappa pairs whatever 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
 from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
-from dp_transforms.columnar.numbers import to_arrow
+from dp_transforms.columnar.numbers import BoolArray, Int32Array, Int64Array, to_arrow
 
 
 def distinct_pairs(
@@ -58,9 +57,7 @@ def distinct_pairs(
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
-def _distinct(
-    owners: Groups, members: Groups
-) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32]]:
+def _distinct(owners: Groups, members: Groups) -> tuple[Int32Array, Int32Array]:
     """The codes of the distinct pairs, sorted."""
     width = max(len(members.values), 1)
     # Half the bytes sort in a fraction of the time.
@@ -76,14 +73,14 @@ def _distinct(
 
 
 def _smallest(
-    owner: npt.NDArray[np.int32],
-    member: npt.NDArray[np.int32],
+    owner: Int32Array,
+    member: Int32Array,
     owners: Groups,
     members: Groups,
     at_most: int,
     key: bytes,
     one_order: bool,
-) -> slice | npt.NDArray[np.int64]:
+) -> slice | Int64Array:
     """The positions of the pairs to keep. ``owner`` is sorted."""
     counts = np.bincount(owner, minlength=len(owners.values))
     over = counts > at_most
@@ -109,9 +106,7 @@ def _smallest(
     return np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
 
 
-def _sorted_by_leading_bits(
-    ranks: Hashes, priorities: Hashes
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[Int64Array, BoolArray]:
     """The order of rows by rank, and by as many leading bits of a priority as a word has room for.
 
     Args:

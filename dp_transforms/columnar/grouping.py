@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.hashing import hash_rows
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.numbers import Int32Array, Int64Array, to_arrow, to_numpy
 
 _SAMPLE_ROWS = 1 << 12
 _MOSTLY = 0.9
@@ -27,10 +26,10 @@ class Groups:
       values: the distinct values, in the order of their first rows or any other.
     """
 
-    codes: npt.NDArray[np.int32]
+    codes: Int32Array
     values: pa.Array
 
-    def encoded(self, codes: npt.NDArray[np.int32]) -> pa.DictionaryArray:
+    def encoded(self, codes: Int32Array) -> pa.DictionaryArray:
         """The column of the values of these codes, dictionary-encoded."""
         return pa.DictionaryArray.from_arrays(to_arrow(codes), self.values, safe=False)
 
@@ -87,7 +86,7 @@ def _all_distinct(array: pa.Array) -> bool:
     return not (hashes[1:] == hashes[:-1]).any()
 
 
-def order(values: pa.Array) -> npt.NDArray[np.int64]:
+def order(values: pa.Array) -> Int64Array:
     """The rank of every distinct value among the values, a total order of its type."""
     ranks = np.empty(len(values), np.int64)
     ranks[to_numpy(in_order(values))] = np.arange(len(values))

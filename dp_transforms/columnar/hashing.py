@@ -18,7 +18,7 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.cmac import CMAC
 
-from dp_transforms.columnar.numbers import to_numpy
+from dp_transforms.columnar.numbers import Int64Array, to_numpy
 
 Hashes = npt.NDArray[np.uint64]
 
@@ -106,7 +106,7 @@ def _chunks(rows: int) -> list[slice]:
     return [slice(start, min(start + _CHUNK_ROWS, rows)) for start in starts]
 
 
-def _even_offsets(rows: int, width: int) -> npt.NDArray[np.int64]:
+def _even_offsets(rows: int, width: int) -> Int64Array:
     return np.arange(0, (rows + 1) * width, width)
 
 
@@ -126,7 +126,7 @@ def _hash_bytes(
         edges = offsets[chunk.start : chunk.stop + 1].astype(np.int64)
         starts, left = edges[:-1], np.diff(edges)
         found = hashes[chunk]
-        rows: slice | npt.NDArray[np.int64] = slice(None)
+        rows: slice | Int64Array = slice(None)
         width = int(left[0])
         # Values of one length are equally far from each other: no need to gather their words.
         even = width <= _LONG_BYTES and bool((left == width).all())

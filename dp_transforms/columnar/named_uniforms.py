@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.numbers import BoolArray, to_arrow, to_numpy
 
 KEY_BYTES = 32
 _BLOCK_BITS = 512
@@ -38,7 +38,7 @@ class NamedUniforms:
     (True, True)
     """
 
-    def __init__(self, names: pa.Array, key: bytes, needed: npt.NDArray[np.bool_] | None = None):
+    def __init__(self, names: pa.Array, key: bytes, needed: BoolArray | None = None):
         if len(key) != KEY_BYTES:
             raise ValueError(f"key must have {KEY_BYTES} bytes, got {len(key)}")
         self._key = key

@@ -10,6 +10,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+BoolArray = npt.NDArray[np.bool_]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
+
 
 def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
     """The numbers as a column of the same type; they must not change any more.

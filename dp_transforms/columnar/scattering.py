@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import compacted, concat, single
 from dp_transforms.columnar.hashing import Hashes
-from dp_transforms.columnar.numbers import to_arrow
+from dp_transforms.columnar.numbers import Int64Array, to_arrow
 from dp_transforms.columnar.packing import pack, unpack
 
 Reduce = Callable[[pa.Table], pa.Table]
@@ -85,7 +84,7 @@ def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
     return reduce(compacted(_taken(table, rows))).num_rows <= _WORTH * len(rows)
 
 
-def _taken(table: pa.Table, rows: npt.NDArray[np.int64]) -> pa.Table:
+def _taken(table: pa.Table, rows: Int64Array) -> pa.Table:
     indices = to_arrow(rows)
     return pa.table({name: single(table[name]).take(indices) for name in table.column_names})
 

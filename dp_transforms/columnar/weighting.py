@@ -5,18 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.named_uniforms import name_bytes
-from dp_transforms.columnar.numbers import to_arrow
+from dp_transforms.columnar.numbers import Int64Array, to_arrow
 
 WEIGHT = "weight"
 
-Weights = Callable[[npt.NDArray[np.int64]], npt.NDArray[np.int64]]
+Weights = Callable[[Int64Array], Int64Array]
 """Maps numbers of partitions to the integer weight of their user in each."""
 
 
@@ -78,9 +77,7 @@ def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
     return pc.is_in(values, value_set=among)
 
 
-def _summed(
-    groups: Groups, weights: npt.NDArray[np.int64], counts: npt.NDArray[np.int64]
-) -> pa.Table:
+def _summed(groups: Groups, weights: Int64Array, counts: Int64Array) -> pa.Table:
     sums = np.zeros((2, len(groups.values)), np.int64)
     np.add.at(sums[0], groups.codes, weights)
     np.add.at(sums[1], groups.codes, counts)

@@ -14,12 +14,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
-
-IntArray = npt.NDArray[np.int64]
 
 
 def frequency_interval(

@@ -26,8 +26,8 @@ from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Real, exact_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
@@ -149,9 +149,7 @@ def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
     return (2 * work / rate - 1) / (2 - rate)
 
 
-def guessing_curve(
-    frequency_list: FrequencyList,
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
+def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]:
     """Guesses per account, and the fraction of accounts that they break.
 
     One point per distinct frequency; the curve between two points is a straight line.

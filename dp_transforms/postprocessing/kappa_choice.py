@@ -20,8 +20,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
@@ -31,8 +31,6 @@ from dp_transforms.mechanisms.partition_selection import choose_strategy
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import WeightedStrategy
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.postprocessing.planning import zipf_list
-
-FloatArray = npt.NDArray[np.float64]
 
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
@@ -124,7 +122,7 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
 class _Degrees:
     """What bounding would keep of users in cells."""
 
-    def __init__(self, lowest: npt.NDArray[np.int64], users: FloatArray, epsilon: float):
+    def __init__(self, lowest: IntArray, users: FloatArray, epsilon: float):
         self.kappas = lowest
         self.users = users
         self.means = np.array([*map(_mean, lowest, [*(lowest[1:] - 1), lowest[-1]])])

@@ -16,15 +16,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.postprocessing.frequency_intervals import frequency_interval
 from dp_transforms.postprocessing.guessing_intervals import ReleaseError
 from dp_transforms.postprocessing.guessing_metrics import RankSums
-
-IntArray = npt.NDArray[np.int64]
 
 _GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Up to more ranks than any list has."""
@@ -77,7 +75,7 @@ def rank_frequency_band(
 
 def rank_frequency_interval(
     released: FrequencyList, ranks: Sequence[int], error: ReleaseError
-) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Lower and upper bounds on the private list's frequencies at some ranks.
 
     They hold together whenever ``error`` does. Post-processing: this costs no privacy.

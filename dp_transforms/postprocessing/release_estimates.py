@@ -23,9 +23,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist, pstdev
 
-import numpy as np
-import numpy.typing as npt
-
+from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.marginals import Marginals
@@ -83,7 +81,7 @@ class ReleaseEstimates:
         """The mean of ||x - f||_1. ``dist`` of Blocki et al. (2016) is half of it."""
         return self._law.expected_l1(self._released)
 
-    def bias(self, ends: Sequence[int]) -> npt.NDArray[np.float64]:
+    def bias(self, ends: Sequence[int]) -> FloatArray:
         """The mean of E[x_i] - f_i over ranges of ranks.
 
         Args:

@@ -40,18 +40,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 
-FloatArray = npt.NDArray[np.float64]
-
 ROUGHNESS = 0.05
 """How much the slope changes in one unit of u: the standard deviation."""
 
-_KNOTS: npt.NDArray[np.int64] = np.unique(np.rint(1.35 ** np.arange(130)).astype(np.int64))
+_KNOTS: IntArray = np.unique(np.rint(1.35 ** np.arange(130)).astype(np.int64))
 _TO_DIAGONAL = 0.75
 """Knots go so far, by the side of the largest square below the curve."""
 _FEW = 30
@@ -73,7 +71,7 @@ class Curve:
       reference: u, ascending, and w of another curve, from which this one departs smoothly.
     """
 
-    knots: npt.NDArray[np.int64]
+    knots: IntArray
     values: FloatArray
     reference: tuple[FloatArray, FloatArray] = (np.zeros(1), np.zeros(1))
 
@@ -301,7 +299,7 @@ def _prior_information(curve: Curve, roughness: float) -> tuple[FloatArray, Floa
     return slopes.T @ slopes + ridge, slopes.T @ (factor @ curve.turns())
 
 
-def _knots_within(side: int) -> npt.NDArray[np.int64]:
+def _knots_within(side: int) -> IntArray:
     return _KNOTS[_KNOTS <= max(1.0, _TO_DIAGONAL * side)]
 
 

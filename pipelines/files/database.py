@@ -37,7 +37,7 @@ class RecordQuery(RecordSource):
       database: postgresql://USER@HOST/NAME, whose password libpq finds in PGPASSWORD or ~/.pgpass,
         or duckdb:FILE.
       query: one SELECT.
-      user_column, partition_columns, drop_nulls, attribute_columns: see ``RecordSource``.
+      user_column, partition_columns, **options: see ``RecordSource``.
 
     Raises:
       InputError: the database cannot be opened, the driver is not installed, the query cannot be
@@ -55,10 +55,9 @@ class RecordQuery(RecordSource):
         query: str,
         user_column: str,
         partition_columns: Sequence[str],
-        drop_nulls: bool = False,
-        attribute_columns: Sequence[str] = (),
+        **options: Any,
     ):
-        super().__init__("--query", user_column, partition_columns, drop_nulls, attribute_columns)
+        super().__init__("--query", user_column, partition_columns, **options)
         self._kind, colon, rest = database.partition(":")
         if self._kind not in _DRIVERS or not colon:
             raise ValueError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -42,7 +43,7 @@ class RecordFiles(RecordSource):
       user_column: the column of users: a name, or a position from 1 in text without a header.
       partition_columns: the column of partitions likewise; several make a composite partition.
       file_format: by default what `format_of` says of the first file.
-      drop_nulls, attribute_columns: see ``RecordSource``.
+      **options: drop_nulls and attribute_columns of ``RecordSource``.
 
     Raises:
       InputError: no file matches, or one of the first files does not have these columns.
@@ -55,11 +56,9 @@ class RecordFiles(RecordSource):
         user_column: str,
         partition_columns: Sequence[str],
         file_format: RecordFormat | None = None,
-        drop_nulls: bool = False,
-        attribute_columns: Sequence[str] = (),
+        **options: Any,
     ):
-        path = local_path(pattern)
-        super().__init__(path, user_column, partition_columns, drop_nulls, attribute_columns)
+        super().__init__(local_path(pattern), user_column, partition_columns, **options)
         files = match_files(self.pattern)
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
@@ -128,15 +127,20 @@ def records_from_flags(
 ) -> RecordSource:
     """The files, or the query, that the flags describe.
 
-    Args:
-      flags: as parsed.
-      attribute_columns: see RecordSource.
-
     Raises:
       InputError, ValueError: see RecordFiles, DelimitedText and RecordQuery.
     """
+    columns = flags.user_column, flags.partition_column
+    options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:
-        return _query_from_flags(flags, attribute_columns)
+        from pipelines.files.database import RecordQuery
+
+        for name in _TEXT_FLAGS:
+            if getattr(flags, name):
+                raise ValueError(f"--{name} is for delimited text, not for a --query: leave it out")
+        if flags.input_format != "auto":
+            raise ValueError("--input_format is for files, not for a --query: leave it out")
+        return RecordQuery(flags.input, flags.query, *columns, **options)
     if flags.input_format == "auto":
         file_format = format_of(match_files(local_path(flags.input))[0].path)
     else:
@@ -156,32 +160,7 @@ def records_from_flags(
             f"--{text_flags[0]} is for delimited text, but these files are "
             f"{_NAMES[type(file_format)]}: leave it out, or give --input_format=csv"
         )
-    return RecordFiles(
-        flags.input,
-        flags.user_column,
-        flags.partition_column,
-        file_format,
-        flags.drop_nulls,
-        attribute_columns,
-    )
-
-
-def _query_from_flags(flags: argparse.Namespace, attribute_columns: Sequence[str]) -> RecordSource:
-    from pipelines.files.database import RecordQuery
-
-    for name in _TEXT_FLAGS:
-        if getattr(flags, name):
-            raise ValueError(f"--{name} is for delimited text, not for a --query: leave it out")
-    if flags.input_format != "auto":
-        raise ValueError("--input_format is for files, not for a --query: leave it out")
-    return RecordQuery(
-        flags.input,
-        flags.query,
-        flags.user_column,
-        flags.partition_column,
-        flags.drop_nulls,
-        attribute_columns,
-    )
+    return RecordFiles(flags.input, *columns, file_format, **options)
 
 
 def format_of(path: str) -> RecordFormat:

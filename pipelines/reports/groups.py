@@ -6,7 +6,6 @@ Everything is computed from the released files alone, so a report costs no priva
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
@@ -23,8 +22,8 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate_bits,
 )
 from pipelines.files.grouped_file import Lists, parse_grouped_lists
-from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE, REPORT_FILE
-from pipelines.files.paths import filesystem, local_path
+from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE
+from pipelines.files.paths import local_path
 from pipelines.reports import page
 from pipelines.reports.privacy_statement import law_of_statement
 from pipelines.reports.words import about_passwords, grouped_privacy_words
@@ -48,9 +47,7 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
     directory = local_path(directory)
     with page.reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
         lists = parse_grouped_lists(page.read_file(directory, LISTS_FILE))
-        statement = json.loads(page.read_file(directory, PRIVACY_FILE))
-        if about is not None:
-            statement["partition_columns"] = [about]
+        statement = page.read_statement(directory, about)
         errors = {name: _error(released, name, statement) for name, released in lists.items()}
     files = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
@@ -59,8 +56,7 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
         files[GROUPS_FILE] = _picture(lists, errors, guessing)
         content = (_content if guessing else _shares)(lists, errors, files[GROUPS_FILE])
     text = page.document(_TITLE, content, grouped_privacy_words(statement), statement)
-    page.write_files(directory, files | {REPORT_FILE: text.encode()})
-    return filesystem(directory).join(directory, REPORT_FILE)
+    return page.write(directory, text, files)
 
 
 def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: bytes) -> str:

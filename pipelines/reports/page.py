@@ -7,13 +7,14 @@ import contextlib
 import html
 import importlib.util
 import io
+import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from dp_transforms.postprocessing.guessing_intervals import Interval
 from pipelines.errors import InputError
-from pipelines.files.names import REPORT_FILE
+from pipelines.files.names import PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import filesystem, reason
 
 CONFIDENCE = 0.99
@@ -160,19 +161,27 @@ def read_file(directory: str, name: str) -> bytes:
         return bytes(file.read())
 
 
-def write_files(directory: str, files: Mapping[str, bytes]) -> None:
-    """Files into such a directory.
+def read_statement(directory: str, about: str | None) -> dict[str, Any]:
+    """The privacy.json of such a directory; ``about`` stands for the columns of partitions."""
+    statement: dict[str, Any] = json.loads(read_file(directory, PRIVACY_FILE))
+    return statement if about is None else statement | {"partition_columns": [about]}
+
+
+def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
+    """Writes a page and its pictures into such a directory; returns the page's path.
 
     Raises:
       InputError: they cannot be written.
     """
     place = filesystem(directory)
     try:
-        for name, content in files.items():
+        for name, content in {**pictures, REPORT_FILE: text.encode()}.items():
             with place.create(place.join(directory, name)) as file:
                 file.write(content)
     except OSError as error:
         raise InputError(f"{directory} cannot be written: {reason(error)}") from None
+    path: str = place.join(directory, REPORT_FILE)
+    return path
 
 
 def bits_text(value: float, interval: Interval) -> str:
