@@ -1,4 +1,4 @@
-"""The class of Beam that is mended for engines in Java."""
+"""The classes of Beam that are mended for engines in Java."""
 
 import subprocess
 
@@ -58,6 +58,57 @@ public class Pieces {
 }
 """
 
+# A task for which there is no worker: whether it lets go of what its job's tasks share.
+NO_WORKER = """
+import java.util.Map;
+import org.apache.beam.model.pipeline.v1.Endpoints.ApiServiceDescriptor;
+import org.apache.beam.model.pipeline.v1.RunnerApi;
+import org.apache.beam.runners.flink.translation.functions.FlinkExecutableStageContextFactory;
+import org.apache.beam.runners.flink.translation.functions.FlinkExecutableStageFunction;
+import org.apache.beam.runners.fnexecution.control.ExecutableStageContext;
+import org.apache.beam.runners.fnexecution.provisioning.JobInfo;
+import org.apache.beam.sdk.options.PipelineOptions;
+import org.apache.beam.sdk.options.PipelineOptionsFactory;
+import org.apache.beam.sdk.util.construction.PipelineOptionsTranslation;
+import org.apache.flink.api.common.ExecutionConfig;
+import org.apache.flink.api.common.TaskInfoImpl;
+import org.apache.flink.api.common.functions.util.RuntimeUDFContext;
+import org.apache.flink.configuration.Configuration;
+import org.apache.flink.metrics.groups.UnregisteredMetricsGroup;
+
+public class NoWorker {
+  public static void main(String[] arguments) throws Exception {
+    PipelineOptions options = PipelineOptionsFactory.create();
+    JobInfo job = JobInfo.create("job", "job", "", PipelineOptionsTranslation.toProto(options));
+    RunnerApi.ExternalPayload nowhere = RunnerApi.ExternalPayload.newBuilder()
+        .setEndpoint(ApiServiceDescriptor.newBuilder().setUrl("localhost:1")).build();
+    RunnerApi.ExecutableStagePayload stage = RunnerApi.ExecutableStagePayload.newBuilder()
+        .setInput("input")
+        .setComponents(RunnerApi.Components.newBuilder()
+            .putPcollections("input", RunnerApi.PCollection.getDefaultInstance()))
+        .setEnvironment(RunnerApi.Environment.newBuilder()
+            .setUrn("beam:env:external:v1").setPayload(nowhere.toByteString()))
+        .build();
+    FlinkExecutableStageContextFactory contexts = FlinkExecutableStageContextFactory.getInstance();
+    FlinkExecutableStageFunction<Object> task = new FlinkExecutableStageFunction<>(
+        "step", options, stage, job, Map.of(), contexts, null, null);
+    task.setRuntimeContext(new RuntimeUDFContext(
+        new TaskInfoImpl("task", 1, 0, 1, 0), NoWorker.class.getClassLoader(),
+        new ExecutionConfig(), Map.of(), Map.of(),
+        UnregisteredMetricsGroup.createOperatorMetricGroup()));
+    ExecutableStageContext held = contexts.get(job);
+    try {
+      task.open(new Configuration());
+      throw new AssertionError("there is a worker");
+    } catch (RuntimeException expected) {
+    }
+    held.close();
+    System.out.println(contexts.get(job) == held ? "held" : "released");
+    System.exit(0);
+  }
+}
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries():
@@ -67,20 +118,25 @@ def libraries():
         pytest.skip(f"no libraries of Beam: {reason}")
 
 
-def run_pieces(directory, libraries):
-    source = directory / "Pieces.java"
-    source.write_text(PIECES)
+def run(name, text, directory, libraries):
+    source = directory / f"{name}.java"
+    source.write_text(text)
     path = ":".join(str(library) for library in libraries)
     return subprocess.run([java(), "-cp", path, str(source)], capture_output=True, text=True)
 
 
 def test_pieces_of_a_side_input_are_full_and_hold_all_bytes(tmp_path):
-    done = run_pieces(tmp_path, sorted(LIBRARIES.glob("*.jar")))
+    done = run("Pieces", PIECES, tmp_path, sorted(LIBRARIES.glob("*.jar")))
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
 def test_the_class_still_needs_mending(tmp_path):
     # Where Beam mends it, runner_configs/beam can go.
     unmended = [library for library in LIBRARIES.glob("*.jar") if library.name != MENDED]
-    done = run_pieces(tmp_path, unmended)
+    done = run("Pieces", PIECES, tmp_path, unmended)
     assert done.returncode and ("arraycopy" in done.stderr or "a piece of" in done.stderr)
+
+
+def test_a_task_without_a_worker_lets_go_of_its_jobs_workers(tmp_path):
+    done = run("NoWorker", NO_WORKER, tmp_path, sorted(LIBRARIES.glob("*.jar")))
+    assert (done.returncode, done.stdout) == (0, "released\n"), done.stderr
