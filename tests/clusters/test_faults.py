@@ -67,8 +67,10 @@ def test_what_is_as_it_must_be(code, output, leaks, sound, ended):
 def test_the_table_goes_on_after_trouble(monkeypatch, tmp_path):
     outcomes = iter(
         [FINISHED, Outcome(None, "not looked at", 1.0, {}, "NOT TRIED: OSError"), FINISHED]
+        + [Outcome(1, ABSENT, 1.0, {})] * 2
     )
-    scenarios = tuple(Scenario(name, FREQUENCY_LIST, "", faults.nothing) for name in "abc")
+    kinds = [faults.nothing] * 3 + [faults.restart_pool, faults.kill_pool]
+    scenarios = tuple(Scenario(fault.__name__, FREQUENCY_LIST, "", fault) for fault in kinds)
     downs = []
     monkeypatch.setattr(faults, "SCENARIOS", scenarios)
     monkeypatch.setattr(faults, "rehearse", lambda *_: next(outcomes))
@@ -76,8 +78,8 @@ def test_the_table_goes_on_after_trouble(monkeypatch, tmp_path):
     monkeypatch.setattr(faults.cluster, "down", lambda: downs.append(None))
     lines = list(faults.report(Inputs(1000, tmp_path), ""))
     rows = [line for line, _ in lines if line.startswith("| release")]
-    assert [good for line, good in lines if line in rows] == [True, False, True]
-    assert any("2 runs: 2 finished, 0 hung" in line for line, _ in lines)
+    assert [good for line, good in lines if line in rows] == [True, False, True, False, True]
+    assert any("4 runs: 2 finished, 0 hung" in line for line, _ in lines)
     assert any("could not be tried: 1" in line for line, _ in lines)
     # What did not end does not hold the next run up.
     assert len(downs) == 1
