@@ -1,13 +1,16 @@
 from dataclasses import astuple
 
+import apache_beam as beam
 import pytest
 from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from dp_transforms.columnar.routing import num_buckets_for
 from dp_transforms.runtime.shuffle import ReduceByHash
 from pipelines import release_frequency_list, select_partitions
-from pipelines.files import record_files
+from pipelines.files import reading, record_files
 from pipelines.files.paths import local_path, match_files
+from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
@@ -89,3 +92,14 @@ def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
         release_frequency_list.main(flags(tmp_path, f"--num_buckets={number}"))
     assert stop.value.code == 2
     assert "--num_buckets: must be between 1 and 65536" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "few", "parts"), [(4, 2, 4), (4, 3, 1), (1, 3, 1), (-1, 3, -1)])
+def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, monkeypatch):
+    (tmp_path / "records.jsonl").write_text('{"user": "ann", "partition": "jazz"}\n' * 2)
+    source = RecordFiles(str(tmp_path / "*"), "user", ["partition"])
+    monkeypatch.setattr(reading, "FEW_RECORDS", few)
+    monkeypatch.setattr(RecordFiles, "estimated_rows", 2)
+    pipeline = beam.Pipeline(options=PipelineOptions([f"--parallelism={given}"]))
+    _ = pipeline | ReadRecords(source)
+    assert pipeline.options.view_as(FlinkRunnerOptions).parallelism == parts
