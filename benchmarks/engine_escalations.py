@@ -9,11 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
 from dp_transforms.mechanisms.sampler.float_level import FloatLevel
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
+from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.sample_data import rockyou
 
 NARROW_WINDOW = 4

@@ -233,7 +233,7 @@ MUTANTS = (
     Mutant(
         "walks that leave the window are cut off, without a delta",
         "dp_transforms/mechanisms/sampler/walk.py",
-        "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided(1.0)",
+        "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided",
         "            raise Undecided(width if width < 1 else 1.0)\n    return len(lo) - 1",
         (
             "tests/mechanisms/sampler/test_walk.py",

@@ -36,6 +36,7 @@ import numpy as np
 from scipy.special import betainccinv, betaincinv
 
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.corner_weighted import (
     CornerWeightedPartitionMechanism,
@@ -45,7 +46,7 @@ from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartit
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.labelled_sums import LabelledSums, window_for
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 Statistic = Callable[[Any], Hashable]
 """Any function of an output: events are sets of its values."""

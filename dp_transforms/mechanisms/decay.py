@@ -8,19 +8,12 @@ from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Protocol
 
-from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair, settled
+from dp_transforms.mechanisms.eta import Eta
 
 _GUARD_BITS = 64
 """A power multiplies the rate's relative error by its exponent, which can be as large as 2**63."""
-
-
-class LogEnclosed(Protocol):
-    """A base such as ``base2.Eta``, whose rate is known by enclosures."""
-
-    def log_enclosure(self, precision: int) -> Enclosure:
-        """(lo, hi) around -ln(base), as MPFR numbers of about ``precision`` bits."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +29,7 @@ class Decay:
     """
 
     rate: Fraction = Fraction(0)
-    base: LogEnclosed | None = None
+    base: Eta | None = None
 
     def __post_init__(self) -> None:
         if self.log_enclosure(64)[0] <= 0:
@@ -57,6 +50,12 @@ class Decay:
         down, up = rounding_pair(precision)
         small, large = self._exponent(exponent, precision)
         return Enclosure(down.minus(up.expm1(large)), up.minus(down.expm1(small)))
+
+    def is_at_most_one_third(self) -> bool:
+        """Whether q <= 1/3. Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself."""
+        return settled(
+            lambda bits: (enclosed(3, bits).log() - self.log_enclosure(bits)).is_at_most(0)
+        )
 
     def _exponent(self, exponent: int, precision: int) -> Enclosure:
         """(lo, hi) around -c * exponent."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 from decimal import ROUND_CEILING, Context, Decimal
 from fractions import Fraction
 from typing import Any
@@ -98,6 +99,17 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
     if exact <= 0 or isinstance(value, str):
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
     return exact
+
+
+def integer(name: str, value: Any) -> int:
+    """The value as Python's own integer.
+
+    Raises:
+      ValueError: it is not an integer, and neither is True; the message names it by ``name``.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ValueError(f"{name} must be an integer, got {value!r}")
+    return operator.index(value)
 
 
 def float_above(value: Fraction) -> float:

@@ -63,9 +63,9 @@ def project_degrees(
 
     Args:
       edges: pairs of nodes. Self-loops are dropped, and so are repeats in either direction.
-      degree_bound: D, public: chosen without looking at the graph. order_key: up to 64 bytes that
-      fix the order of the edges, chosen without looking at the graph. Any
-        key is as private as any other.
+      degree_bound: D, public: chosen without looking at the graph.
+      order_key: up to 64 bytes that fix the order of the edges, likewise. Any key is as private as
+        any other.
 
     Returns:
       The positive degrees. Private: release them with ``node_private_sensitivity(degree_bound)``.

@@ -1,15 +1,56 @@
-"""Numbers known by two bounds, with arithmetic that rounds each bound outwards."""
+"""Numbers known by two bounds, with arithmetic that rounds each bound outwards.
+
+A question about a real number is asked at some precision, and again at twice as many bits where the
+bounds do not tell: ``settled``.
+"""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable, Iterable
+from fractions import Fraction
 from functools import lru_cache
 from itertools import product, starmap
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import gmpy2
 
 _ZERO = gmpy2.mpfr(0)
+
+_T = TypeVar("_T")
+
+
+class Undecided(Exception):
+    """Enclosures of some precision do not settle a question.
+
+    Attributes:
+      width: how wide the enclosure in question is, relative to 1.
+    """
+
+    def __init__(self, width: float = 1.0):
+        super().__init__(width)
+        self.width = width
+
+
+def settled(answer: Callable[[int], _T], bits: int = 64) -> _T:
+    """``answer(bits)``, or that at twice as many bits, and so on until it is not Undecided."""
+    while True:
+        try:
+            return answer(bits)
+        except Undecided:
+            bits *= 2
+
+
+def agreed(ends: Iterable[_T]) -> _T:
+    """What both bounds come to.
+
+    Raises:
+      Undecided: it is not the same.
+    """
+    lower, upper = ends
+    if lower != upper:
+        raise Undecided
+    return lower
 
 
 @lru_cache(maxsize=256)
@@ -64,7 +105,7 @@ class Enclosure(NamedTuple):
         return Enclosure(down.add(x.lower, y.lower), up.add(x.upper, y.upper))
 
     def __radd__(self, other: Any) -> Enclosure:
-        return exactly(other).__add__(self)
+        return self.__add__(other)
 
     def __sub__(self, other: Any) -> Enclosure:
         down, up, x, y = self._with(other)
@@ -81,7 +122,7 @@ class Enclosure(NamedTuple):
         return Enclosure(min(starmap(down.mul, ends)), max(starmap(up.mul, ends)))
 
     def __rmul__(self, other: Any) -> Enclosure:
-        return exactly(other).__mul__(self)
+        return self.__mul__(other)
 
     def __truediv__(self, other: Any) -> Enclosure:
         """Raises ZeroDivisionError if the divisor may be 0."""
@@ -120,6 +161,30 @@ class Enclosure(NamedTuple):
         down, up = _arithmetic(_precision(self))
         return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
 
+    def is_at_most(self, bound: Any) -> bool:
+        """Whether the number is at most a rational one.
+
+        Raises:
+          Undecided: the bounds do not tell.
+        """
+        if self.upper <= bound:
+            return True
+        if self.lower > bound:
+            return False
+        raise Undecided
+
+    def is_below(self, other: tuple[Any, Any]) -> bool:
+        """Whether a number that is below its upper bound is below another one.
+
+        Raises:
+          Undecided: the bounds do not tell.
+        """
+        if self.upper <= other[0]:
+            return True
+        if self.lower >= other[1]:
+            return False
+        raise Undecided
+
     def rational(self) -> Enclosure:
         """The same bounds as rational numbers, whose arithmetic is exact."""
         return Enclosure(gmpy2.mpq(self.lower), gmpy2.mpq(self.upper))
@@ -156,6 +221,11 @@ def exactly(value: Any) -> Enclosure:
     """An int, mpq or Fraction as both bounds."""
     exact = gmpy2.mpq(value)
     return Enclosure(exact, exact)
+
+
+def as_fraction(value: Any) -> Fraction:
+    """A finite MPFR number, exactly."""
+    return Fraction(*map(int, value.as_integer_ratio()))
 
 
 def enclosed(value: Any, precision: int) -> Enclosure:

@@ -18,8 +18,9 @@ from typing import Any
 
 import gmpy2
 
+from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, agreed, rounding_pair, settled
 
 _RELATIVE_BITS = 10
 
@@ -90,7 +91,8 @@ class Eta:
         """
         exact = positive_rational("epsilon", epsilon)
         if max_bits is None:
-            bits = _default_bits(exact)
+            # A step of 2**-b in the base moves epsilon by at most about 2**-b * e**epsilon.
+            bits = max(1, math.ceil(exact * 3 / 2) - _floor_log2(exact) + _RELATIVE_BITS)
         else:
             bits = positive_integer("max_bits", max_bits)
         x = _ceil_of_scaled_exp(exact, bits)
@@ -114,12 +116,7 @@ class Eta:
     @property
     def epsilon(self) -> float:
         """The smallest float that is certainly not below eta * ln 2, for reporting."""
-        precision = 64
-        while True:
-            lo, hi = (_float_above(end) for end in self.log_enclosure(precision))
-            if lo == hi:
-                return hi
-            precision *= 2
+        return settled(lambda bits: agreed(map(_float_above, self.log_enclosure(bits))))
 
     def log_enclosure(self, precision: int) -> Enclosure:
         """(lo, hi) with lo < eta * ln 2 < hi, as gmpy2.mpfr numbers of ``precision`` bits.
@@ -150,30 +147,20 @@ def positive_integer(name: str, value: Any) -> int:
 
 def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
     """The smallest integer at or above 2**bits * e**(-epsilon), certainly."""
-    precision = bits + 64
-    while True:
-        down, up = rounding_pair(precision)
-        lo, hi = (
-            gmpy2.mpz(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
-            for context in (down, up)
-        )
-        # e**(-epsilon) is irrational, so the two agree as soon as the precision is high enough.
-        if lo == hi:
-            return int(lo)
-        precision *= 2
+
+    def ceiling(context: Any) -> int:
+        return int(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
+
+    # e**(-epsilon) is irrational, so the two agree as soon as the precision is high enough.
+    return settled(lambda precision: agreed(map(ceiling, rounding_pair(precision))), bits + 64)
 
 
 def _fewest_bits(epsilon: Fraction) -> int:
     """The smallest b with 1 - 2**-b >= e**(-epsilon)."""
-    bits = max(1, _floor_log2(1 / epsilon))
-    while _ceil_of_scaled_exp(epsilon, bits) >= 1 << bits:
-        bits += 1
-    return bits
-
-
-def _default_bits(epsilon: Fraction) -> int:
-    # A step of 2**-b in the base moves epsilon by at most about 2**-b * e**epsilon.
-    return max(1, math.ceil(epsilon * 3 / 2) - _floor_log2(epsilon) + _RELATIVE_BITS)
+    return smallest_where(
+        lambda bits: _ceil_of_scaled_exp(epsilon, bits) < 1 << bits,
+        max(1, _floor_log2(1 / epsilon)),
+    )
 
 
 def _floor_log2(value: Fraction) -> int:

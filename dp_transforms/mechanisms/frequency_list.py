@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import operator
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, TextIO
+from typing import Any
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.decimals import integer
 
 MAX_VALUE = 2**63 - 1
 """Frequencies, multiplicities and the total must fit a signed 64-bit integer."""
@@ -113,31 +113,23 @@ class FrequencyList:
         Raises:
           ValueError: the file is empty, has another header, or has a bad line, which is named.
         """
-        values: list[int] = []
-        repeats: list[int] = []
+        runs: list[tuple[int, int]] = []
         with open(path, newline="", encoding="utf-8") as file:
-            rows = _csv_rows(file, os.fspath(path))
-            _, header = next(rows, (0, None))
-            if header is None:
-                raise ValueError(f"{os.fspath(path)} is empty; expected {','.join(_HEADER)}")
-            if [name.strip().lstrip("\ufeff") for name in header] != _HEADER:
-                raise ValueError(f"{os.fspath(path)}: the first line must be {','.join(_HEADER)}")
-            for line, row in rows:
-                if not row:
-                    continue
-                try:
-                    value, repeat = (int(field) for field in row)
-                except ValueError:
-                    raise ValueError(
-                        f"{os.fspath(path)}, line {line}: expected two integers "
-                        f"({','.join(_HEADER)})"
-                    ) from None
-                values.append(value)
-                repeats.append(repeat)
+            rows = csv.reader(file)
+            try:
+                header = next(rows, None)
+                if header is None:
+                    raise ValueError(f"{path} is empty; expected {','.join(_HEADER)}")
+                if [name.strip().lstrip("\ufeff") for name in header] != _HEADER:
+                    raise ValueError(f"{path}: the first line must be {','.join(_HEADER)}")
+                for row in filter(None, rows):
+                    runs.append(_two_integers(row, f"{path}, line {rows.line_num}"))
+            except csv.Error as error:
+                raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
         try:
-            return cls(values, repeats)
+            return cls([value for value, _ in runs], [repeat for _, repeat in runs])
         except ValueError as error:
-            raise ValueError(f"{os.fspath(path)}: {error}") from None
+            raise ValueError(f"{path}: {error}") from None
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Writes the file that ``from_csv`` reads."""
@@ -211,14 +203,12 @@ class FrequencyList:
         return FrequencyList, (self._frequencies, self._multiplicities)
 
 
-def _csv_rows(file: TextIO, path: str) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a file with the numbers of their lines."""
-    rows = csv.reader(file)
+def _two_integers(row: list[str], place: str) -> tuple[int, int]:
     try:
-        for row in rows:
-            yield rows.line_num, row
-    except csv.Error as error:
-        raise ValueError(f"{path}, line {rows.line_num}: {error}") from None
+        value, repeat = map(int, row)
+    except ValueError:
+        raise ValueError(f"{place}: expected two integers ({','.join(_HEADER)})") from None
+    return value, repeat
 
 
 def _positive_integers(name: str, entries: Iterable[Any]) -> IntArray:
@@ -227,15 +217,10 @@ def _positive_integers(name: str, entries: Iterable[Any]) -> IntArray:
         if bad.size:
             _reject(name, int(bad[0]), entries[bad[0]])
         return entries.astype(np.int64)
-    values = []
-    for i, entry in enumerate(entries):
-        try:
-            value = operator.index(entry)
-        except TypeError:
-            raise ValueError(f"{name}[{i}] must be an integer, got {entry!r}") from None
-        if not 1 <= value <= MAX_VALUE or isinstance(entry, bool):
-            _reject(name, i, entry)
-        values.append(value)
+    values = [integer(f"{name}[{i}]", entry) for i, entry in enumerate(entries)]
+    for i, value in enumerate(values):
+        if not 1 <= value <= MAX_VALUE:
+            _reject(name, i, value)
     return np.array(values, dtype=np.int64)
 
 

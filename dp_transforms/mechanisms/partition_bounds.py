@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +15,7 @@ from functools import cached_property
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.distance_ball import largest_within, smallest_within
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
@@ -74,7 +74,7 @@ class PartitionBounds:
             if not isinstance(getattr(self, name), FrequencyList):
                 raise ValueError(f"{name} must be a FrequencyList")
         for name in ("unbounded_ranks", "beyond"):
-            value = _integer(name, getattr(self, name))
+            value = integer(name, getattr(self, name))
             if not 0 <= value < NO_BOUND:
                 raise ValueError(f"{name} must be between 0 and 2**62, got {value}")
         if len(self.upper) and self.upper.frequencies[-1] < self.beyond:
@@ -113,7 +113,7 @@ class PartitionBounds:
             )
         for name, entries in (("lower", lower), ("upper", upper), ("repeats", repeats)):
             for i, entry in enumerate(entries):
-                if not 0 <= _integer(f"{name}[{i}]", entry) <= NO_BOUND:
+                if not 0 <= integer(f"{name}[{i}]", entry) <= NO_BOUND:
                     raise ValueError(f"{name}[{i}] must be between 0 and 2**62, got {entry}")
         counts = np.asarray(repeats, np.int64)
         highest = np.minimum.accumulate(np.asarray(upper, np.int64))
@@ -132,7 +132,7 @@ class PartitionBounds:
         >>> list(PartitionBounds.of_total(6).upper)
         [(6, 1), (3, 1), (2, 1), (1, 3)]
         """
-        if _integer("total", total) < 0:
+        if integer("total", total) < 0:
             raise ValueError(f"total must not be negative, got {total}")
         root = math.isqrt(total)
         ranks = np.arange(1, root + 1, dtype=np.int64)
@@ -148,7 +148,7 @@ class PartitionBounds:
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
         """|x_i - r_i| <= width at every rank, for a public list r and zeros behind it."""
-        if not 0 <= _integer("width", width) < NO_BOUND:
+        if not 0 <= integer("width", width) < NO_BOUND:
             raise ValueError(f"width must be between 0 and 2**62, got {width}")
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
@@ -171,7 +171,7 @@ class PartitionBounds:
         >>> list(bounds.lower), list(bounds.upper)
         ([(2, 1)], [(8, 1), (4, 1), (2, 1), (1, 3)])
         """
-        if _integer("distance", distance) < 0:
+        if integer("distance", distance) < 0:
             raise ValueError(f"distance must not be negative, got {distance}")
         check_distance(distance)
         return cls(smallest_within(reference, distance), largest_within(reference, distance))
@@ -224,10 +224,3 @@ def _at_ranks(values: FrequencyList, ranks: IntArray, tail: int = 0) -> IntArray
     ends = values.multiplicities.cumsum()
     found: IntArray = np.append(values.frequencies, tail)[ends.searchsorted(ranks, side="left")]
     return found
-
-
-def _integer(name: str, value: object) -> int:
-    try:
-        return operator.index(value)  # type: ignore[arg-type]
-    except TypeError:
-        raise ValueError(f"{name} must be an integer, got {value!r}") from None

@@ -20,13 +20,12 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
-from typing import Any
 
 import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import WordArray
-from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.enclosure import Enclosure, settled
 
 KEY_BYTES = 32
 WORD_BITS = 64
@@ -151,11 +150,15 @@ class Uniform:
         """floor(U * 2**bits): the leading ``bits`` bits of U as an integer."""
         return self._tape.prefix(self._channel, self._index, bits)
 
-    def enclosure(self, bits: int) -> tuple[Any, Any]:
+    def enclosure(self, bits: int) -> Enclosure:
         """(lo, hi) with lo <= U < hi, as exact rationals 2**-bits apart."""
-        leading = self.prefix(bits)
-        scale = gmpy2.mpz(1) << bits
-        return gmpy2.mpq(leading, scale), gmpy2.mpq(leading + 1, scale)
+        return known_from(self.prefix(bits), bits)
+
+
+def known_from(prefix: int, bits: int) -> Enclosure:
+    """(lo, hi) with lo <= U < hi, where prefix = floor(U * 2**bits)."""
+    scale = gmpy2.mpz(1) << bits
+    return Enclosure(gmpy2.mpq(prefix, scale), gmpy2.mpq(prefix + 1, scale))
 
 
 def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
@@ -166,12 +169,4 @@ def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
       probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must
         shrink to p as the precision grows. A p that is known exactly returns (p, p).
     """
-    bits = WORD_BITS
-    while True:
-        lower, upper = uniform.enclosure(bits)
-        lo, hi = probability(bits)
-        if upper <= lo:
-            return True
-        if lower >= hi:
-            return False
-        bits *= 2
+    return settled(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))

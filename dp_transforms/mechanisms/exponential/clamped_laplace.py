@@ -86,8 +86,7 @@ class ClampedLaplace:
 
         Args:
           value: the private number, finite; outside the bounds it counts as the nearer one.
-          tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
-          channel: the address of this release on the tape; every release needs one of its own.
+          tape, channel: see ``ExponentialMechanism.sample``.
 
         Raises:
           ValueError: the value is not a finite real number.

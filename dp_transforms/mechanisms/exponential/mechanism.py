@@ -9,7 +9,6 @@ ever rounded, and the distribution is the mechanism's, not an approximation of i
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -20,6 +19,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below, require_exact
 from dp_transforms.mechanisms.exponential.randomized_rounding import LARGEST_BOUND, round_at_random
@@ -81,7 +81,7 @@ class ExponentialMechanism:
         if not isinstance(self.eta, Eta):
             raise ValueError(f"eta must be an Eta, got {self.eta!r}")
         for name in ("utility_min", "utility_max", "max_outcomes", "min_retries"):
-            object.__setattr__(self, name, _integer(name, getattr(self, name)))
+            object.__setattr__(self, name, integer(name, getattr(self, name)))
         if self.utility_min > self.utility_max:
             raise ValueError(
                 f"utility_min={self.utility_min} must not be above utility_max={self.utility_max}"
@@ -226,13 +226,3 @@ class ExponentialMechanism:
         assert found is not None
         level, place = found
         return int(np.flatnonzero(levels == level)[place])
-
-
-def _integer(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise ValueError(f"{name} must be an integer, got {value!r}") from None
-    if isinstance(value, bool):
-        raise ValueError(f"{name} must be an integer, got {value!r}")
-    return number

@@ -148,7 +148,5 @@ def _over_common_denominator(weights: Sequence[Any]) -> list[Any]:
     if min(exact) <= 0:
         # Which one, and what it is, may be private.
         raise ValueError("weights must be positive finite numbers")
-    denominator = gmpy2.mpz(1)
-    for weight in exact:
-        denominator = gmpy2.lcm(denominator, weight.denominator)
+    denominator = gmpy2.lcm(*(weight.denominator for weight in exact))
     return [weight.numerator * (denominator // weight.denominator) for weight in exact]

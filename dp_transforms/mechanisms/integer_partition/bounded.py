@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import Draw, Partition
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.sampler.levels import Sampler
+from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 _MAX_SIZE = 2**60
@@ -19,20 +20,44 @@ _MAX_SIZE = 2**60
 
 
 @dataclass(frozen=True)
-class BoundedPartitionMechanism(PartitionMechanism):
+class WithinBounds(PartitionMechanism):
+    """A mechanism over all lists, or over those between public bounds.
+
+    Bounds are public if they do not depend on the data, or have a budget of their own. A list
+    outside them is moved between them rank by rank, which brings no two lists farther apart.
+    """
+
+    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bounds is not None:
+            check_sizes(self.bounds)
+
+    def possible_lists(self) -> dict[str, Any]:
+        if self.bounds is None:
+            return super().possible_lists()
+        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
+
+    def _blocks(self, frequency_list: FrequencyList) -> Blocks:
+        """The list's runs, between the walls that the bounds are."""
+        if self.bounds is None:
+            return Blocks.of(frequency_list)
+        return walled_blocks(frequency_list, self.bounds)
+
+
+@dataclass(frozen=True)
+class BoundedPartitionMechanism(WithinBounds):
     """Releases x with probability proportional to q**||x - f||_1, over the lists within bounds.
 
-    Privacy. The bounds are public: they do not depend on the data, or have a budget of their own.
-    Then the set of possible outputs is the same for neighbours, it is closed under union and
-    intersection of Young diagrams, and the argument is that of ``IntegerPartitionMechanism``: pure
-    epsilon-DP for adding or removing all records of one user. The private list may lie outside the
-    bounds; moving it between them, rank by rank, brings no two lists farther apart.
+    Privacy. The bounds are public (see ``WithinBounds``). Then the set of possible outputs is the
+    same for neighbours, it is closed under union and intersection of Young diagrams, and the
+    argument is that of ``IntegerPartitionMechanism``: pure epsilon-DP for adding or removing all
+    records of one user.
 
     Args:
       bounds: the public bounds.
-      epsilon: the privacy parameter, in natural units. Give this or eta.
-      sensitivity: the most partitions that one user contributes to.
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
       ValueError: see ``PartitionMechanism``; or the bounds are larger than lists can be.
@@ -59,9 +84,6 @@ class BoundedPartitionMechanism(PartitionMechanism):
             "out, or take another mechanism, from epsilon / sensitivity = 0.55 on"
         )
 
-    def possible_lists(self) -> dict[str, Any]:
-        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
-
     def _rate(self, epsilon: Fraction) -> Fraction:
         return exponential_price.rate_of(epsilon / self.sensitivity)
 
@@ -69,7 +91,7 @@ class BoundedPartitionMechanism(PartitionMechanism):
         return exponential_price.unit_cost(self.decay)
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return Sampler(walled_blocks(frequency_list, self.bounds), self.decay).release
+        return Sampler(self._blocks(frequency_list), self.decay).release
 
 
 def check_sizes(bounds: PartitionBounds) -> None:

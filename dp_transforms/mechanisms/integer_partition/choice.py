@@ -13,7 +13,6 @@ from dp_transforms.mechanisms.integer_partition.corner_weighted import (
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import (
     GeometricPartitionMechanism,
-    is_geometric,
 )
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -70,10 +69,10 @@ def chosen_mechanism(
     """The name of what "auto" takes, see ``partition_mechanism``."""
     if eta is not None:
         # The weights are given: the geometric mechanism has the same ones at a lower price.
-        return GEOMETRIC if is_geometric(Decay(base=eta)) else EXPONENTIAL
+        return GEOMETRIC if Decay(base=eta).is_at_most_one_third() else EXPONENTIAL
     if epsilon is None:
         raise ValueError("give epsilon or eta: what a release costs has no default")
     ratio = positive_rational("epsilon", epsilon) / positive_integer("sensitivity", sensitivity)
-    if is_geometric(Decay(ratio)):
+    if Decay(ratio).is_at_most_one_third():
         return GEOMETRIC
     return CORNER_WEIGHTED if ratio >= LEAST_RATIO else EXPONENTIAL

@@ -19,7 +19,7 @@ from functools import lru_cache
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly
 
 RATE_UNIT = Fraction(1, 2**40)
 """Rates are multiples of this."""
@@ -59,18 +59,6 @@ def _product(decay: Decay, k: Enclosure, precision: int) -> Enclosure:
     return Enclosure(found.lower, (found * beyond).upper)
 
 
-def is_at_least_log_three(value: Fraction) -> bool:
-    """Whether value >= ln 3, exactly: ln 3 is irrational, so some precision tells."""
-    precision = _PRECISION
-    while True:
-        down, up = rounding_pair(precision)
-        if gmpy2.mpq(value) >= up.log(3):
-            return True
-        if gmpy2.mpq(value) <= down.log(3):
-            return False
-        precision *= 2
-
-
 @lru_cache(maxsize=256)
 def rate_of(loss: Fraction) -> Fraction:
     """A rate c, a multiple of ``RATE_UNIT``, whose loss for one cell is certainly at most ``loss``.
@@ -89,7 +77,7 @@ def rate_of(loss: Fraction) -> Fraction:
         middle = (low + high) / 2
         low, high = (middle, high) if _approximate_loss(middle) <= loss else (low, middle)
     rate = (math.floor(low / RATE_UNIT) + 1) * RATE_UNIT
-    while is_at_least_log_three(rate) or loss_enclosure(rate)[1] > gmpy2.mpq(loss):
+    while Decay(rate).is_at_most_one_third() or loss_enclosure(rate)[1] > gmpy2.mpq(loss):
         rate -= RATE_UNIT
     return rate
 

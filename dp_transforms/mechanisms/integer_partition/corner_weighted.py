@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import check_sizes
-from dp_transforms.mechanisms.integer_partition.corner_price import (
-    is_at_least_log_three,
-    rate_of,
-)
-from dp_transforms.mechanisms.integer_partition.mechanism import Draw, PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.bounded import WithinBounds
+from dp_transforms.mechanisms.integer_partition.corner_price import rate_of
+from dp_transforms.mechanisms.integer_partition.mechanism import Draw
 from dp_transforms.mechanisms.labelled_walk.sampler import CornerSampler
 from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
-from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.sampler.walk import Blocks
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 LEAST_RATIO = Fraction(11, 20)
 """The smallest epsilon / sensitivity. At 0.5 the exponential mechanism at its exact price is as
@@ -25,7 +19,7 @@ accurate on lists of passwords, and at 0.55 this one is 1.5% more so."""
 
 
 @dataclass(frozen=True)
-class CornerWeightedPartitionMechanism(PartitionMechanism):
+class CornerWeightedPartitionMechanism(WithinBounds):
     """Releases x with probability proportional to q**||x - f||_1 w(x): the most accurate release
     for epsilon / sensitivity from 0.55 up to ln 3.
 
@@ -35,21 +29,16 @@ class CornerWeightedPartitionMechanism(PartitionMechanism):
     is e**-0.893 where that has e**-0.569. All lists are possible releases, or all between public
     bounds.
 
-    Privacy. Neighbours: add or remove all records of one user, who contributes to at most
-    ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting
-    does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity, and the two
-    Young diagrams differ in at most this many cells. By the theorem of ``corner_price`` the
+    Privacy. The Young diagrams of neighbours differ in at most ``sensitivity`` cells
+    (``PartitionMechanism``). By the theorem of ``corner_price`` the
     probability of any x changes by a factor of at most e**(sensitivity (c + ln R(c))), and c is
     the largest rate at which that is certainly at most e**epsilon: pure epsilon-DP. Bounds are
-    public: they do not depend on the data, or have a budget of their own. A list outside them is
-    moved between them rank by rank, which brings no two lists farther apart. Which decisions need
-    more than float64 depends on f and can show in the running time: a timing channel. On a list
-    like RockYou's, at epsilon = 1, one does in about one release of a million.
+    public (see ``WithinBounds``). Which decisions need more than float64 depends on f and can show
+    in the running time: a timing channel. On a list like RockYou's, at epsilon = 1, one does in
+    about one release of a million.
 
     Args:
-      epsilon: the privacy parameter, in natural units; a float stands for the decimal that it
-        prints as.
-      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
+      epsilon, sensitivity: see ``PartitionMechanism``.
       bounds: public bounds on the lists; none by default.
 
     Raises:
@@ -64,18 +53,12 @@ class CornerWeightedPartitionMechanism(PartitionMechanism):
     True
     """
 
-    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+    words = CornerWeightedLaw.words
 
     def __post_init__(self) -> None:
         if self.eta is not None:
             raise ValueError(f"give epsilon and not eta to this mechanism, got {self.eta!r}")
         super().__post_init__()
-        if self.bounds is not None:
-            check_sizes(self.bounds)
-
-    @property
-    def words(self) -> str:
-        return CornerWeightedLaw.words
 
     @property
     def law(self) -> CornerWeightedLaw:
@@ -84,7 +67,7 @@ class CornerWeightedPartitionMechanism(PartitionMechanism):
     def _rate(self, epsilon: Fraction) -> Fraction:
         ratio = epsilon / self.sensitivity
         given = f"got epsilon={self.epsilon}, sensitivity={self.sensitivity}"
-        if is_at_least_log_three(ratio):
+        if Decay(ratio).is_at_most_one_third():
             raise ValueError(
                 f"epsilon / sensitivity must be below ln 3 = 1.0986..., {given}: use "
                 "GeometricPartitionMechanism, which is more accurate there"
@@ -96,15 +79,5 @@ class CornerWeightedPartitionMechanism(PartitionMechanism):
             )
         return rate_of(ratio)
 
-    def possible_lists(self) -> dict[str, Any]:
-        if self.bounds is None:
-            return super().possible_lists()
-        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
-
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        blocks = (
-            Blocks.of(frequency_list)
-            if self.bounds is None
-            else walled_blocks(frequency_list, self.bounds)
-        )
-        return CornerSampler(blocks, self.decay).release
+        return CornerSampler(self._blocks(frequency_list), self.decay).release

@@ -9,6 +9,7 @@ from typing import Any
 
 import gmpy2
 
+from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -63,9 +64,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
       max_total: N, a public upper bound on the list's total.
       delta: leave d to the bound above. Give this or distance.
       distance: d. Then delta is what the bound says.
-      epsilon: the privacy parameter, in natural units. Give this or eta.
-      sensitivity: the most partitions that one user contributes to.
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
       ValueError: see ``PartitionMechanism``; both or neither of delta and distance are given, one
@@ -166,14 +165,4 @@ def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
 
 def smallest_distance(decay: Decay, max_total: int, delta: float) -> int:
     """The smallest d for which ``probability_outside`` is at most delta."""
-    high = 1
-    while probability_outside(decay, max_total, high) > delta:
-        high *= 2
-    low = high // 2 if high > 1 else -1
-    while high - low > 1:
-        middle = (low + high) // 2
-        if probability_outside(decay, max_total, middle) > delta:
-            low = middle
-        else:
-            high = middle
-    return high
+    return smallest_where(lambda d: probability_outside(decay, max_total, d) <= delta, 0)

@@ -22,9 +22,8 @@ class IntegerPartitionMechanism(PartitionMechanism):
     All integer partitions x of all totals are possible outputs: nothing is cut off, so there is no
     delta, and the law does not depend on any public bound. The sampler is exact (see ``walk``).
 
-    Privacy. Neighbours: add or remove all records of one user, who contributes to at most
-    ``sensitivity`` partitions. That adds or takes away at most ``sensitivity`` cells of the sorted
-    list's Young diagram, by one count each. By the theorem of ``exponential_price`` the probability
+    Privacy. The Young diagrams of neighbours are nested and differ in at most ``sensitivity`` cells
+    (``PartitionMechanism``). By the theorem of ``exponential_price`` the probability
     of any x changes by a factor of at most e**(sensitivity * (c + ln R(c))), q = e**-c, and c is
     such that this is at most e**epsilon: pure epsilon-DP. That is never more than the two factors
     of q**-sensitivity, one for the weight of x and one for the total weight of all x, which make it
@@ -33,10 +32,7 @@ class IntegerPartitionMechanism(PartitionMechanism):
     RockYou's, at epsilon = 1, it is raised at all in about one release of a million.
 
     Args:
-      epsilon: the privacy parameter, in natural units; a float stands for the decimal that it
-        prints as. Give this or eta.
-      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
       ValueError: see ``PartitionMechanism``.

@@ -35,7 +35,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, agreed, exactly, rounding_pair, settled
 from dp_transforms.mechanisms.randomness import (
     KEY_BYTES,
     WORD_BITS,
@@ -172,10 +172,9 @@ def composition(total: int, number: int, tape: RandomTape) -> IntArray:
 
 def _uniform_below(bound: int, uniform: Uniform) -> int:
     """floor(U * bound)."""
-    bits = WORD_BITS
-    while True:
-        leading = uniform.prefix(bits)
-        low, high = leading * bound >> bits, ((leading + 1) * bound - 1) >> bits
-        if low == high:
-            return low
-        bits *= 2
+
+    def answer(bits: int) -> int:
+        least = uniform.prefix(bits) * bound
+        return agreed((least >> bits, least + bound - 1 >> bits))
+
+    return settled(answer)

@@ -33,25 +33,21 @@ only corners count that may be flipped there: a flip towards F never leaves the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
-from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import check_sizes
-from dp_transforms.mechanisms.integer_partition.mechanism import Draw, PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.bounded import WithinBounds
+from dp_transforms.mechanisms.integer_partition.mechanism import Draw
 from dp_transforms.mechanisms.laws.release_law import GeometricLaw
-from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.sampler.corner_decisions import CornerSampler, CornerWeights
-from dp_transforms.mechanisms.sampler.walk import Blocks
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 
 @dataclass(frozen=True)
-class GeometricPartitionMechanism(PartitionMechanism):
+class GeometricPartitionMechanism(WithinBounds):
     """Releases x with probability q**||x - f||_1 w(x): the most accurate release for epsilon /
     sensitivity >= ln 3.
 
@@ -60,20 +56,14 @@ class GeometricPartitionMechanism(PartitionMechanism):
     mechanism has about e**(-epsilon / (2 * sensitivity)). All lists are possible releases, or all
     between public bounds.
 
-    Privacy. Neighbours: add or remove all records of one user, who contributes to at most
-    ``sensitivity`` partitions. That changes at most ``sensitivity`` counts by one each; sorting
-    does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity. By the
-    triangle inequality the probability of any x changes by a factor of at most q**-sensitivity =
-    e**epsilon: pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Bounds are
-    public: they do not depend on the data, or have a budget of their own. A list outside them is
-    moved between them rank by rank, which brings no two lists farther apart. Which decisions need
-    more than float64 depends on f and can show in the running time: a timing channel. Each does
-    with a probability of about 1e-14.
+    Privacy. For neighbours ||f - f'||_1 <= sensitivity (``PartitionMechanism``). By the triangle
+    inequality the probability of any x changes by a factor of at most q**-sensitivity = e**epsilon:
+    pure epsilon-DP. With q = 2**-eta it is (eta * sensitivity)-DP in base 2. Bounds are
+    public (see ``WithinBounds``). Which decisions need more than float64 depends on f and can show
+    in the running time: a timing channel. Each does with a probability of about 1e-14.
 
     Args:
-      epsilon: the privacy parameter, in natural units. Give this or eta.
-      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
       bounds: public bounds on the lists; none by default.
 
     Raises:
@@ -88,31 +78,20 @@ class GeometricPartitionMechanism(PartitionMechanism):
     True
     """
 
-    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+    words = GeometricLaw.words
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_geometric(self.decay):
+        if not self.decay.is_at_most_one_third():
             raise ValueError(
                 "epsilon / sensitivity must be at least ln 3 = 1.0986..., got "
                 f"epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}: raise "
                 f"epsilon to {least_epsilon(self.sensitivity)}, or use IntegerPartitionMechanism"
             )
-        if self.bounds is not None:
-            check_sizes(self.bounds)
-
-    @property
-    def words(self) -> str:
-        return GeometricLaw.words
 
     @property
     def law(self) -> GeometricLaw:
         return GeometricLaw(self.rate, walled=self.bounds is not None)
-
-    def possible_lists(self) -> dict[str, Any]:
-        if self.bounds is None:
-            return super().possible_lists()
-        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         return epsilon / self.sensitivity
@@ -121,23 +100,7 @@ class GeometricPartitionMechanism(PartitionMechanism):
         return self.decay.log_enclosure(128)[1]
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        blocks = (
-            Blocks.of(frequency_list)
-            if self.bounds is None
-            else walled_blocks(frequency_list, self.bounds)
-        )
-        return CornerSampler(blocks, CornerWeights(self.decay)).release
-
-
-def is_geometric(decay: Decay) -> bool:
-    """Whether q <= 1/3. Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself."""
-    precision = 64
-    while True:
-        down, up = rounding_pair(precision)
-        lo, hi = decay.log_enclosure(precision)
-        if lo >= up.log(3) or hi <= down.log(3):
-            return bool(lo >= up.log(3))
-        precision *= 2
+        return CornerSampler(self._blocks(frequency_list), CornerWeights(self.decay)).release
 
 
 def least_epsilon(sensitivity: int) -> Decimal:

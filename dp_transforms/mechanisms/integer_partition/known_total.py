@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -50,8 +50,20 @@ Attempt = Callable[[RandomTape], Walk | None]
 
 
 class _TotalMechanism(PartitionMechanism):
+    _possible: ClassVar[str]
+    _limit_name: ClassVar[str]
+    """Of the field with the public number."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_total(self._limit_name, getattr(self, self._limit_name))
+
+    def possible_lists(self) -> dict[str, Any]:
+        limit = getattr(self, self._limit_name)
+        return {"possible_lists": self._possible, self._limit_name: limit}
+
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        excess = self._limit() - frequency_list.total
+        excess = getattr(self, self._limit_name) - frequency_list.total
         tilts = _Tilts(Blocks.of(frequency_list), self.decay)
         part = self._tilt(tilts, excess)
         sampler = tilts.sampler(part)
@@ -66,10 +78,6 @@ class _TotalMechanism(PartitionMechanism):
                 tries += 1
 
         return draw
-
-    @abstractmethod
-    def _limit(self) -> int:
-        """The public number."""
 
     @abstractmethod
     def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
@@ -98,9 +106,7 @@ class ExactTotalMechanism(_TotalMechanism):
 
     Args:
       total: the public number of records n.
-      epsilon: the privacy parameter, in natural units. Give this or eta.
-      sensitivity: the most partitions that one user contributes to.
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
       ValueError: see ``PartitionMechanism``.
@@ -113,16 +119,8 @@ class ExactTotalMechanism(_TotalMechanism):
     """
 
     total: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_total("total", self.total)
-
-    def possible_lists(self) -> dict[str, Any]:
-        return {"possible_lists": "of a public total", "total": self.total}
-
-    def _limit(self) -> int:
-        return self.total
+    _possible = "of a public total"
+    _limit_name = "total"
 
     def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
         tilt = tilts.towards(excess)
@@ -152,9 +150,7 @@ class MaximumTotalMechanism(_TotalMechanism):
 
     Args:
       max_total: a public upper bound on the number of records.
-      epsilon: the privacy parameter, in natural units. Give this or eta.
-      sensitivity: the most partitions that one user contributes to.
-      eta: the parameter of the weights in base 2.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
 
     Raises:
       ValueError: see ``PartitionMechanism``.
@@ -169,22 +165,14 @@ class MaximumTotalMechanism(_TotalMechanism):
     """
 
     max_total: int = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_total("max_total", self.max_total)
-
-    def possible_lists(self) -> dict[str, Any]:
-        return {"possible_lists": "up to a public total", "max_total": self.max_total}
-
-    def _limit(self) -> int:
-        return self.max_total
+    _possible = "up to a public total"
+    _limit_name = "max_total"
 
     def _tilt(self, tilts: _Tilts, excess: int) -> Fraction:
-        if tilts.mean(Fraction(0)) <= excess:
+        if tilts.moments(Fraction(0))[0] <= excess:
             return Fraction(0)
         tilt = tilts.towards(excess)
-        if tilts.mean(tilt) > excess and tilts.is_far(tilt, excess):
+        if tilts.moments(tilt)[0] > excess and tilts.is_far(tilt, excess):
             raise UnsuitableListError(_OUT_OF_REACH.format("max_total"))
         return max(tilt, Fraction(0))
 
@@ -235,24 +223,18 @@ class _Tilts:
             )
         return self._samplers[tilt]
 
-    def mean(self, tilt: Fraction) -> Fraction:
-        """About E[sum x - sum f], which falls as the tilt rises."""
-        return self._moments_of(tilt)[0]
-
-    def variance(self, tilt: Fraction) -> Fraction:
-        """About the variance, which is minus the slope of the mean."""
-        return self._moments_of(tilt)[1]
-
     def is_far(self, tilt: Fraction, excess: int) -> bool:
         """Whether no list of this excess would be found under the tilt."""
-        return (self.mean(tilt) - excess) ** 2 > _FAR**2 * self.variance(tilt)
+        mean, variance = self.moments(tilt)
+        return (mean - excess) ** 2 > _FAR**2 * variance
 
     def towards(self, excess: int) -> Fraction:
         """A tilt under which the mean is close to ``excess``, or nearly the steepest one."""
         low, high = -_STEEPEST, _STEEPEST
         tilt = Fraction(0)
         while True:
-            missing, variance = self.mean(tilt) - excess, self.variance(tilt)
+            mean, variance = self.moments(tilt)
+            missing = mean - excess
             near_the_end = abs(tilt) > _STEEPEST * Fraction(15, 16)
             if missing**2 <= variance / 9 or near_the_end or high - low <= 2 * _TILT_UNIT:
                 return tilt
@@ -260,7 +242,8 @@ class _Tilts:
             newton = tilt + _rounded(missing / (variance * self.rate))
             tilt = newton if low < newton < high else _rounded((low + high) / 2)
 
-    def _moments_of(self, tilt: Fraction) -> tuple[Fraction, Fraction]:
+    def moments(self, tilt: Fraction) -> tuple[Fraction, Fraction]:
+        """About the mean of sum x - sum f, and the variance: minus the slope of the mean."""
         if tilt not in self._moments:
             constant = RandomTape(bytes(KEY_BYTES))
             sampler = self.sampler(tilt)

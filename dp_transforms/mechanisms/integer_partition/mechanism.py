@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, ReleaseLaw
@@ -55,6 +55,11 @@ Draw = Callable[[RandomTape], FrequencyList]
 class PartitionMechanism(ABC):
     """A mechanism that releases x with a weight of q**||x - f||_1, over some set of lists.
 
+    Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
+    partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
+    sorting does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity, and
+    the two Young diagrams are nested and differ in at most this many cells.
+
     Args:
       epsilon: the privacy parameter, in natural units; a float stands for the decimal that it
         prints as. Give this or eta.
@@ -76,6 +81,9 @@ class PartitionMechanism(ABC):
     sensitivity: int = 1
     eta: Eta | None = None
     decay: Decay = field(init=False, repr=False, compare=False)
+
+    words: ClassVar[str] = ExponentialLaw.words
+    """What the mechanism is called in privacy statements."""
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
@@ -123,7 +131,7 @@ class PartitionMechanism(ABC):
             return float_above(self.epsilon)
         _, up = rounding_pair(_COST_PRECISION)
         cost = up.mul(self._unit_cost(), self.sensitivity)
-        return float_above(Fraction(*map(int, cost.as_integer_ratio())))
+        return float_above(as_fraction(cost))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         """c such that a release costs epsilon at most."""
@@ -140,7 +148,7 @@ class PartitionMechanism(ABC):
         release, where the possible lists are public (see ``budget.events.BoundedRangeDpEvent``)."""
         _, up = rounding_pair(_COST_PRECISION)
         length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
-        return float_above(Fraction(*map(int, length.as_integer_ratio())))
+        return float_above(as_fraction(length))
 
     @property
     def failure_probability(self) -> float:
@@ -160,11 +168,6 @@ class PartitionMechanism(ABC):
     def rate(self) -> float:
         """c = -ln q, from below."""
         return float(self.decay.log_enclosure(53)[0])
-
-    @property
-    def words(self) -> str:
-        """What the mechanism is called in privacy statements."""
-        return ExponentialLaw.words
 
     def possible_lists(self) -> dict[str, Any]:
         """Which lists can be released, as public words and numbers for a privacy statement."""

@@ -90,16 +90,12 @@ def truncated_bounds(
     items.
 
     Args:
-      frequency_list: the private list.
       margin: added to the noisy number; public. With margin = w nothing of the list is cut off
         with probability at least 1 - e**(-epsilon * w / sensitivity).
-      epsilon: what these bounds cost.
-      sensitivity: the most partitions that one user contributes to.
-      tape: where the randomness comes from; by default a fresh one from the operating system.
+      frequency_list, epsilon, sensitivity, tape: see ``checkpoint_bounds``.
 
     Raises:
-      ValueError: epsilon or sensitivity are not positive, or the margin is negative; the tape has
-        served such bounds.
+      ValueError: as there, or the margin is negative.
     """
     _check("margin", margin, 0)
     _check("sensitivity", sensitivity, 1)

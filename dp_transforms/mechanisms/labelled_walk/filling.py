@@ -7,23 +7,24 @@ depend on the weights of runs only, and not on messages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray, WordArray
+from dp_transforms.mechanisms.enclosure import Undecided, settled
 from dp_transforms.mechanisms.labelled_walk.float_transfer import SURE, UNIT, FloatTransfer, Shares
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector
 from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
 from dp_transforms.mechanisms.randomness import RandomTape, Uniform
-from dp_transforms.mechanisms.sampler.walk import Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import choose
 
 _MOVES = 4
 """Blocks with at most this many moves are halved in one array operation."""
 
-FIRST_BITS = 128
+_FIRST_BITS = 128
 """The first precision of decisions for which floats are not precise enough."""
 
 
@@ -76,13 +77,29 @@ class Filler:
             pass
         codes = [first, *(side.code for side in (left, right) if side.code is not None)]
         reach = max(abs(code // KINDS) for code in codes)
-        bits = FIRST_BITS
-        while True:
+        return self.precisely(first, reach, lambda level: self.vectors(level, left, right), uniform)
+
+    def precisely(
+        self,
+        first: int,
+        reach: int,
+        vectors: Callable[[Precise], tuple[Vector, Vector]],
+        uniform: Uniform,
+    ) -> int:
+        """Draws a state at rising precision.
+
+        Args:
+          first: the least code that it can have.
+          reach: windows contain the states |D| <= reach.
+          vectors: the weights of what is before the state and of what is after it.
+          uniform: the number that decides.
+        """
+
+        def choice(bits: int) -> int:
             level = self.precise(bits, reach)
-            try:
-                return level.choose(first, *self.vectors(level, left, right), uniform)
-            except Undecided:
-                bits *= 2
+            return level.choose(first, *vectors(level), uniform)
+
+        return settled(choice, _FIRST_BITS)
 
     def vectors(self, level: Precise, left: Side, right: Side) -> tuple[Vector, Vector]:
         """The weights of the states between two sides: those of the left and of the right."""
@@ -104,7 +121,7 @@ class Filler:
         transfer = self._transfer
         start = KINDS * (transfer.window + 1) + first
         if not KINDS <= start < transfer.size - KINDS:
-            raise Undecided(1.0)
+            raise Undecided
         weights, error = self._ends(left, True)
         others, other_error = self._ends(right, False)
         return transfer.shares((weights * others)[:, start:], error + other_error)
@@ -117,7 +134,7 @@ class Filler:
             return np.stack([ends, ends]), transfer.limit_error
         index = KINDS * (transfer.window + 1) + side.code
         if not KINDS <= index < transfer.size - KINDS:
-            raise Undecided(1.0)
+            raise Undecided
         number = transfer.number(side.run)
         bounds = transfer.row(number, index) if is_left else transfer.column(number, index)
         return bounds, transfer.errors[number]
@@ -138,85 +155,71 @@ class Filler:
           (runs, places): the run and the place in it of every move, the places from 1.
         """
         numbers = np.flatnonzero(behinds // KINDS != befores // KINDS)
-        parts = {
-            "run": numbers,
-            "start": np.zeros_like(numbers),
-            "length": runs.lengths[numbers],
-            "before": befores[numbers],
-            "behind": behinds[numbers],
-        }
+        # In rows: a part's run, the bits of the run in front of it, its length, and its two states.
+        parts = np.stack(
+            [
+                numbers,
+                np.zeros_like(numbers),
+                runs.lengths[numbers],
+                befores[numbers],
+                behinds[numbers],
+            ]
+        )
         is_walled = runs.walled(self._transfer.window)
-        found: list[tuple[IntArray, IntArray]] = []
+        found_runs, found_places = [], []
         turn = 0
         while True:
-            moves = parts["behind"] // KINDS - parts["before"] // KINDS
-            full = moves == parts["length"]
-            runs_of, starts, lengths = (parts[name][full] for name in ("run", "start", "length"))
-            within = np.arange(1, lengths.sum() + 1) - np.repeat(
-                lengths.cumsum() - lengths, lengths
+            run, start, length, before, behind = parts
+            moves = behind // KINDS - before // KINDS
+            full = moves == length
+            repeats = length[full]
+            within = np.arange(1, repeats.sum() + 1) - np.repeat(
+                repeats.cumsum() - repeats, repeats
             )
-            found.append((np.repeat(runs_of, lengths), np.repeat(starts, lengths) + within))
-            parts = {name: values[(moves > 0) & ~full] for name, values in parts.items()}
-            if not len(parts["run"]):
-                break
-            middles = self._middles(runs, parts, is_walled, tape, f"{channel} {turn}")
-            halves = parts["length"] // 2
-            early = parts | {"length": halves, "behind": middles}
-            late = parts | {
-                "start": parts["start"] + halves,
-                "length": parts["length"] - halves,
-                "before": middles,
-            }
-            parts = {name: np.concatenate([early[name], late[name]]) for name in parts}
+            found_runs.append(np.repeat(run[full], repeats))
+            found_places.append(np.repeat(start[full], repeats) + within)
+            parts = parts[:, (moves > 0) & ~full]
+            if not parts.size:
+                return np.concatenate(found_runs), np.concatenate(found_places)
+            run, start, length, before, behind = parts
+            middle = self._middles(runs, parts, is_walled, tape, f"{channel} {turn}")
+            half = length // 2
+            early = [run, start, half, before, middle]
+            late = [run, start + half, length - half, middle, behind]
+            parts = np.concatenate([early, late], axis=1)
             turn += 1
-        return (
-            np.concatenate([run for run, _ in found]),
-            np.concatenate([place for _, place in found]),
-        )
 
     def _middles(
-        self,
-        runs: Runs,
-        parts: dict[str, IntArray],
-        is_walled: BoolArray,
-        tape: RandomTape,
-        channel: str,
+        self, runs: Runs, parts: IntArray, is_walled: BoolArray, tape: RandomTape, channel: str
     ) -> IntArray:
-        count = len(parts["run"])
-        words = tape.words(channel, count)
-        firsts = KINDS * (parts["before"] // KINDS)
-        found = np.full(count, -1)
-        window = self._transfer.window
-        quick = parts["behind"] // KINDS - parts["before"] // KINDS <= _MOVES
-        quick &= (parts["before"] // KINDS >= -window) & ~is_walled[parts["run"]]
-        quick &= parts["before"] // KINDS <= window - _MOVES
-        chosen = np.flatnonzero(quick)
-        found[chosen] = self._at_once(
-            {name: values[chosen] for name, values in parts.items()}, words[chosen]
-        )
+        """The states in the middle of the parts."""
+        run, start, length, before, behind = parts
+        words = tape.words(channel, len(run))
+        state, window = before // KINDS, self._transfer.window
+        found = np.full(len(run), -1)
+        quick = (behind // KINDS - state <= _MOVES) & ~is_walled[run]
+        quick &= (state >= -window) & (state <= window - _MOVES)
+        found[quick] = self._at_once(length[quick], before[quick], behind[quick], words[quick])
         for i in np.flatnonzero(found < 0).tolist():
-            run, start, length, before, behind = (
-                parts[name].item(i) for name in ("run", "start", "length", "before", "behind")
-            )
-            half = length // 2
-            left = Side(runs[run].part(start, half), before)
-            right = Side(runs[run].part(start + half, length - half), behind)
-            first = firsts.item(i)
+            here, near, half = runs[run.item(i)], start.item(i), length.item(i) // 2
+            left = Side(here.part(near, half), before.item(i))
+            right = Side(here.part(near + half, length.item(i) - half), behind.item(i))
+            first = KINDS * state.item(i)
             found[i] = self.between(first, left, right, tape.uniform(channel, i)) - first
-        middles: IntArray = firsts + found
+        middles: IntArray = KINDS * state + found
         return middles
 
-    def _at_once(self, parts: dict[str, IntArray], words: Any) -> IntArray:
+    def _at_once(
+        self, lengths: IntArray, befores: IntArray, behinds: IntArray, words: WordArray
+    ) -> IntArray:
         """The middle states less the least possible; -1 where floats are not precise enough."""
         transfer = self._transfer
-        halves = parts["length"] // 2
-        lefts, rights = transfer.numbers(halves), transfer.numbers(parts["length"] - halves)
+        halves = lengths // 2
+        lefts, rights = transfer.numbers(halves), transfer.numbers(lengths - halves)
         centre = KINDS * (transfer.window + 1)
-        rows: IntArray = parts["before"] + centre
-        columns: IntArray = parts["behind"] + centre
+        rows, columns = befores + centre, behinds + centre
         options = KINDS * (_MOVES + 1)
-        firsts = KINDS * (parts["before"] // KINDS) + centre
-        states = firsts[:, None] + np.arange(options)
+        states = (KINDS * (befores // KINDS) + centre)[:, None] + np.arange(options)
         hi = lo = np.ones((len(states), options))
         errors = np.array(transfer.errors)
         for numbers, before, behind in (

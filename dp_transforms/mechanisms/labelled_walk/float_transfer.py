@@ -15,7 +15,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import (
     long_from,
     remainder,
@@ -25,7 +25,6 @@ from dp_transforms.mechanisms.labelled_walk.decoupling import (
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, NO_WALL, Powers
 from dp_transforms.mechanisms.labelled_walk.precise import enclosed_powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
-from dp_transforms.mechanisms.sampler.walk import Undecided
 
 Shares = tuple[list[float], list[float]]
 """(lo, hi): enclosures of Pr[at most the j-th state], for j = 0, 1, ..."""
@@ -141,7 +140,7 @@ class FloatTransfer:
         """
         lo, hi = weights.cumsum(axis=1)
         if not lo[-1] > FAINT:
-            raise Undecided(1.0)
+            raise Undecided
         margin = 2 * (error + (self.size + 16) * UNIT)
         lo, hi = lo * ((1 - margin) / hi[-1]), hi * ((1 + margin) / lo[-1])
         return lo[:-KINDS].tolist(), hi[:-KINDS].tolist()

@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.labelled_walk.float_transfer import (
     FAINT,
     SLACK,
@@ -30,7 +31,6 @@ from dp_transforms.mechanisms.labelled_walk.float_transfer import (
 )
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN
 from dp_transforms.mechanisms.labelled_walk.runs import Runs
-from dp_transforms.mechanisms.sampler.walk import Undecided
 
 FLOOR = 2.0**-400
 
@@ -157,16 +157,6 @@ class FloatWalk:
         error = self.errors.item(0) + transfer.limit_error
         return transfer.shares(weights[:, KINDS * (transfer.window + 1) :], error)
 
-    def part(self, start: int, lower: FloatArray, upper: FloatArray) -> Part:
-        """The decisions of the blocks ``start``, ``start`` + 1, ..., PART of them at most.
-
-        Args:
-          start: the first block.
-          lower: lower bounds of the uniform numbers U of all blocks.
-          upper: upper bounds, U < upper.
-        """
-        return Part(self, start, lower[start : start + PART], upper[start : start + PART])
-
     def shares(self, index: int, code: int) -> Shares:
         """Enclosures of the shares of the states after a block, given the state before it.
 
@@ -181,7 +171,7 @@ class FloatWalk:
         """
         transfer, number = self.transfer, self.numbers.item(index)
         if abs(code // KINDS) > transfer.window:
-            raise Undecided(1.0)
+            raise Undecided
         first = KINDS * (transfer.window + 1 + code // KINDS)
         row = transfer.row(number, first + code % KINDS)
         error = self.errors.item(index + 1) + transfer.errors[number]
@@ -189,16 +179,17 @@ class FloatWalk:
 
 
 class Part:
-    """The decisions of many blocks, all at once.
+    """The decisions of the blocks ``start``, ``start`` + 1, ..., PART of them at most, all at once.
 
     Args:
       walk: the messages.
       start: the first block.
-      lower: for each block, a lower bound of its uniform number U.
+      lower: for each block of the list, a lower bound of its uniform number U.
       upper: an upper bound, U < upper.
     """
 
     def __init__(self, walk: FloatWalk, start: int, lower: FloatArray, upper: FloatArray):
+        lower, upper = lower[start : start + PART], upper[start : start + PART]
         self._walk, self._lower, self._upper = walk, lower, upper
         self._blocks = slice(start, start + len(lower))
         self._answers: dict[int, list[int] | None] = {}

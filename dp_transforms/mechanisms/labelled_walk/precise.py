@@ -16,12 +16,12 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.labelled_walk.decoupling import long_from, remainder, window_of
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN, Powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 from dp_transforms.mechanisms.randomness import Uniform
-from dp_transforms.mechanisms.sampler.walk import Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import choose
 
 Vector = tuple[Array, Array]
 
@@ -78,20 +78,18 @@ class Precise:
 
     def single(self, code: int) -> Vector:
         """Weight 1 for the state D = code // 3 of the kind code % 3, and 0 for all others."""
-        found = self._pair(Powers.zeros)
+        found = self._each(lambda powers, _: powers.zeros(), (None, None))
         for bound in found:
             bound[self._powers[0].level(code // KINDS), code % KINDS] += 1
         return found
 
     def leaving(self, highest: int) -> Vector:
         """The weights of the states after an infinite run of zeros."""
-        lower, upper = self._pair(lambda powers: powers.leaving(highest))
-        return self._without_exits(lower), upper
+        return self._each(lambda powers, _: powers.leaving(highest), (None, None))
 
     def settling(self, lowest: int) -> Vector:
         """The messages before an infinite run of zeros."""
-        lower, upper = self._pair(lambda powers: powers.settling(lowest))
-        return self._without_exits(lower), upper
+        return self._each(lambda powers, _: powers.settling(lowest), (None, None))
 
     def enclosing(self, lower: Array, upper: Array, error: float) -> Vector:
         """A vector from bounds in flat arrays of floats, on a smaller window.
@@ -135,8 +133,7 @@ class Precise:
         if stretch.length >= self.long:
             return pass_long(stretch, vector)
         for _ in range(stretch.length):
-            lower, upper = self._each(step, vector, stretch.lowest, stretch.highest)
-            vector = self._without_exits(lower), upper
+            vector = self._each(step, vector, stretch.lowest, stretch.highest)
         return vector
 
     def shares(self, first: int, left: Vector, right: Vector) -> tuple[list[Any], list[Any]]:
@@ -160,7 +157,7 @@ class Precise:
         with gmpy2.context(up):
             total = sums[1][-1] + left[1][-1, OPEN] * right[1][-1, OPEN]
         if not sums[0][-1] > 0:
-            raise Undecided(1.0)
+            raise Undecided
         lo = [down.div(part, total) for part in sums[0]]
         hi = [up.div(part, sums[0][-1]) for part in sums[1]]
         return lo, hi
@@ -211,23 +208,19 @@ class Precise:
         with gmpy2.context(down):
             lower = near[0] - rest
         lower[lower < 0] = 0
-        return self._without_exits(lower), upper
+        lower[[0, -1]] = gmpy2.mpfr(0)
+        return lower, upper
 
     @cached_property
     def _remainder(self) -> Array:
         with gmpy2.context(self._contexts[1]):
             return remainder(self._powers[1], self.long)
 
-    def _without_exits(self, lower: Array) -> Array:
-        lower[[0, -1]] = gmpy2.mpfr(0)
-        return lower
-
-    def _pair(self, make: Callable[[Powers], Array]) -> Vector:
-        return self._each(lambda powers, _: make(powers), (None, None))
-
     def _each(self, make: Callable[..., Array], vector: tuple[Any, Any], *walls: int) -> Vector:
+        """What ``make`` gives of both bounds, without exits in the lower one."""
         found = []
         for context, powers, bound in zip(self._contexts, self._powers, vector, strict=True):
             with gmpy2.context(context):
                 found.append(make(powers, bound, *walls))
+        found[0][[0, -1]] = gmpy2.mpfr(0)
         return found[0], found[1]

@@ -25,15 +25,16 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.labelled_walk.filling import FIRST_BITS, Filler, Side
+from dp_transforms.mechanisms.labelled_walk.filling import Filler, Side
 from dp_transforms.mechanisms.labelled_walk.float_transfer import UNIT, FloatTransfer
-from dp_transforms.mechanisms.labelled_walk.float_walk import PART, UNSETTLED, FloatWalk
+from dp_transforms.mechanisms.labelled_walk.float_walk import PART, UNSETTLED, FloatWalk, Part
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, Vector, mirrored
 from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, Walk, choose
+from dp_transforms.mechanisms.sampler.walk import Blocks, Walk, choose
 
 
 @lru_cache(maxsize=4)
@@ -82,7 +83,7 @@ class CornerSampler:
         word = tape.prefix("head", 0, 53)
         try:
             if not floats:
-                raise Undecided(1.0)
+                raise Undecided
             code = choose(word * UNIT, (word + 1) * UNIT, *self._walk.head(self._first.highest))
         except Undecided:
             code = self._head(tape)
@@ -92,14 +93,14 @@ class CornerSampler:
         codes = [code]
         for index in range(count):
             if floats and index % PART == 0:
-                part = self._walk.part(index, lower, upper)
+                part = Part(self._walk, index, lower, upper)
             seen = 2 - code if bits[index] else code
             known = part.states(seen) if floats else None
             following = UNSETTLED if known is None else known[index % PART]
             if following == UNSETTLED:
                 try:
                     if not floats:
-                        raise Undecided(1.0)
+                        raise Undecided
                     shares = self._walk.shares(index, seen)
                     following = KINDS * (seen // KINDS)
                     following += choose(lower.item(index), upper.item(index), *shares)
@@ -138,29 +139,26 @@ class CornerSampler:
     # Decisions for which floats are not precise enough.
 
     def _head(self, tape: RandomTape) -> int:
-        bits = FIRST_BITS
-        while True:
-            level = self._filler.precise(bits, self._transfer.window)
-            left, right = level.leaving(self._first.highest), self._message(level, 0)
-            try:
-                return level.choose(0, left, right, tape.uniform("head", 0))
-            except Undecided:
-                bits *= 2
+        return self._filler.precisely(
+            0,
+            self._transfer.window,
+            lambda level: (level.leaving(self._first.highest), self._message(level, 0)),
+            tape.uniform("head", 0),
+        )
 
     def _state(self, tape: RandomTape, index: int, code: int) -> int:
         """The state after a block, given the one before it, in the block's orientation."""
-        bits = FIRST_BITS
-        while True:
-            level = self._filler.precise(bits, max(abs(code // KINDS), self._transfer.window))
-            left = level.forward(self._runs[index], level.single(code))
+
+        def vectors(level: Precise) -> tuple[Vector, Vector]:
             right = self._message(level, index + 1)
-            if self._bits.item(index):
-                right = mirrored(right)
-            uniform = tape.uniform("moves", index)
-            try:
-                return level.choose(KINDS * (code // KINDS), left, right, uniform)
-            except Undecided:
-                bits *= 2
+            return (
+                level.forward(self._runs[index], level.single(code)),
+                mirrored(right) if self._bits.item(index) else right,
+            )
+
+        state = code // KINDS
+        reach = max(abs(state), self._transfer.window)
+        return self._filler.precisely(KINDS * state, reach, vectors, tape.uniform("moves", index))
 
     def _message(self, level: Precise, index: int) -> Vector:
         """The messages before block ``index``.

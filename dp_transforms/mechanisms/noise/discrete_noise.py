@@ -26,9 +26,10 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.enclosure import Enclosure, agreed, settled
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,
@@ -37,7 +38,7 @@ from dp_transforms.mechanisms.noise.float_tails import (
     GeometricFloatTail,
 )
 from dp_transforms.mechanisms.noise.gaussian_tail import gaussian_tail, gaussian_tails
-from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 
 Extend = Callable[[int, int], int]
 """(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
@@ -99,13 +100,14 @@ class IntegerNoise(ABC):
             tails.append(self.tail(len(tails), precision))
         return tails
 
-    @abstractmethod
+    @cached_property
     def _float_tail(self) -> FloatTail | None:
         """Float enclosures of the tail, or None if the scale is small enough for a table."""
+        return None
 
     def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
         """Magnitudes for the leading words of V, and whether those 64 bits decide them."""
-        tail = self._cached_float_tail
+        tail = self._float_tail
         if tail is None:
             thresholds = self._thresholds
             ends = np.searchsorted(thresholds, folded, side="right")
@@ -118,55 +120,29 @@ class IntegerNoise(ABC):
         return magnitudes, certain
 
     @cached_property
-    def _cached_float_tail(self) -> FloatTail | None:
-        return self._float_tail()
-
-    @cached_property
     def _thresholds(self) -> WordArray:
         """floor(P[X > x] * 2**64), ascending, that is for x = n, ..., 1, 0; the first is zero."""
-        precision = 2 * WORD_BITS
-        while True:
-            tails = self._tails(precision)
-            floors = [_scaled_floor(lo, WORD_BITS) for lo, _ in tails]
-            if floors == [_scaled_floor(hi, WORD_BITS) for _, hi in tails]:
-                return np.array(floors[floors.index(0) :: -1], dtype=np.uint64)
-            precision *= 2
+
+        def floors(precision: int) -> list[int]:
+            bounds = zip(*self._tails(precision), strict=True)
+            return agreed([scaled_floor(end, WORD_BITS) for end in ends] for ends in bounds)
+
+        found = settled(floors, 2 * WORD_BITS)
+        return np.array(found[found.index(0) :: -1], dtype=np.uint64)
 
     def _exact_draw(self, prefix: Callable[[int], int]) -> int:
-        bits = 2 * WORD_BITS
-        while True:
+        def draw(bits: int) -> int:
             leading = prefix(bits)
             positive = leading >> (bits - 1) == 1
             folded = (1 << bits) - 1 - leading if positive else leading
-            magnitude = self._exact_magnitude(folded, bits)
-            if magnitude is not None:
-                return magnitude if positive else -magnitude
-            bits *= 2
+            number = known_from(folded, bits)
+            # The smallest x >= 0 with P[X > x] <= V.
+            magnitude = smallest_where(
+                lambda x: not number.is_below(self.tail(x, bits + _GUARD_BITS)), 0
+            )
+            return magnitude if positive else -magnitude
 
-    def _exact_magnitude(self, folded: int, bits: int) -> int | None:
-        """The smallest x >= 0 with P[X > x] <= V, or None if these bits do not decide it."""
-        scale = gmpy2.mpz(1) << bits
-        lower, upper = gmpy2.mpq(folded, scale), gmpy2.mpq(folded + 1, scale)
-
-        def is_below_tail(x: int) -> bool | None:
-            lo, hi = self.tail(x, bits + _GUARD_BITS)
-            if upper <= lo:
-                return True
-            if lower >= hi:
-                return False
-            return None
-
-        # Invariant of the search: V < P[X > low] and not V < P[X > high], both certain.
-        low, high = -1, 0
-        while (verdict := is_below_tail(high)) is True:
-            low, high = high, 2 * high + 1
-        while verdict is False and high - low > 1:
-            middle = (low + high) // 2
-            verdict = is_below_tail(middle)
-            if verdict is None:
-                return None
-            low, high, verdict = (middle, high, False) if verdict else (low, middle, False)
-        return None if verdict is None else high
+        return settled(draw, 2 * WORD_BITS)
 
 
 class _GeometricNoise(IntegerNoise):
@@ -178,6 +154,7 @@ class _GeometricNoise(IntegerNoise):
         precision += _GUARD_BITS
         return self._decay.power(x + 1, precision) / (1 + self._decay.power(1, precision))
 
+    @cached_property
     def _float_tail(self) -> FloatTail | None:
         if self._decay.log_enclosure(WORD_BITS)[0] * _TABLE_SCALE >= 1:
             return None
@@ -267,6 +244,7 @@ class DiscreteGaussian(IntegerNoise):
     def _tails(self, precision: int) -> list[Enclosure]:
         return gaussian_tails(Fraction(self.sigma2), precision)
 
+    @cached_property
     def _float_tail(self) -> FloatTail | None:
         if Fraction(self.sigma2) <= _TABLE_SCALE**2:
             return None
@@ -302,6 +280,7 @@ def _bounded_rational(name: str, value: Any, largest: int) -> Fraction:
     return exact
 
 
-def _scaled_floor(value: Any, bits: int) -> int:
+def scaled_floor(value: Any, bits: int) -> int:
+    """floor(value * 2**bits)."""
     numerator, denominator = value.as_integer_ratio()
     return int((numerator << bits) // denominator)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -61,9 +60,15 @@ class _SplitStrategy(CountStrategy):
         return best_share(*self._budget, self._partitions_changed, self._cost)
 
     @staticmethod
-    @abstractmethod
     def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        """About the count that is kept half of the time, as a real number."""
+        """About the count that is kept half of the time, as a real number.
+
+        Here k of truncated geometric noise before rounding up, which is about the median of pi too.
+        """
+        if epsilon == 0 or delta == 0:
+            return math.inf
+        down, _ = rounding_pair(64)
+        return float(down.log(truncation_ratio(epsilon, delta, 64)[0])) / float(epsilon)
 
     def _parameters(self) -> dict[str, Any]:
         epsilon, delta = self.share
@@ -96,10 +101,6 @@ class OptimalSelection(_SplitStrategy):
     @cached_property
     def law(self) -> OptimalLaw:
         return OptimalLaw(*self.share)
-
-    @staticmethod
-    def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        return _real_truncation(epsilon, delta)
 
     def _parameters(self) -> dict[str, Any]:
         return super()._parameters() | {"saturation_count": self.saturation_count}
@@ -134,10 +135,6 @@ class TruncatedGeometricSelection(_SplitStrategy, NoisyCountStrategy):
           ValueError: the threshold is out of range.
         """
         return public_law(*self.share, threshold)
-
-    @staticmethod
-    def _cost(epsilon: Fraction, delta: Fraction) -> float:
-        return _real_truncation(epsilon, delta)
 
     def _parameters(self) -> dict[str, Any]:
         return super()._parameters() | {"threshold": self.law.threshold}
@@ -213,11 +210,3 @@ class GaussianSelection(NoisyCountStrategy):
 
 def _threshold_parameters(law: ThresholdLaw) -> dict[str, Any]:
     return {"threshold": law.threshold, "kept_at_threshold": float(law.tie)}
-
-
-def _real_truncation(epsilon: Fraction, delta: Fraction) -> float:
-    """k of truncated geometric noise before rounding up, which is about the median of pi too."""
-    if epsilon == 0 or delta == 0:
-        return math.inf
-    down, _ = rounding_pair(64)
-    return float(down.log(truncation_ratio(epsilon, delta, 64)[0])) / float(epsilon)

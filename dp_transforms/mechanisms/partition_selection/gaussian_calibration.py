@@ -26,13 +26,14 @@ lambda count twice.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 
 import gmpy2
 
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 from dp_transforms.mechanisms.partition_selection.normal import (
     gaussian_delta,
     largest_dyadic,
@@ -60,11 +61,15 @@ class GaussianBudget:
     mu2: Fraction
     exposure: Fraction
 
+    def share(self, part: Fraction) -> GaussianBudget:
+        """This part of both."""
+        return GaussianBudget(self.mu2 * part, self.exposure * part)
+
     def new_partition_probability(self, partitions: int) -> Fraction:
         """1 - e**-(exposure / partitions), rounded down: for each of ``partitions`` new ones."""
         down, up = rounding_pair(_PRECISION)
         probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
-        return Fraction(*(int(part) for part in probability.as_integer_ratio()))
+        return as_fraction(probability)
 
 
 @lru_cache(maxsize=256)
@@ -80,17 +85,29 @@ def calibrate(
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
     candidates = []
-    for share in _NOISE_SHARES:
+    for budget in largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, is_private):
+        candidates.append(budget)
+        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
+        if delta * (1 - _SLACK) <= users_changed * budget.exposure:
+            break
+    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+
+
+def largest_budgets(
+    noise_shares: Iterable[Fraction],
+    epsilon: Fraction,
+    delta: Fraction,
+    users_changed: int,
+    is_private: Callable[[GaussianBudget, Fraction, Fraction, int], bool],
+) -> Iterator[GaussianBudget]:
+    """For each share of delta that noise may use, the largest budget that is private."""
+    for share in noise_shares:
         mu2 = largest_mu2(epsilon, share * delta) / users_changed
 
         def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
             return is_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
 
-        candidates.append(GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS)))
-        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
-        if delta * (1 - _SLACK) <= users_changed * candidates[-1].exposure:
-            break
-    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+        yield GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS))
 
 
 def is_private(

@@ -16,16 +16,17 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.enclosure import Enclosure
-from dp_transforms.mechanisms.noise.discrete_noise import Extend
-from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
+from dp_transforms.mechanisms.bisection import smallest_where
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, settled
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, scaled_floor
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 
 _MOST_NODES = 1 << 11
 """The table's size. A law of a longer range is tabulated at every 2**i-th statistic."""
@@ -48,19 +49,16 @@ class KeepLaw(ABC):
         """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
 
     @property
-    @abstractmethod
     def saturation(self) -> int | None:
         """The smallest statistic that is kept with certainty, or None if there is none."""
+        return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
         """Which partitions are kept: an array of bools, as long as ``statistics``.
 
         Args:
           statistics: integer array of shape (n,), not negative.
-          words: uint64 array of shape (n,): element i is floor(U_i * 2**64), U_i the uniform number
-            of partition i.
-          extend: ``extend(i, bits)`` is floor(U_i * 2**bits). Called for the few partitions that 64
-            bits do not settle, with growing numbers of bits; must agree with ``words``.
+          words, extend: a uniform number for each partition, see ``IntegerNoise.from_words``.
 
         Raises:
           ValueError: shapes or types are wrong, or a statistic is negative.
@@ -75,8 +73,7 @@ class KeepLaw(ABC):
             part = slice(start, start + _CHUNK)
             keep[part], open_ = self._look_up(statistics[part], words[part])
             for i in (start + open_).tolist():
-                prefix = _Prefix(int(words[i]), extend, i)
-                keep[i] = self._decide_one(int(statistics[i]), prefix)
+                keep[i] = self._decide_one(int(statistics[i]), int(words[i]), partial(extend, i))
         return keep
 
     def select(self, statistics: IntArray, tape: RandomTape, channel: str) -> BoolArray:
@@ -101,9 +98,7 @@ class KeepLaw(ABC):
         """The smallest statistic that is kept at least half of the time; None if there is none."""
         if self.reach is None:
             return None
-        return smallest_where(
-            lambda s: not self._drops_more_often_than(gmpy2.mpq(1, 2), s), self.smallest
-        )
+        return self._smallest_dropped_at_most(gmpy2.mpq(1, 2))
 
     @cached_property
     def reach(self) -> int | None:
@@ -112,23 +107,23 @@ class KeepLaw(ABC):
             return self.saturation
         if self.never_keeps:
             return None
-        tiny = gmpy2.mpq(1, 1 << WORD_BITS)
-        return smallest_where(lambda s: not self._drops_more_often_than(tiny, s), self.smallest)
+        return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
 
     @property
     def never_keeps(self) -> bool:
         """Whether pi is 0 everywhere."""
         return False
 
-    def _drops_more_often_than(self, probability: Any, statistic: int) -> bool:
-        precision = 2 * WORD_BITS
-        while True:
-            lo, hi = self.drop_enclosure(statistic, precision)
-            if lo > probability:
-                return True
-            if hi <= probability:
-                return False
-            precision *= 2
+    def _smallest_dropped_at_most(self, probability: Any) -> int:
+        """The smallest statistic that is dropped with at most this probability."""
+
+        def is_kept(statistic: int) -> bool:
+            return settled(
+                lambda bits: self.drop_enclosure(statistic, bits).is_at_most(probability),
+                2 * WORD_BITS,
+            )
+
+        return smallest_where(is_kept, self.smallest)
 
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
         """(kept, indices still open)."""
@@ -148,17 +143,14 @@ class KeepLaw(ABC):
         still_open &= in_reach
         return keep, np.flatnonzero(still_open)
 
-    def _decide_one(self, statistic: int, prefix: Callable[[int], int]) -> bool:
-        bits = WORD_BITS
-        while True:
-            leading = prefix(bits)
-            lo, hi = self.drop_enclosure(statistic, bits + 8)
-            scale = gmpy2.mpz(1) << bits
-            if gmpy2.mpq(leading, scale) >= hi:
-                return True
-            if gmpy2.mpq(leading + 1, scale) <= lo:
-                return False
-            bits *= 2
+    def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
+        """Whether U >= 1 - pi, from the first 64 bits of U, and more where they do not tell."""
+
+        def is_dropped(bits: int) -> bool:
+            number = known_from(word if bits == WORD_BITS else prefix(bits), bits)
+            return number.is_below(self.drop_enclosure(statistic, bits + 8))
+
+        return not settled(is_dropped)
 
 
 @lru_cache(maxsize=64)
@@ -185,45 +177,19 @@ def _table(law: KeepLaw) -> tuple[int, WordArray, WordArray]:
     return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
 
 
-def smallest_where(holds: Callable[[int], bool], start: int) -> int:
-    """The smallest integer >= start where ``holds`` is true; it must stay true from there on."""
-    if holds(start):
-        return start
-    step = 1
-    while not holds(start + step):
-        step *= 2
-    low, high = start + step // 2, start + step
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
-
-
-class _Prefix:
-    """The leading bits of one uniform number, of which the first 64 are at hand."""
-
-    def __init__(self, word: int, extend: Extend, element: int):
-        self._word = word
-        self._extend = extend
-        self._element = element
-
-    def __call__(self, bits: int) -> int:
-        return self._word if bits == WORD_BITS else self._extend(self._element, bits)
-
-
 def _word_below(value: Any) -> int:
     """floor(value * 2**64), clipped to what 64 bits can hold."""
-    numerator, denominator = (int(part) for part in value.as_integer_ratio())
-    return max(0, min((numerator << WORD_BITS) // denominator, (1 << WORD_BITS) - 1))
+    return max(0, min(scaled_floor(value, WORD_BITS), (1 << WORD_BITS) - 1))
 
 
 def _as_float(enclosure: Callable[[int], Enclosure]) -> float:
-    precision = 2 * WORD_BITS
-    while True:
-        lo, hi = (gmpy2.mpq(end) for end in enclosure(precision))
-        if (hi - lo) * (1 << 70) <= hi or float(hi) == 0.0:
-            return float((lo + hi) / 2)
-        precision *= 2
+    def rounded(bits: int) -> float:
+        lo, hi = enclosure(bits).rational()
+        if (hi - lo) * (1 << 70) > hi and float(hi) != 0.0:
+            raise Undecided
+        return float((lo + hi) / 2)
+
+    return settled(rounded, 2 * WORD_BITS)
 
 
 def _checked(name: str, array: Any, kinds: str) -> Any:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import gmpy2
@@ -53,6 +53,7 @@ class RoundedGaussian(IntegerNoise):
     def tail(self, x: int, precision: int) -> Enclosure:
         return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
 
+    @cached_property
     def _float_tail(self) -> FloatTail | None:
         return _RoundedFloatTail(self.sigma2) if self.sigma2 > _TABLE_SIGMA2 else None
 
@@ -77,10 +78,6 @@ class NormalLaw(KeepLaw):
 
     sigma2: Fraction
     threshold: int
-
-    @property
-    def saturation(self) -> int | None:
-        return None
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < self.smallest:
@@ -139,8 +136,9 @@ def upper_quantile(probability: Fraction) -> Fraction:
         return bool(normal_tail(z * z, _PRECISION)[1] > target)
 
     z = largest_dyadic(exceeds)
-    # The next number of as many bits.
-    return z + Fraction(2) ** (_exponent(z) - _STEPS + 1)
+    # The next number of as many bits: 2**exponent <= z < 2**(exponent + 1).
+    exponent = z.numerator.bit_length() - z.denominator.bit_length()
+    return z + Fraction(2) ** (exponent - _STEPS + 1)
 
 
 def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
@@ -161,8 +159,3 @@ def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Frac
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle * unit) else (low, middle)
     return low * unit
-
-
-def _exponent(value: Fraction) -> int:
-    """e with 2**e <= value < 2**(e + 1), for a positive dyadic number."""
-    return value.numerator.bit_length() - value.denominator.bit_length()

@@ -29,12 +29,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, agreed, exactly, rounding_pair, settled
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 
 _GUARD_BITS = 32
@@ -71,7 +71,9 @@ class OptimalLaw(KeepLaw):
         """n1: up to here the first term of the minimum is the smallest."""
         if self.delta >= Fraction(1, 2) or self.epsilon == 0 or self.delta == 0:
             return 1
-        return 1 + _floor_of_log_ratio(self.epsilon, self._crossover_ratio)
+        return 1 + _floor_of_log_ratio(
+            self.epsilon, partial(truncation_ratio, self.epsilon, self.delta)
+        )
 
     @cached_property
     def saturation(self) -> int | None:
@@ -111,9 +113,6 @@ class OptimalLaw(KeepLaw):
         kept = self._growing(self.crossover, working)
         return self._decay.power(m, working) * (1 - kept) - spent
 
-    def _crossover_ratio(self, precision: int) -> Enclosure:
-        return truncation_ratio(self.epsilon, self.delta, precision)
-
     def _saturation_ratio(self, precision: int) -> Enclosure:
         kept = self._growing(self.crossover, precision)
         return 1 + _grown(self.epsilon, precision) * (1 - kept) / self.delta
@@ -140,10 +139,8 @@ def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) ->
     e**epsilon, for any j and any delta below 1 other than the 1/2 set apart above. So the
     enclosures settle the floor.
     """
-    precision = 128
-    while True:
-        lo, hi = ratio(precision).log() / epsilon
-        first, last = math.floor(gmpy2.mpq(lo)), math.floor(gmpy2.mpq(hi))
-        if first == last:
-            return int(first)
-        precision *= 2
+
+    def floor(bits: int) -> int:
+        return int(agreed(math.floor(gmpy2.mpq(end)) for end in ratio(bits).log() / epsilon))
+
+    return settled(floor, 128)

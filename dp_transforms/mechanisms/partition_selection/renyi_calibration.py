@@ -49,7 +49,7 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
@@ -87,7 +87,7 @@ def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fracti
     down, up = rounding_pair(_PRECISION)
     log_delta = down.div(down.log(gmpy2.mpq(delta * order)), order - 1)
     exact = down.sub(down.add(gmpy2.mpq(epsilon), log_delta), up.log1p(gmpy2.mpq(-1, order)))
-    return Fraction(*(int(part) for part in exact.as_integer_ratio()))
+    return as_fraction(exact)
 
 
 def total_budget(
@@ -107,7 +107,4 @@ def total_budget(
         return RenyiBudget(order, divergence, delta - noise)
     down, _ = rounding_pair(_PRECISION)
     rest = converted_delta(order, (users_changed - 1) * divergence, epsilon)
-    exposure = down.sub(gmpy2.mpq(delta), rest)
-    return RenyiBudget(
-        order, divergence, Fraction(*(int(part) for part in exposure.as_integer_ratio()))
-    )
+    return RenyiBudget(order, divergence, as_fraction(down.sub(gmpy2.mpq(delta), rest)))

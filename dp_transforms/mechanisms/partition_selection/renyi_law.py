@@ -117,10 +117,6 @@ class RenyiLaw(KeepLaw):
         power = self.resolution**self.root * self.max_partitions_per_user // partitions
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
 
-    @property
-    def saturation(self) -> int | None:
-        return None
-
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < 1:
             return exactly(1)

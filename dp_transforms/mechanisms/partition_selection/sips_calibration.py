@@ -28,16 +28,12 @@ import gmpy2
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (
     GaussianBudget,
+    largest_budgets,
     relative_threshold,
 )
-from dp_transforms.mechanisms.partition_selection.normal import (
-    gaussian_delta,
-    largest_dyadic,
-    largest_mu2,
-)
+from dp_transforms.mechanisms.partition_selection.normal import gaussian_delta
 
 _PRECISION = 192
-_EXPOSURE_BITS = 24
 _NOISE_SHARES = tuple(Fraction(i, 16) for i in range(15, 0, -1))
 
 
@@ -52,24 +48,12 @@ def calibrate_rounds(
     """The rounds' budgets: shares of one total, the best one within (epsilon, delta).
 
     Args:
-      epsilon: not negative.
-      delta: positive and below 1.
-      partitions: the most that one user has.
+      epsilon, delta, partitions, users_changed: see ``gaussian_calibration.calibrate``.
       shares: of the total mu**2 and lambda, one per round; they sum to 1.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
-    candidates = []
-    for noise_share in _NOISE_SHARES:
-        mu2 = largest_mu2(epsilon, noise_share * delta) / users_changed
-
-        def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
-            return rounds_are_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
-
-        total = GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS))
-        candidates.append(
-            tuple(GaussianBudget(total.mu2 * share, total.exposure * share) for share in shares)
-        )
-    return min(candidates, key=lambda budgets: relative_threshold(budgets[-1], partitions))
+    totals = largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, rounds_are_private)
+    total = min(totals, key=lambda total: relative_threshold(total.share(shares[-1]), partitions))
+    return tuple(total.share(share) for share in shares)
 
 
 def rounds_are_private(

@@ -160,7 +160,7 @@ class CountStrategy(SelectionStrategy):
 
         Args:
           users: int64 array of shape (n,): distinct users per partition, not negative.
-          words, extend: the uniform numbers, see ``KeepLaw.decide``.
+          words, extend: the uniform numbers, see ``IntegerNoise.from_words``.
 
         Returns:
           An array of n bools.

@@ -24,11 +24,10 @@ from operator import mul
 
 import gmpy2
 
+from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, settled
 from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.noise.float_tails import FloatTail
-from dp_transforms.mechanisms.partition_selection.keep_law import smallest_where
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 
 _GUARD_BITS = 32
@@ -67,9 +66,6 @@ class TruncatedGeometricNoise(IntegerNoise):
         ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
         gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
         return (1 + ratio) * inner + gap * end
-
-    def _float_tail(self) -> FloatTail | None:
-        return None
 
     @cached_property
     def _decay(self) -> Decay:
@@ -116,13 +112,7 @@ def truncation(epsilon: Fraction, delta: Fraction) -> int:
     share = gmpy2.mpq(delta)
 
     def is_small(k: int) -> bool:
-        precision = 128
-        while True:
-            lo, hi = TruncatedGeometricNoise(epsilon, k).tail(k - 1, precision)
-            if hi <= share:
-                return True
-            if lo > share:
-                return False
-            precision *= 2
+        noise = TruncatedGeometricNoise(epsilon, k)
+        return settled(lambda bits: noise.tail(k - 1, bits).is_at_most(share), 128)
 
     return smallest_where(is_small, 1)

@@ -14,19 +14,21 @@ inside and do not collide. Others are halved.
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair, settled
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape
 from dp_transforms.mechanisms.sampler.float_level import AnyTransfer
 from dp_transforms.mechanisms.sampler.geometric_decisions import geometric, places, unbounded
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 
 
 def fill_blocks(
@@ -155,7 +157,7 @@ class _Splitter:
     tape: RandomTape
     channel: str
     places: list[int] = field(default_factory=list)
-    asked: int = 0
+    indices: Iterator[int] = field(default_factory=itertools.count)
 
     def split(self, length: int, entered: int, moves: int, offset: int) -> None:
         """Places ``moves`` moves in the ``length`` steps after ``offset``, from state
@@ -166,7 +168,7 @@ class _Splitter:
             self.places.extend(range(offset + 1, offset + length + 1))
             return
         if moves == 1:
-            uniform = self.tape.uniform(self.channel, self._next_index())
+            uniform = self.tape.uniform(self.channel, next(self.indices))
             climbing = entered >= 0
             decay = self.transfer.positive if climbing else self.transfer.negative
             x = geometric(decay, 1, uniform, length)
@@ -177,28 +179,20 @@ class _Splitter:
         self.split(half, entered, early, offset)
         self.split(length - half, entered + early, moves - early, offset + half)
 
-    def _next_index(self) -> int:
-        self.asked += 1
-        return self.asked - 1
-
     def _early_moves(self, near: int, far: int, entered: int, moves: int) -> int:
-        index = self._next_index()
+        index = next(self.indices)
         entered = max(min(entered, 0), -moves)
         try:
             return self._by_floats(index, near, far, entered, moves)
         except (Undecided, FloatingPointError):
-            pass
-        precision = 2 * WORD_BITS
-        while True:
-            try:
-                return self._precisely(index, near, far, entered, moves, precision)
-            except Undecided:
-                precision *= 2
+            return settled(
+                lambda bits: self._precisely(index, near, far, entered, moves, bits), 2 * WORD_BITS
+            )
 
     def _by_floats(self, index: int, near: int, far: int, entered: int, moves: int) -> int:
         start = entered + self.transfer.window
         if not (0 <= start and start + moves < self.transfer.size):
-            raise Undecided(1.0)
+            raise Undecided
         word = self.tape.prefix(self.channel, index, 53)
         lo, hi = self.transfer.in_first_part(near, far, start, moves)
         return choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, lo, hi)

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.float_messages import edge_of, float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
-from dp_transforms.mechanisms.sampler.messages import Messages
 from dp_transforms.mechanisms.sampler.scaled_messages import scaled_backward
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped, cumulative, settle
-from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose
 
 _CENTRAL = 7
 """For |D| up to this, the questions of all blocks are settled at once."""
@@ -57,9 +57,12 @@ class FloatLevel:
         self._recent: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         with np.errstate(all="ignore"):
             try:
-                self._messages = _backward(blocks, transfers)
+                is_scaled = isinstance(transfers[0], ScaledTransfer)
+                backward = scaled_backward if is_scaled else float_backward
+                # Both transfers are of one kind.
+                self._messages = backward(blocks, transfers)  # type: ignore[arg-type]
             except FloatingPointError:
-                raise Undecided(1.0) from None
+                raise Undecided from None
 
     def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
         """The states before each block and after the last, from the channels "head" and "moves".
@@ -124,7 +127,7 @@ class FloatLevel:
 
     def _moves(self, index: int, state: int, lower: float, upper: float) -> int:
         if abs(state) > self._window:
-            raise Undecided(1.0)
+            raise Undecided
         found = self._recent.get((index, state))
         if found is None:
             found = self.thresholds(index, state, _AHEAD)
@@ -218,12 +221,3 @@ class FloatLevel:
         lo, hi = lo * ((1 - error) / (hi[-1] + rest)), hi * ((1 + 2 * error) / lo[-1])
         settle(lo, hi)
         return lo.tolist(), hi.tolist()
-
-
-def _backward(blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]) -> Messages:
-    zeros, ones = transfers
-    if isinstance(zeros, ScaledTransfer) and isinstance(ones, ScaledTransfer):
-        return scaled_backward(blocks, (zeros, ones))
-    if isinstance(zeros, FloatTransfer) and isinstance(ones, FloatTransfer):
-        return float_backward(blocks, (zeros, ones))
-    raise TypeError("both transfers must be of one kind")

@@ -14,6 +14,7 @@ from dp_transforms.mechanisms.sampler.transfer import (
     INDEPENDENCE_BITS,
     TINY,
     UNIT_ROUNDOFF,
+    RunMatrix,
     RunWeights,
     certain_in_row,
     clipped,
@@ -29,7 +30,7 @@ _SLACK = 1 + 2.0**-30
 
 
 @dataclass(frozen=True)
-class FloatMatrix:
+class FloatMatrix(RunMatrix):
     """T_n in float64 on a window and its exit.
 
     The true entries lie within lo * (1 - error) and hi * (1 + error). ``growth`` is the largest sum
@@ -59,20 +60,11 @@ class FloatMatrix:
         return product
 
     def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, int]:
-        """Entries (index, index..index+count-1): lower and upper bounds, and their exponent."""
         found = slice(index, index + count)
         lower = self.lo[index, found]
         if self.centre is not None and index != self.centre:
             lower = lower * certain_in_row(self.centre, index, count)
         return lower, self.hi[index, found], 0
-
-    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, int]:
-        """Entries (first..index, index): lower and upper bounds, and their exponent."""
-        found = slice(first, index + 1)
-        lower = self.lo[found, index]
-        if self.centre is not None:
-            lower = lower * ((np.arange(first, index + 1) <= self.centre) & (index >= self.centre))
-        return lower, self.hi[found, index], 0
 
 
 class FloatTransfer(RunWeights[FloatMatrix]):

@@ -12,6 +12,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.blocks import fill_blocks, partitions
@@ -21,7 +22,7 @@ from dp_transforms.mechanisms.sampler.precise_level import PreciseLevel
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import independence_length, slower_of
-from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, Walk
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Walk
 
 SCALED_RATE = Fraction(1, 40)
 """Below this c messages have an exponent for each state: see ``scaled_messages``."""

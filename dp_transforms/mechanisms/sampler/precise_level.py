@@ -7,16 +7,17 @@ scaled.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray, ObjectArray
-from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
-from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose
 
 
 class PreciseLevel:
@@ -40,15 +41,7 @@ class PreciseLevel:
         self._messages = self._backward()
 
     def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
-        """The states before each block and after the last, from the channels "head" and "moves".
-
-        Args:
-          tape: where the channels are.
-          count: leave out what is behind this number of blocks.
-
-        Raises:
-          Undecided: an enclosure does not settle a question.
-        """
+        """As ``FloatLevel.states``."""
         lower, upper = tape.uniform("head", 0).enclosure(self._precision)
         state = choose(lower, upper, *self._head())
         states = [state]
@@ -81,7 +74,7 @@ class PreciseLevel:
                 hi, ratio = self._tightened(lo, hi)
                 exit_weight = transfer.exit_weight(hi[-1], ratio, run_length)
                 if not gmpy2.is_finite(exit_weight):
-                    raise Undecided(1.0)
+                    raise Undecided
                 current = [np.append(lo, zero), np.append(hi, exit_weight)]
             current = [transfer.apply(length, current[bound], bound) for bound in (0, 1)]
             lo, hi = (side[:size][::-1] if bit else side[:size] for side in current)
@@ -115,14 +108,15 @@ class PreciseLevel:
         """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of all."""
         weights = self._transfers[0].leaving_first_run()
         lo, hi = (side[self._window :] for side in self._messages[0])
-        below = [self._down.mul(weight[0], beta) for weight, beta in zip(weights, lo, strict=True)]
-        above = [self._up.mul(weight[1], beta) for weight, beta in zip(weights, hi, strict=True)]
+        lower, upper = zip(*weights, strict=True)
+        below, above = list(map(self._down.mul, lower, lo)), list(map(self._up.mul, upper, hi))
         # A and beta_0 are log-concave both, and so is their product.
         above, ratio = self._tightened(below, above)
         if not ratio < 1:
-            raise Undecided(1.0)
+            raise Undecided
         rest = self._up.div(self._up.mul(above[-1], ratio), self._down.sub(1, ratio))
-        below, above = self._sums(below, above)
+        below = list(accumulate(below, self._down.add))
+        above = list(accumulate(above, self._up.add))
         return below, above, self._up.add(above[-1], rest)
 
     def thresholds(self, index: int, state: int) -> tuple[list[Any], list[Any]]:
@@ -133,24 +127,20 @@ class PreciseLevel:
         """
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         if abs(state) > self._window:
-            raise Undecided(1.0)
+            raise Undecided
         start = self._window + (-state if bit else state)
         here, after = (
             [side[::-1] if bit else side for side in self._messages[i]] for i in (index, index + 1)
         )
         if not here[0][start] > 0:
-            raise Undecided(1.0)
-        rows = [self._transfers[bit].row(length, start, bound) for bound in (0, 1)]
-        reach = min(self._size - start, length + 1)
+            raise Undecided
+        reached = slice(start, min(self._size, start + length + 1))
         sums = []
-        for context, row, beta, norm in zip(
-            (self._down, self._up), rows, after, (here[1], here[0]), strict=True
-        ):
-            total, cumulative = context.add(0, 0), []
-            for j in range(reach):
-                total = context.add(total, context.mul(row[start + j], beta[start + j]))
-                cumulative.append(context.div(total, norm[start]))
-            sums.append(cumulative)
+        for bound, context in enumerate((self._down, self._up)):
+            row = self._transfers[bit].row(length, start, bound)
+            weights = map(context.mul, row[reached], after[bound][reached])
+            norm = here[1 - bound][start]
+            sums.append([context.div(part, norm) for part in accumulate(weights, context.add)])
         return sums[0], sums[1]
 
     def _tightened(self, lo: Any, hi: Any) -> tuple[Any, Any]:
@@ -163,16 +153,9 @@ class PreciseLevel:
         while last > 0 and not (lo[last - 1] > 0 and hi[last] <= self._down.mul(lo[last], 1.001)):
             last -= 1
         if last == 0:
-            raise Undecided(1.0)
+            raise Undecided
         ratio = self._up.div(hi[last], lo[last - 1])
         hi = hi.copy()
         for state in range(last + 1, len(hi)):
             hi[state] = min(hi[state], self._up.mul(hi[state - 1], ratio))
         return hi, ratio
-
-    def _sums(self, lo: list[Any], hi: list[Any]) -> tuple[list[Any], list[Any]]:
-        below, above = [lo[0]], [hi[0]]
-        for weight_lo, weight_hi in zip(lo[1:], hi[1:], strict=True):
-            below.append(self._down.add(below[-1], weight_lo))
-            above.append(self._up.add(above[-1], weight_hi))
-        return below, above

@@ -3,39 +3,33 @@
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import ObjectArray
-from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
-from dp_transforms.mechanisms.sampler.transfer import independence_length, parts_of, slower_of
+from dp_transforms.mechanisms.sampler.transfer import Transfer, parts_of
 
 
-class PreciseTransfer:
+class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
     """T_n on the window -W..W and its exit, as MPFR numbers rounded down and up.
 
     Indices are those of ``FloatTransfer``; nothing is scaled.
     """
 
     def __init__(self, positive: Decay, negative: Decay, window: int, precision: int):
-        self.window = window
-        self.size = 2 * window + 1
+        super().__init__(positive, negative, window, precision, precision)
         self.precision = precision
-        self.positive = positive
-        self.negative = negative
-        self._positive = Weights(positive, window + 2, precision)
-        self._negative = Weights(negative, window + 2, precision)
-        self._long = independence_length(slower_of(positive, negative), window, precision)
         self._most_steps = self.size // 4
-        self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
 
     @cached_property
     def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
         """For each bound: what each state keeps in one step, and what moves up from each state."""
-        down, up = self._negative.powers(1)[-2:0:-1], self._positive.powers(1)
+        down, up = self.negative_weights.powers(1)[-2:0:-1], self.positive_weights.powers(1)
         steps = []
         for bound in (0, 1):
             weights = np.array([pair[bound] for pair in down + up], dtype=object)
@@ -62,11 +56,11 @@ class PreciseTransfer:
 
     def leaving_first_run(self) -> list[Enclosure]:
         """A(a) for a = 0..W."""
-        return self._positive.leaving_first_run()[:-1]
+        return self.positive_weights.leaving_first_run()[:-1]
 
     def entering_last_run(self) -> list[Enclosure]:
         """B(e) for e = 0..W."""
-        return self._positive.entering_last_run()[:-1]
+        return self.positive_weights.entering_last_run()[:-1]
 
     def apply(self, length: int, messages: ObjectArray, bound: int) -> ObjectArray:
         """T_length times lower (bound 0) or upper (bound 1) messages, exit included.
@@ -111,40 +105,31 @@ class PreciseTransfer:
     def _is_whole(self, length: int) -> bool:
         """Whether a run of this length is passed at once, by steps or by a matrix."""
         is_power = length & (length - 1) == 0
-        return length <= self._most_steps or is_power or length >= self._long
-
-    def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
-        """(lo, hi) around T_length, made once and kept."""
-        length = min(length, self._long)
-        found = self._matrices.get(length)
-        if found is None:
-            make = self._make_long if length == self._long else self._make
-            found = self._matrices[length] = make(length)
-        return found
+        return length <= self._most_steps or is_power or length >= self.long
 
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
     ) -> tuple[list[Any], list[Any]]:
         """As in ``RunWeights``."""
+        states = slice(start, start + moves + 1)
         sums = []
         for bound, context in enumerate(rounding_pair(self.precision)):
             first, second = self.matrix(near)[bound], self.matrix(far)[bound]
-            total, cumulative = context.add(0, 0), []
-            for state in range(start, start + moves + 1):
-                weight = context.mul(first[start, state], second[state, start + moves])
-                total = context.add(total, weight)
-                cumulative.append(total)
-            sums.append(cumulative)
+            weights = map(context.mul, first[start, states], second[states, start + moves])
+            sums.append(list(accumulate(weights, context.add)))
         down, up = rounding_pair(self.precision)
         lo = [down.div(part, sums[1][-1]) for part in sums[0][:-1]]
         hi = [up.div(part, sums[0][-1]) for part in sums[1][:-1]]
         return [*lo, 1], [*hi, 1]
 
     def _make(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        """(lo, hi) around T_length."""
+        if length == self.long:
+            return self._make_long(length)
         w, size = self.window, self.size
         sides = [
-            (self._positive.powers(length), self._positive.upward(length)),
-            (self._negative.powers(length), self._negative.inward(length)),
+            (self.positive_weights.powers(length), self.positive_weights.upward(length)),
+            (self.negative_weights.powers(length), self.negative_weights.inward(length)),
         ]
         bounds = []
         for bound, context in enumerate(rounding_pair(self.precision)):
@@ -172,8 +157,9 @@ class PreciseTransfer:
         w, size = self.window, self.size
         down, up = rounding_pair(self.precision)
         lo, hi = (np.full((size + 1, size + 1), up.add(0, 0), dtype=object) for _ in range(2))
-        climbs, falls = self._positive.leaving_first_run(), self._negative.entering_last_run()
-        stays, returns = self._positive.powers(length), self._negative.powers(length)
+        positive, negative = self.positive_weights, self.negative_weights
+        climbs, falls = positive.leaving_first_run(), negative.entering_last_run()
+        stays, returns = positive.powers(length), negative.powers(length)
         kept = down.sub(1, up.exp2(-self.precision))
         for s in range(w + 1):
             for j in range(w + 1):

@@ -1,7 +1,7 @@
 """Messages with an exponent for every state.
 
-Every message keeps its relative
-precision, or is not *known*: then it is bounded by log-concavity from those that are,
+Every message keeps its relative precision, or is not *known*: then it is bounded by log-concavity
+from those that are,
 
     beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
 

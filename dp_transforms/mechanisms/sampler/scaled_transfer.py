@@ -21,6 +21,7 @@ from dp_transforms.mechanisms.sampler.transfer import (
     FAR,
     INDEPENDENCE_BITS,
     UNIT_ROUNDOFF,
+    RunMatrix,
     RunWeights,
     certain_in_row,
     clipped,
@@ -63,7 +64,7 @@ class Group:
 
 
 @dataclass(frozen=True)
-class ScaledMatrix:
+class ScaledMatrix(RunMatrix):
     """T_n on a window.
 
     An entry has a relative error of at most ``error``, or it was lost: then it is zero here, and in
@@ -81,7 +82,6 @@ class ScaledMatrix:
     centre: int | None
 
     def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
         group = self.groups[self._group_of[index]]
         at = index - group.start
         found = group.entries[at, at : at + count]
@@ -94,14 +94,6 @@ class ScaledMatrix:
         if self.centre is not None:
             lower = found * certain_in_row(self.centre, index, count)
         return lower, found + self.lost, exponents
-
-    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Entries (first..index, index): lower and upper bounds, and exponents."""
-        rows = [self.row(row, index - row + 1) for row in range(first, index + 1)]
-        lo, hi, exponents = (
-            np.array([part[-1] for part in parts]) for parts in zip(*rows, strict=True)
-        )
-        return lo, hi, exponents
 
     @cached_property
     def _group_of(self) -> list[int]:

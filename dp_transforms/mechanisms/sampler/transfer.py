@@ -51,7 +51,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cached_property
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import gmpy2
 import numpy as np
@@ -106,45 +106,59 @@ def certain_in_row(centre: int, index: int, count: int) -> BoolArray:
     return (np.arange(index, index + count) >= centre) & (index <= centre)
 
 
-class RunMatrix(Protocol):
+class RunMatrix(ABC):
     """T_n on a window, known up to a relative ``error``."""
 
-    @property
-    def error(self) -> float: ...
+    error: float
 
+    @abstractmethod
     def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, Any]:
         """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
 
     def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, Any]:
-        """Entries (first..index, index): lower and upper bounds, and exponents."""
+        """Entries (first..index, index), likewise."""
+        rows = [self.row(row, index - row + 1) for row in range(first, index + 1)]
+        lo, hi, exponents = (
+            np.array([np.atleast_1d(part)[-1] for part in parts])
+            for parts in zip(*rows, strict=True)
+        )
+        return lo, hi, exponents
 
 
-_Matrix = TypeVar("_Matrix", bound=RunMatrix)
+_Matrix = TypeVar("_Matrix")
+_RunMatrix = TypeVar("_RunMatrix", bound=RunMatrix)
 
 
-class RunWeights(ABC, Generic[_Matrix]):
-    """Transfer weights on the window -W..W, and the closed forms that they are made of.
+class Transfer(ABC, Generic[_Matrix]):
+    """T_n on the window -W..W, in some kind of number.
 
     Args:
       positive: the ratio q of the states above zero.
       negative: the ratio of the states below.
       window: W.
+      constant_bits: the precision of the constants that closed forms are made of.
+      independence_bits: see ``independence_length``.
       beyond: how many states beyond the window to make constants for.
     """
 
-    def __init__(self, positive: Decay, negative: Decay, window: int, beyond: int = 1):
+    def __init__(
+        self,
+        positive: Decay,
+        negative: Decay,
+        window: int,
+        constant_bits: int,
+        independence_bits: int,
+        beyond: int = 1,
+    ):
         self.window = window
         self.size = 2 * window + 1
         self.positive = positive
         self.negative = negative
-        self.positive_weights = Weights(positive, window + 1 + beyond, _FLOAT_CONSTANT_BITS)
-        self.negative_weights = (
-            self.positive_weights
-            if negative == positive
-            else Weights(negative, window + 1 + beyond, _FLOAT_CONSTANT_BITS)
-        )
-        self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
-        self.long = independence_length(slower_of(positive, negative), window)
+        count = window + 1 + beyond
+        self.positive_weights = self.negative_weights = Weights(positive, count, constant_bits)
+        if negative != positive:
+            self.negative_weights = Weights(negative, count, constant_bits)
+        self.long = independence_length(slower_of(positive, negative), window, independence_bits)
         """From this length on all runs share one matrix."""
         self._matrices: dict[int, _Matrix] = {}
 
@@ -155,14 +169,24 @@ class RunWeights(ABC, Generic[_Matrix]):
           FloatingPointError: the entries span more than float64 does.
         """
         length = min(length, self.long)
-        found = self._matrices.get(length)
-        if found is None:
-            found = self._matrices[length] = self._make(length)
-        return found
+        if length not in self._matrices:
+            self._matrices[length] = self._make(length)
+        return self._matrices[length]
 
     @abstractmethod
     def _make(self, length: int) -> _Matrix:
         """T_length; at ``long`` an enclosure of those of all longer runs as well."""
+
+
+class RunWeights(Transfer[_RunMatrix]):
+    """Transfer weights in float64, and the closed forms that they are made of."""
+
+    def __init__(self, positive: Decay, negative: Decay, window: int, beyond: int = 1):
+        super().__init__(
+            positive, negative, window, _FLOAT_CONSTANT_BITS, INDEPENDENCE_BITS, beyond
+        )
+        self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
+        self._in_first_part: dict[tuple[int, int, int, int], tuple[list[float], list[float]]] = {}
 
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
@@ -192,12 +216,6 @@ class RunWeights(ABC, Generic[_Matrix]):
             found = [*lo.tolist(), 1.0], [*hi.tolist(), 1.0]
             self._in_first_part[near, far, start, moves] = found
         return found
-
-    @cached_property
-    def _in_first_part(
-        self,
-    ) -> dict[tuple[int, int, int, int], tuple[list[float], list[float]]]:
-        return {}
 
     def crossing_long(self, below: IntArray, above: IntArray) -> tuple[FloatArray, IntArray]:
         """B(s) A(j) for arrays of s and j, as mantissas (five units of error) and exponents."""

@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 SHORT = 64
@@ -52,18 +53,6 @@ COMMON = 16
 
 NO_WALL = 2**63 - 1
 """A wall that no walk reaches, and a length that no run has."""
-
-
-class Undecided(Exception):
-    """A level's enclosures do not settle a question.
-
-    Attributes:
-      width: how wide the enclosure in question is, relative to 1.
-    """
-
-    def __init__(self, width: float):
-        super().__init__(width)
-        self.width = width
 
 
 @dataclass(frozen=True)
@@ -90,14 +79,10 @@ class Blocks:
     def of(cls, frequency_list: FrequencyList) -> Blocks:
         """The runs of a frequency list, without walls, each as one block."""
         values = frequency_list.frequencies
-        gaps = values - np.append(values[1:], 0)
-        runs = (
-            np.stack([frequency_list.multiplicities, gaps], axis=1).ravel()
-            if len(values)
-            else values
-        )
+        gaps = -np.diff(values, append=0)
+        runs = np.stack([frequency_list.multiplicities, gaps], axis=1).ravel()
         walls = np.full(len(runs) + 1, NO_WALL)
-        top = int(values[0]) if len(values) else 0
+        top = int(values.max(initial=0))
         return cls(1 - np.arange(len(runs)) % 2, runs, runs, top, -walls, walls)
 
     def __len__(self) -> int:
@@ -159,7 +144,7 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
         if not above <= lower:
             width = float(above - below)
             raise Undecided(width if width < 1 else 1.0)
-    raise Undecided(1.0)
+    raise Undecided
 
 
 @dataclass

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.integer_partition.corner_price import (
     RATE_UNIT,
-    is_at_least_log_three,
     loss_enclosure,
     rate_of,
 )
@@ -198,7 +198,7 @@ def test_a_rate_is_on_the_safe_side_and_no_larger_one_is(loss):
     rate = rate_of(loss)
     assert Fraction(*loss_enclosure(rate, 256)[1].as_integer_ratio()) <= loss
     above = rate + 2 * RATE_UNIT
-    assert is_at_least_log_three(above) or loss_enclosure(above, 256)[0] > loss
+    assert Decay(above).is_at_most_one_third() or loss_enclosure(above, 256)[0] > loss
 
 
 @pytest.mark.parametrize("q", RATIOS[1:4], ids=str)
@@ -218,5 +218,5 @@ def test_precision_narrows_the_product():
 
 def test_log_three_is_compared_exactly():
     below = Fraction(math.log(3)) - Fraction(1, 2**60)
-    assert is_at_least_log_three(Fraction(math.log(3)) + Fraction(1, 2**52))
-    assert not is_at_least_log_three(below - Fraction(1, 2**52))
+    assert Decay(Fraction(math.log(3)) + Fraction(1, 2**52)).is_at_most_one_third()
+    assert not Decay(below - Fraction(1, 2**52)).is_at_most_one_third()

@@ -7,14 +7,15 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.integer_partition.corner_price import rate_of
 from dp_transforms.mechanisms.labelled_walk.filling import Side
-from dp_transforms.mechanisms.labelled_walk.float_walk import UNSETTLED
+from dp_transforms.mechanisms.labelled_walk.float_walk import UNSETTLED, Part
 from dp_transforms.mechanisms.labelled_walk.precise import Precise, mirrored
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 from dp_transforms.mechanisms.labelled_walk.sampler import CornerSampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 from tests import enumeration
 from tests.tapes import NearlyUndecidable
@@ -69,7 +70,7 @@ def test_questions_of_all_blocks_at_once_are_answered_as_one_by_one():
     random = np.random.default_rng(1)
     settled = 0
     lower = np.floor(random.random(count) * 2**53) * 2.0**-53
-    part = drawn._walk.part(0, lower, lower + 2.0**-53)
+    part = Part(drawn._walk, 0, lower, lower + 2.0**-53)
     for code in range(-8, 9):
         found = part.states(code)
         if found is None:

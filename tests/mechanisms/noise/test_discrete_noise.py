@@ -223,5 +223,5 @@ def test_the_table_and_the_floats_agree(monkeypatch):
     for noise, draws in zip(
         [DiscreteLaplace(600), DiscreteGaussian(600**2)], expected, strict=True
     ):
-        assert noise._cached_float_tail is None
+        assert noise._float_tail is None
         assert np.array_equal(noise.sample(tape, "test", 20_000), draws)

@@ -7,7 +7,9 @@ import gmpy2
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw, smallest_where
+from dp_transforms.mechanisms.bisection import smallest_where
+from dp_transforms.mechanisms.enclosure import exactly
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.normal import NormalLaw
 from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -24,7 +26,7 @@ class FixedLaw(KeepLaw):
 
     def drop_enclosure(self, statistic, precision):
         exact = 1 if statistic < 1 else self.drops[min(statistic, len(self.drops)) - 1]
-        return gmpy2.mpq(exact), gmpy2.mpq(exact)
+        return exactly(exact)
 
     @property
     def saturation(self):

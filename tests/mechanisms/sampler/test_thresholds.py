@@ -8,11 +8,12 @@ import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided
+from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests.cases import slow_unless
 
 LISTS = {

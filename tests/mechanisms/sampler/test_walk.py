@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, Walk, choose
+from dp_transforms.mechanisms.sampler.walk import Blocks, Walk, choose
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 counts = st.lists(st.integers(1, 9), max_size=8)
