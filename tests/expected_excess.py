@@ -1,6 +1,6 @@
 """The mean change of the total under the law of the walk."""
 
-from dp_transforms.mechanisms.laws.walk_sums import STEP, WalkSums, pairs
+from dp_transforms.mechanisms.laws.walk_sums import STEP, WalkSums
 
 
 def expected_excess(blocks, rate, tilt, window):
@@ -10,4 +10,4 @@ def expected_excess(blocks, rate, tilt, window):
     (1, -1).
     """
     positive, negative = complex(rate + tilt, STEP), complex(rate - tilt, -STEP)
-    return -WalkSums(positive, negative, window).log_total(pairs(blocks)).imag / STEP
+    return -WalkSums(positive, negative, window).log_total(blocks).imag / STEP

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -75,9 +74,6 @@ class CornerWeightedLaw(ReleaseLaw):
             if np.diff(steps, prepend=0.0) @ tails[: moved + 2] <= failure:
                 return moved
         raise AssertionError("the tails fall below any failure probability")
-
-    def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        return [self.largest_excess(failure)] * len(ranks)
 
     def log_weight(self, released: FrequencyList) -> float:
         if self.walled:

@@ -1,25 +1,34 @@
-"""Marginals and bias of the geometric mechanism at a list, in closed form.
+"""Marginals and bias of the geometric mechanism at a list, in closed form; as private as the list.
 
-As private as the list that they are of. See ``geometric_sums`` for the probabilities of single
-cells. Plain float64.
+With F the Young diagram of the list f, a cell b outside F is in the release with probability
+q**k / (1 + q), k = how many cells must be added to F to make b one of them. A cell inside is not in
+it with probability q**k / (1 + q), k = how many must go (see ``release_law.GeometricLaw``). In the
+a-th row of the run of frequency v, the n-th cell beyond v needs
+
+    k = a n + sum over s = 1..n of (ranks in front of the run with a frequency below v + s),
+
+and the n-th cell from the end, in the a-th row from the run's end,
+
+    k = a n + sum over s = 1..n of (ranks behind the run with a frequency of at least v - s + 1).
+
+Sums over rows are geometric series. Plain float64.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws.geometric_sums import reach, row_costs, row_sums
-from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
-from dp_transforms.mechanisms.laws.marginals import conjugate
+from dp_transforms.mechanisms.laws.marginals import ListMarginals
+
+_NEGLIGIBLE = 1e-18
 
 
-class GeometricMarginals:
-    """The distribution of single frequencies of x, and the bias E[x_i] - f_i, at a private list f.
+class GeometricMarginals(ListMarginals):
+    """Those of the geometric mechanism.
 
     Args:
       frequency_list: f.
@@ -28,81 +37,79 @@ class GeometricMarginals:
     >>> found = GeometricMarginals(FrequencyList([100, 1], [1, 10**6]), rate=math.log(3))
     >>> round(found.law_of_frequency(1).probability(101), 6)
     0.166667
+    >>> GeometricMarginals(FrequencyList([9, 3], [1, 4]), 2).mean_differences([1, 5]).round(6)
+    array([1.0e-06, 8.5e-05])
     """
 
     def __init__(self, frequency_list: FrequencyList, rate: float):
-        self._frequency_list, self._rate = frequency_list, rate
-        self._ends = np.cumsum(frequency_list.multiplicities)
+        super().__init__(frequency_list, rate)
         self._starts = np.append(0, self._ends)
         self._sizes = np.append(frequency_list.multiplicities.astype(np.float64), 0)
-        self._values = np.append(frequency_list.frequencies, 0)
-        self._steps = np.arange(1, reach(rate) + 1)[:, None]
+        self._all_rows = np.append(self._sizes[:-1], np.inf)
+        # Further from f in a row the probabilities are negligible.
+        reach = 1 + math.ceil(-math.log(_NEGLIGIBLE) / rate)
+        self._steps = np.arange(1, reach + 1)[:, None]
         # The probabilities of a run's cells, without the factor q**(a n) of the row.
         self._beyond, self._within = (
-            np.exp(-rate * costs) / (1 + math.exp(-rate))
-            for costs in row_costs(frequency_list, len(self._steps))
+            np.exp(-rate * costs) / (1 + math.exp(-rate)) for costs in self._row_costs()
         )
 
-    def mean_differences(self, ends: Sequence[int] | IntArray) -> FloatArray:
-        """The bias by ranges of ranks: the mean of E[x_i] - f_i over each range.
-
-        Args:
-          ends: the last ranks of consecutive ranges, ascending. The first range starts at rank 1,
-            and ranges may end beyond the last item.
-
-        Raises:
-          ValueError: ends are not positive and strictly ascending.
-
-        >>> GeometricMarginals(FrequencyList([9, 3], [1, 4]), 2).mean_differences([1, 5]).round(6)
-        array([1.0e-06, 8.5e-05])
-        """
-        limits = np.append(0, np.asarray(ends, dtype=np.int64))
-        if (np.diff(limits) <= 0).any():
-            raise ValueError("ends must be positive and strictly ascending ranks")
-        whole = np.append(0.0, np.cumsum(self._moved(np.arange(len(self._ends)), self._sizes[:-1])))
-        at = np.searchsorted(self._ends, limits)
-        sums = whole[at] + self._moved(at, (limits - self._starts[at]).astype(np.float64))
-        found: FloatArray = np.diff(sums) / np.diff(limits)
-        return found
+    @property
+    def expected_l1(self) -> float:
+        """E||x - f||_1, the sum of all cells' probabilities."""
+        cells = (self._beyond + self._within) * self._row_sums(self._all_rows)
+        return float(cells.sum())
 
     @property
     def total_difference(self) -> float:
-        """E[sum x] - sum f."""
-        rows = np.append(self._sizes[:-1], np.inf)
-        return float(self._moved(np.arange(len(rows)), rows).sum())
+        return float(self._moved(np.arange(len(self._values)), self._all_rows).sum())
 
-    def law_of_frequency(self, rank: int) -> IntegerLaw:
-        """The distribution of x_rank, for a rank from 1; it may be beyond the last item.
-
-        Raises:
-          ValueError: the rank is not positive.
-        """
-        if rank < 1:
-            raise ValueError(f"rank must be positive, got {rank}")
-        run = int(np.searchsorted(self._ends, rank))
-        row = rank - int(self._starts[run])
-        own = int(self._values[run])
-        steps = self._steps[:, 0]
-        # P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), ..., P(x <= 0).
-        above = np.append(self._beyond[:, run] * np.exp(-self._rate * row * steps), 0.0)
-        below = np.zeros(1)
-        if own:
-            row = int(self._ends[run]) - rank + 1
-            left = self._within[:, run] * np.exp(-self._rate * row * steps)
-            below = np.append(left[:own], 0.0)
-        probabilities = np.concatenate(
-            [-np.diff(below)[::-1], [1 - above[0] - below[0]], -np.diff(above)]
+    def _sum_differences(self, limits: IntArray) -> FloatArray:
+        whole = np.append(0.0, np.cumsum(self._moved(np.arange(len(self._ends)), self._sizes[:-1])))
+        at = np.searchsorted(self._ends, limits)
+        sums: FloatArray = whole[at] + self._moved(
+            at, (limits - self._starts[at]).astype(np.float64)
         )
-        return IntegerLaw(own - len(below) + 1, probabilities)
+        return sums
 
-    def law_of_distinct(self) -> IntegerLaw:
-        """The distribution of how many items x has."""
-        return GeometricMarginals(conjugate(self._frequency_list), self._rate).law_of_frequency(1)
+    def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
+        # The run's row a, from its start and from its end; the zeros behind the list have no end.
+        front, back = rank - self._starts[run], self._starts[run + 1 :][:1] - rank + 1
+        rate, steps = self._rate, self._steps[:, 0]
+        return (
+            self._beyond[:, run] * np.exp(-rate * front * steps),
+            self._within[:, run] * np.exp(-rate * back * steps) if len(back) else back,
+        )
 
     def _moved(self, runs: IntArray, rows: FloatArray) -> FloatArray:
         """The sum of E[x_i] - f_i over the first rows of some runs."""
         behind = np.maximum(self._sizes[runs] - rows, 0)
         added = self._beyond[:, runs]
         removed = self._within[:, runs] * np.exp(-self._rate * self._steps * behind)
-        sums: FloatArray = ((added - removed) * row_sums(self._rate, self._steps, rows)).sum(axis=0)
+        sums: FloatArray = ((added - removed) * self._row_sums(rows)).sum(axis=0)
         return sums
+
+    def _row_sums(self, rows: FloatArray) -> FloatArray:
+        """The sum of q**(a n) over a = 1..rows, for every n; rows may be infinite."""
+        exponents = -self._rate * self._steps
+        found: FloatArray = np.exp(exponents) * np.expm1(exponents * rows) / np.expm1(exponents)
+        return found
+
+    def _row_costs(self) -> tuple[FloatArray, FloatArray]:
+        """k - a n for the n-th cell beyond each run, and for the n-th from its end.
+
+        Returns:
+          (beyond, within), each of shape (steps, runs), where the zeros behind the list are a run
+          too; inf where there is no such cell.
+        """
+        values, ends, steps = self._values, self._starts, self._steps
+
+        def at_least(levels: IntArray) -> IntArray:
+            found: IntArray = ends[np.searchsorted(-values[:-1], -levels, side="right")]
+            return found
+
+        in_front = ends - at_least(values + steps)
+        behind = at_least(values - steps + 1) - np.append(ends[1:], ends[-1])
+        beyond = np.cumsum(in_front.astype(np.float64), axis=0)
+        within = np.cumsum(behind.astype(np.float64), axis=0)
+        return beyond, np.where(steps <= values, within, np.inf)

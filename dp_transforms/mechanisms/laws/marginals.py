@@ -20,66 +20,40 @@ from __future__ import annotations
 
 import cmath
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws.characteristic import law_from_characteristic
-from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
-from dp_transforms.mechanisms.laws.walk_sums import FLOAT64_RATE, STEP, WalkSums, pairs, window_for
+from dp_transforms.mechanisms.laws.integer_law import IntegerLaw, law_from_characteristic
+from dp_transforms.mechanisms.laws.walk_sums import (
+    FLOAT64_RATE,
+    STEP,
+    ChainSums,
+    WalkSums,
+    pairs,
+    window_for,
+)
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _NEGLIGIBLE = 1e-18
 
 
-class Marginals:
+class ListMarginals(ABC):
     """The distribution of single frequencies of x, and the bias E[x_i] - f_i, at a list f.
 
     Args:
       frequency_list: f.
-      rate: c = epsilon / (2 * sensitivity), or eta * ln 2; at least 1/256.
-
-    Raises:
-      ValueError: the rate is too small.
-
-    >>> marginals = Marginals(FrequencyList([100, 1], [1, 10**6]), rate=0.5)
-    >>> marginals.law_of_frequency(1).quantile(0.975)
-    106
+      rate: c = -ln q.
     """
 
     def __init__(self, frequency_list: FrequencyList, rate: float):
-        if rate < FLOAT64_RATE:
-            raise ValueError(
-                f"epsilon / (2 * sensitivity) must be at least {FLOAT64_RATE:.4f} for marginals, "
-                f"got {rate:.4g}"
-            )
-        self._frequency_list = frequency_list
-        self._rate = rate
-        self._window = self._window_for(rate)
-        # So far from the ends of a run D is 0, up to a negligible probability.
-        self._margin = math.ceil((-math.log(_NEGLIGIBLE) - math.log(-math.expm1(-rate))) / rate)
+        self._frequency_list, self._rate = frequency_list, rate
         self._ends = np.cumsum(frequency_list.multiplicities)
-        self._frequencies = frequency_list.frequencies
-        top = int(self._frequencies[0]) if len(frequency_list) else 0
-        # Up to the margin the infinite runs are blocks as well.
-        self._blocks = [(0, self._margin), *pairs(Blocks.of(frequency_list)), (1, self._margin)]
-        bits, lengths = np.array(self._blocks, dtype=np.int64).T
-        # Block r covers the diagonals starts[r] - 1, starts[r] - 2, ...; ranks[r] = k_f before it.
-        self._starts = top + self._margin - np.append(0, np.cumsum(lengths))
-        self._ranks = np.append(0, np.cumsum(bits * lengths))
-        self._sums_at = self._make_sums(complex(rate), complex(rate))
-        before = self._make_sums(complex(rate, -STEP), complex(rate, STEP)).forward(self._blocks)
-        self._before = before.real
-        self._after = self._sums_at.backward(self._blocks).real
-        products = (before * self._after).sum(axis=1)
-        # E of the sum of D over all diagonals before each block end.
-        self._sums = products.imag / STEP / products.real
-        self._inside: Callable[[int], tuple[IntArray, IntArray, FloatArray]]
-        self._inside = lru_cache(maxsize=256)(self._make_inside)
+        self._values = np.append(frequency_list.frequencies, 0)
 
     def mean_differences(self, ends: Sequence[int] | IntArray) -> FloatArray:
         """The bias by ranges of ranks: the mean of E[x_i] - f_i over each range.
@@ -101,9 +75,9 @@ class Marginals:
         return np.diff(self._sum_differences(limits)) / np.diff(limits)
 
     @property
+    @abstractmethod
     def total_difference(self) -> float:
         """E[sum x] - sum f."""
-        return float(self._sums[-1])
 
     def law_of_frequency(self, rank: int) -> IntegerLaw:
         """The distribution of x_rank, for a rank from 1; it may be beyond the last item.
@@ -114,10 +88,9 @@ class Marginals:
         if rank < 1:
             raise ValueError(f"rank must be positive, got {rank}")
         run = int(np.searchsorted(self._ends, rank))
-        own = int(self._frequencies[run]) if run < len(self._ends) else 0
-        # P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), ..., P(x <= 0).
-        above = np.append(self._tail(rank, own - rank + 1, 1), 0.0)
-        below = np.append(self._tail(rank, own - rank, -1)[:own], 0.0)
+        own = int(self._values[run])
+        above, below = self._tails(rank, run)
+        above, below = np.append(above, 0.0), np.append(below[:own], 0.0)
         probabilities = np.concatenate(
             [-np.diff(below)[::-1], [1 - above[0] - below[0]], -np.diff(above)]
         )
@@ -125,14 +98,73 @@ class Marginals:
 
     def law_of_distinct(self) -> IntegerLaw:
         """The distribution of how many items x has."""
-        return Marginals(conjugate(self._frequency_list), self._rate).law_of_frequency(1)
+        return type(self)(conjugate(self._frequency_list), self._rate).law_of_frequency(1)
+
+    @abstractmethod
+    def _sum_differences(self, limits: IntArray) -> FloatArray:
+        """E of the sum of x_i - f_i over i <= b, for each b of an ascending array."""
+
+    @abstractmethod
+    def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
+        """P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), P(x <= own - 2), ...
+
+        Of the frequency at a rank in some run, whose own value is that of f. Until they are
+        negligible; the second may go on below zero.
+        """
+
+
+class Marginals(ListMarginals):
+    """Those of the exponential mechanism.
+
+    Args:
+      frequency_list: f.
+      rate: c = -ln q, at least 1/256.
+
+    Raises:
+      ValueError: the rate is too small.
+
+    >>> marginals = Marginals(FrequencyList([100, 1], [1, 10**6]), rate=0.5)
+    >>> marginals.law_of_frequency(1).quantile(0.975)
+    106
+    """
+
+    def __init__(self, frequency_list: FrequencyList, rate: float):
+        if rate < FLOAT64_RATE:
+            raise ValueError(
+                f"epsilon / (2 * sensitivity) must be at least {FLOAT64_RATE:.4f} for marginals, "
+                f"got {rate:.4g}"
+            )
+        super().__init__(frequency_list, rate)
+        self._window = self._window_for(rate)
+        # So far from the ends of a run D is 0, up to a negligible probability.
+        self._margin = math.ceil((-math.log(_NEGLIGIBLE) - math.log(-math.expm1(-rate))) / rate)
+        # Up to the margin the infinite runs are blocks as well.
+        self._blocks = [(0, self._margin), *pairs(Blocks.of(frequency_list)), (1, self._margin)]
+        bits, lengths = np.array(self._blocks, dtype=np.int64).T
+        # Block r covers the diagonals starts[r] - 1, starts[r] - 2, ...; ranks[r] = k_f before it.
+        self._starts = int(self._values[0]) + self._margin - np.append(0, np.cumsum(lengths))
+        self._ranks = np.append(0, np.cumsum(bits * lengths))
+        self._sums_at = self._make_sums(complex(rate), complex(rate))
+        before = self._make_sums(complex(rate, -STEP), complex(rate, STEP)).forward(self._blocks)
+        self._before = before.real
+        self._after = self._sums_at.backward(self._blocks).real
+        products = (before * self._after).sum(axis=1)
+        # E of the sum of D over all diagonals before each block end.
+        self._sums = products.imag / STEP / products.real
+        self._inside: Callable[[int], tuple[IntArray, IntArray, FloatArray]]
+        self._inside = lru_cache(maxsize=256)(self._make_inside)
+
+    @property
+    def total_difference(self) -> float:
+        return float(self._sums[-1])
 
     def law_of_total(self) -> IntegerLaw:
         """The distribution of sum x, by its characteristic function."""
         shift = round(self.total_difference)
 
         def log_total(t: float) -> complex:
-            return self._log_total(complex(self._rate, -t), complex(self._rate, t))
+            sums = self._make_sums(complex(self._rate, -t), complex(self._rate, t))
+            return sums.log_total(Blocks.of(self._frequency_list))
 
         base = log_total(0.0)
         return law_from_characteristic(
@@ -145,15 +177,24 @@ class Marginals:
     def _window_for(self, rate: float) -> int:
         return window_for(rate)
 
-    def _make_sums(self, up: complex, down: complex) -> Any:
+    def _make_sums(self, up: complex, down: complex) -> ChainSums:
         return WalkSums(up, down, self._window)
 
-    def _log_total(self, up: complex, down: complex) -> complex:
-        total: complex = self._make_sums(up, down).log_total(pairs(Blocks.of(self._frequency_list)))
-        return total
+    def _at_zero(self, bit: int) -> tuple[FloatArray, FloatArray]:
+        """The weights of all that precedes and of all that follows where D = 0, far from ends."""
+        zero = np.zeros(2 * self._window + 1)
+        zero[self._window] = 1.0
+        return zero, zero
+
+    def _by_state(self, products: FloatArray) -> FloatArray:
+        """Rows of weights by D, from rows by the states of the sums."""
+        return products
+
+    def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
+        start = int(self._values[run]) - rank
+        return self._tail(rank, start + 1, 1), self._tail(rank, start, -1)
 
     def _sum_differences(self, limits: IntArray) -> FloatArray:
-        """E of the sum of x_i - f_i over i <= b, for each b."""
         window = self._window
         states = np.arange(-window, window + 1)
         # least[m, D] = min(D, m) - min(0, m)
@@ -206,35 +247,28 @@ class Marginals:
         bit, length = self._blocks[block]
         near, far = min(length, self._margin), min(max(length - self._margin, 0), self._margin)
         places = np.append(np.arange(1, near + 1), np.arange(length - far + 1, length + 1))
-        zero = np.zeros(2 * self._window + 1)
-        zero[self._window] = 1.0
         before, after = self._before[block], self._after[block + 1]
         if length > near + far:
             # The two ends have nothing to do with each other.
+            start, end = self._at_zero(bit)
             law = np.concatenate(
-                [self._between(before, zero, bit, near), self._between(zero, after, bit, far)]
+                [self._between(before, end, bit, near), self._between(start, after, bit, far)]
             )
         else:
             law = self._between(before, after, bit, length)
         ranks = self._ranks[block] + (places if bit else np.zeros_like(places))
         return self._starts[block] - places, ranks, law
 
-    def _between(self, before: FloatArray, after: FloatArray, bit: int, count: int) -> FloatArray:
+    def _between(self, before: Array, after: Array, bit: int, count: int) -> FloatArray:
         """The distribution of D after each of ``count`` equal bits, given the weights at both
         ends."""
         forward, backward = np.empty((2, count, len(before)))
-        weights = self._sums_at.weights.real
-        here, there = (slice(None, -1), slice(1, None))[:: -1 if bit else 1]
         for place in range(count):
-            moved = before.copy()
-            moved[there] += before[here]
-            forward[place] = before = moved * weights
+            forward[place] = before = self._sums_at.advance((bit, 1), before).real
         for place in range(count - 1, -1, -1):
             backward[place] = after
-            costly = after * weights
-            after = costly.copy()
-            after[here] += costly[there]
-        law = forward * backward
+            after = self._sums_at.step((bit, 1), after).real
+        law = self._by_state(forward * backward)
         law /= law.sum(axis=1, keepdims=True)
         return law
 

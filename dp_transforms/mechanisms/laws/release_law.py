@@ -18,10 +18,9 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws import expectations
 from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
-from dp_transforms.mechanisms.laws.geometric_sums import expected_distance
-from dp_transforms.mechanisms.laws.marginals import Marginals
+from dp_transforms.mechanisms.laws.marginals import ListMarginals, Marginals
+from dp_transforms.mechanisms.laws.walk_sums import expected_l1
 
 ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
@@ -50,9 +49,9 @@ class ReleaseLaw(ABC):
     def largest_excess(self, failure: float) -> int:
         """An n with Pr[x_i > f_i + n] <= failure, for every f and i."""
 
-    @abstractmethod
     def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        """For each rank i an n with Pr[x_i < f_i - n] <= failure, for every f."""
+        """For each rank i an n with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
+        return [self.largest_excess(failure)] * len(ranks)
 
     @abstractmethod
     def log_weight(self, released: FrequencyList) -> float:
@@ -71,7 +70,7 @@ class ReleaseLaw(ABC):
         """E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
 
     @abstractmethod
-    def marginals(self, frequency_list: FrequencyList) -> Marginals | GeometricMarginals:
+    def marginals(self, frequency_list: FrequencyList) -> ListMarginals:
         """The distributions of single frequencies of x, and the bias, as private as f."""
 
 
@@ -123,7 +122,7 @@ class ExponentialLaw(ReleaseLaw):
         return math.pi**2 / (6 * self.rate)
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        return expectations.expected_l1(frequency_list, self.rate)
+        return expected_l1(frequency_list, self.rate)
 
     def marginals(self, frequency_list: FrequencyList) -> Marginals:
         return Marginals(frequency_list, self.rate)
@@ -197,9 +196,6 @@ class GeometricLaw(ReleaseLaw):
         logarithm = math.log(failure * ROUNDING) + math.log1p(math.exp(-self.rate))
         return max(0, math.ceil(-logarithm / self.rate) - 1)
 
-    def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        return [self.largest_excess(failure)] * len(ranks)
-
     def log_weight(self, released: FrequencyList) -> float:
         if self.walled:
             return 0.0
@@ -219,7 +215,7 @@ class GeometricLaw(ReleaseLaw):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        return expected_distance(frequency_list, self.rate)
+        return self.marginals(frequency_list).expected_l1
 
     def marginals(self, frequency_list: FrequencyList) -> GeometricMarginals:
         return GeometricMarginals(frequency_list, self.rate)

@@ -13,15 +13,18 @@ imaginary s they give characteristic functions.
 
 from __future__ import annotations
 
+import cmath
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import ComplexArray
-from dp_transforms.mechanisms.sampler.walk import Blocks
+from dp_transforms.mechanisms.arrays import Array, ComplexArray
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks
 
 Block = tuple[int, int]
 """A bit, and how often it is repeated."""
@@ -46,8 +49,67 @@ def window_for(rate: float) -> int:
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
-class WalkSums:
-    """Total weights of parts of walks on the states -W..W; state D has index D + W.
+class ChainSums(ABC):
+    """Total weights of parts of walks, by states; ``size`` is how many states there are."""
+
+    size: int
+    _number: Any = np.complex128
+
+    @abstractmethod
+    def leaving_first_run(self, highest: int = NO_WALL) -> ComplexArray:
+        """The weights of walks through the infinite run of zeros, by the state it is left in."""
+
+    @abstractmethod
+    def entering_last_run(self, highest: int = NO_WALL) -> ComplexArray:
+        """The weights of walks through the infinite run of ones, by the state it is entered in."""
+
+    @abstractmethod
+    def advance(self, block: Block, vector: Array) -> Array:
+        """Weights behind a block, from those before it."""
+
+    @abstractmethod
+    def step(self, block: Block, vector: Array) -> Array:
+        """Weights of all that follows, before a block, from those behind it."""
+
+    @abstractmethod
+    def pieces(self, blocks: Blocks) -> list[Block]:
+        """Runs, cut as suits the sums."""
+
+    def forward(self, blocks: Sequence[Block]) -> ComplexArray:
+        """The weights of all that precedes each block end, up to a positive factor for each."""
+        messages = np.empty((len(blocks) + 1, self.size), dtype=self._number)
+        messages[0] = self.leaving_first_run()
+        for index, block in enumerate(blocks):
+            vector = self.advance(block, messages[index])
+            messages[index + 1] = vector / np.abs(vector).max()
+        return messages
+
+    def backward(self, blocks: Sequence[Block]) -> ComplexArray:
+        """The weights of all that follows each block end, up to a positive factor for each."""
+        messages = np.empty((len(blocks) + 1, self.size), dtype=self._number)
+        messages[-1] = self.entering_last_run()
+        for index in range(len(blocks) - 1, -1, -1):
+            vector = self.step(blocks[index], messages[index + 1])
+            messages[index] = vector / np.abs(vector).max()
+        return messages
+
+    def log_total(self, blocks: Blocks) -> complex:
+        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i.
+
+        Args:
+          blocks: each run as one block.
+        """
+        vector, logarithm = self.entering_last_run(blocks.highest.item(-1)), 0.0
+        for block in reversed(self.pieces(blocks)):
+            vector = self.step(block, vector)
+            scale = np.abs(vector).max()
+            vector, logarithm = vector / scale, logarithm + np.log(scale)
+        first = self.leaving_first_run(blocks.highest.item(0))
+        return complex(np.log(first @ vector) + logarithm)
+
+
+class WalkSums(ChainSums):
+    """Sums over walks without walls on the states -W..W; state D has index D + W.
 
     Args:
       up: the rate above zero; its real part is positive.
@@ -71,13 +133,14 @@ class WalkSums:
         self._entering = np.append(1, np.cumprod(above[:-1] / rest))
         self._matrices: dict[tuple[int, int], ComplexArray] = {}
 
-    def leaving_first_run(self) -> ComplexArray:
-        """The weights of walks through the infinite run of zeros, by the state it is left in."""
+    def leaving_first_run(self, highest: int = NO_WALL) -> ComplexArray:
         return np.append(np.zeros(self.window), self._leaving)
 
-    def entering_last_run(self) -> ComplexArray:
-        """The weights of walks through the infinite run of ones, by the state it is entered in."""
+    def entering_last_run(self, highest: int = NO_WALL) -> ComplexArray:
         return np.append(np.zeros(self.window), self._entering)
+
+    def pieces(self, blocks: Blocks) -> list[Block]:
+        return pairs(blocks)
 
     def matrix(self, bit: int, length: int) -> ComplexArray:
         """The weights of walks through ``length`` equal bits, by first state and last state.
@@ -126,45 +189,57 @@ class WalkSums:
         )
         return zeros, ones[::-1]
 
-    def _through(self, block: Block, vector: ComplexArray) -> ComplexArray:
-        """The matrix of the block times the vector."""
+    def advance(self, block: Block, vector: Array) -> Array:
         bit, length = block
-        if not self._wide or length > _MOST_STEPS:
+        if length == 1:
+            here, there = _sides(bit)
+            found: Array = vector * self.weights
+            found[there] += vector[here] * self.weights[there]
+        else:
+            found = vector @ self.matrix(bit, length)
+        return found
+
+    def step(self, block: Block, vector: Array) -> Array:
+        bit, length = block
+        if length > (_MOST_STEPS if self._wide else 1):
             return self.matrix(bit, length) @ vector
-        here, there = (slice(None, -1), slice(1, None))[:: -1 if bit else 1]
+        here, there = _sides(bit)
         for _ in range(length):
             costly = vector * self.weights
             vector = costly.copy()
             vector[here] += costly[there]
         return vector
 
-    def backward(self, blocks: Sequence[Block]) -> ComplexArray:
-        """The weights of all that follows each block end, up to a positive factor for each."""
-        messages = np.empty((len(blocks) + 1, self.size), dtype=self._number)
-        messages[-1] = self.entering_last_run()
-        for index in range(len(blocks) - 1, -1, -1):
-            vector = self._through(blocks[index], messages[index + 1])
-            messages[index] = vector / np.abs(vector).max()
-        return messages
 
-    def forward(self, blocks: Sequence[Block]) -> ComplexArray:
-        """The weights of all that precedes each block end, up to a positive factor for each."""
-        messages = np.empty((len(blocks) + 1, self.size), dtype=self._number)
-        messages[0] = self.leaving_first_run()
-        for index, block in enumerate(blocks):
-            vector = messages[index] @ self.matrix(*block)
-            messages[index + 1] = vector / np.abs(vector).max()
-        return messages
+def _sides(bit: int) -> tuple[slice, slice]:
+    """Where a move starts, and where it ends."""
+    here, there = slice(None, -1), slice(1, None)
+    return (there, here) if bit else (here, there)
 
-    def log_total(self, blocks: Sequence[Block]) -> complex:
-        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
-        vector, logarithm = self.entering_last_run(), 0.0
-        for block in reversed(blocks):
-            vector = self._through(block, vector)
-            scale = np.abs(vector).max()
-            vector /= scale
-            logarithm += np.log(scale)
-        return complex(np.log(self.leaving_first_run() @ vector) + logarithm)
+
+def expected_l1(frequency_list: FrequencyList, rate: float, window: int | None = None) -> float:
+    """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1); as private as f.
+
+    With Z(c) the total weight e**(-c * ||x - f||_1) of all lists x it is -d ln Z / dc.
+
+    Args:
+      frequency_list: f.
+      rate: c > 0, the natural logarithm of 1/q.
+      window: walks are cut off at |D| <= window, wide enough to lose nothing by default.
+
+    Raises:
+      ValueError: the range of this machine's floats is too small for this rate.
+    """
+    exponent = complex(rate, STEP)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = WalkSums(exponent, exponent, window or window_for(rate))
+        total = sums.log_total(Blocks.of(frequency_list))
+    if not cmath.isfinite(total):
+        raise ValueError(
+            "epsilon / (2 * sensitivity) is too small: this machine's floats do not hold the sums "
+            "that the expectation comes from"
+        )
+    return -total.imag / STEP
 
 
 def pairs(blocks: Blocks) -> list[Block]:

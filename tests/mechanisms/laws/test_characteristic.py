@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dp_transforms.mechanisms.laws.characteristic import law_from_characteristic
-from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
+from dp_transforms.mechanisms.laws.integer_law import IntegerLaw, law_from_characteristic
 
 
 @pytest.mark.parametrize("mean", [0.01, 3.0, 1e4, 1e6])

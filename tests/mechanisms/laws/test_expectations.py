@@ -8,8 +8,7 @@ import pytest
 from dp_transforms import evaluation, sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.laws import walk_sums
-from dp_transforms.mechanisms.laws.expectations import expected_l1
-from dp_transforms.mechanisms.laws.walk_sums import window_for
+from dp_transforms.mechanisms.laws.walk_sums import expected_l1, window_for
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration

@@ -9,7 +9,7 @@ import pytest
 from dp_transforms import sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
-from dp_transforms.mechanisms.laws.walk_sums import WalkSums, pairs, window_for
+from dp_transforms.mechanisms.laws.walk_sums import WalkSums, window_for
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
@@ -151,7 +151,7 @@ def test_ranges_in_run_length_form_add_up():
 def test_the_total_weight_is_that_of_the_rows():
     for private in LISTS:
         sums = WalkSums(0.5, 0.5, window_for(0.5))
-        found = sums.log_total(pairs(Blocks.of(enumeration.as_list(private))))
+        found = sums.log_total(Blocks.of(enumeration.as_list(private)))
         exact = math.log(RowLaw(private, math.exp(-0.5), reach(0.5)).total)
         assert found == pytest.approx(exact, rel=1e-12)
 

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.laws.characteristic import law_from_characteristic
-from dp_transforms.mechanisms.laws.expectations import expected_l1
-from dp_transforms.mechanisms.laws.integer_law import IntegerLaw
+from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.laws.integer_law import IntegerLaw, law_from_characteristic
 from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
-from dp_transforms.mechanisms.laws.walk_sums import WalkSums, pairs, window_for
+from dp_transforms.mechanisms.laws.walk_sums import WalkSums, expected_l1, pairs, window_for
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
-from dp_transforms.mechanisms.sampler.walk import Blocks, Undecided, choose
+from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval, frequency_interval
 from dp_transforms.postprocessing.release_estimates import ReleaseEstimates
 from tests import enumeration
