@@ -209,18 +209,15 @@ class PartitionBounds:
         uppers = self.unbounded_ranks + self.upper.multiplicities.cumsum()
         ends = [values.multiplicities.cumsum() for values in lists]
         ranks = np.unique(np.concatenate([[self.unbounded_ranks], uppers, *ends]))
-        found: IntArray = ranks[ranks > 0]
-        return found
+        return ranks[ranks > 0]
 
     def _upper_at(self, ranks: IntArray) -> IntArray:
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = _at_ranks(self.upper, inner, self.beyond)
-        found: IntArray = np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)
-        return found
+        return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)
 
 
 def _at_ranks(values: FrequencyList, ranks: IntArray, tail: int = 0) -> IntArray:
     """The entries at some ranks, counted from 1; ``tail`` behind the last."""
     ends = values.multiplicities.cumsum()
-    found: IntArray = np.append(values.frequencies, tail)[ends.searchsorted(ranks, side="left")]
-    return found
+    return np.append(values.frequencies, tail)[ends.searchsorted(ranks, side="left")]

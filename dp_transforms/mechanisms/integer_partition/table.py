@@ -22,6 +22,7 @@ loose bounds; for lists beyond some thousands of users, use ``integer_partition`
 
 from __future__ import annotations
 
+import operator
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,6 @@ from typing import Any
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.decimals import integer
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -252,10 +252,14 @@ def _per_rank(name: str, values: FrequencyList | Sequence[int]) -> list[int]:
             raise ValueError(_TOO_LARGE)
         expanded: list[int] = np.repeat(values.frequencies, values.multiplicities).tolist()
         return expanded
-    integers = [integer(f"{name}[{i}]", value) for i, value in enumerate(values)]
-    for i, value in enumerate(integers):
-        if value < 0:
-            raise ValueError(f"{name}[{i}] must not be negative, got {value}")
+    integers = []
+    for i, value in enumerate(values):
+        try:
+            integers.append(operator.index(value))
+        except TypeError:
+            raise ValueError(f"{name}[{i}] must be an integer, got {value!r}") from None
+        if integers[-1] < 0:
+            raise ValueError(f"{name}[{i}] must not be negative, got {value!r}")
     return integers
 
 

@@ -240,5 +240,4 @@ class Filler:
             passed = (below[:, None] >= tops).sum(axis=1)
             reached = bottoms[np.arange(len(lo)), np.minimum(passed, options - 1)]
             certain = (passed < options) & (below + UNIT <= reached) & (lo[:, -1] > SURE)
-        found: IntArray = np.where(certain, passed, -1)
-        return found
+        return np.where(certain, passed, -1)

@@ -236,5 +236,4 @@ class Part:
             passed = (self._lower >= hi * for_hi).sum(axis=0)
             reached = np.take_along_axis(lo, np.minimum(passed, options - 1)[None], axis=0)[0]
             certain = (passed < options) & (self._upper <= reached * for_lo) & (before[0] > FAINT)
-        found: IntArray = np.where(certain, KINDS * (code // KINDS) + passed, UNSETTLED)
-        return found
+        return np.where(certain, KINDS * (code // KINDS) + passed, UNSETTLED)

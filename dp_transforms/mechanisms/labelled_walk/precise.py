@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.labelled_walk.decoupling import long_from, remaind
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN, Powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 from dp_transforms.mechanisms.randomness import Uniform
-from dp_transforms.mechanisms.sampler.walk import choose
+from dp_transforms.mechanisms.sampler.walk import choose, shares
 
 Vector = tuple[Array, Array]
 
@@ -148,18 +148,14 @@ class Precise:
           Undecided: the lower bound of the total weight is zero.
         """
         start = KINDS * (self.window + 1) + first
-        sums: list[list[Any]] = []
-        for i, context in enumerate(self._contexts):
-            with gmpy2.context(context):
-                weights = (left[i][:-1] * right[i][:-1]).ravel()[start:]
-                sums.append(np.cumsum(weights).tolist())
-        down, up = self._contexts
-        with gmpy2.context(up):
-            total = sums[1][-1] + left[1][-1, OPEN] * right[1][-1, OPEN]
-        if not sums[0][-1] > 0:
+        lower, upper = (
+            map(context.mul, before[:-1].ravel()[start:], behind[:-1].ravel()[start:])
+            for context, before, behind in zip(self._contexts, left, right, strict=True)
+        )
+        rest = self._contexts[1].mul(left[1][-1, OPEN], right[1][-1, OPEN])
+        lo, hi = shares(self._contexts, lower, upper, rest)
+        if not lo[-1] > 0:
             raise Undecided
-        lo = [down.div(part, total) for part in sums[0]]
-        hi = [up.div(part, sums[0][-1]) for part in sums[1]]
         return lo, hi
 
     def choose(self, first: int, left: Vector, right: Vector, uniform: Uniform) -> int:

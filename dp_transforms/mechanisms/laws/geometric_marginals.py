@@ -67,10 +67,7 @@ class GeometricMarginals(ListMarginals):
     def _sum_differences(self, limits: IntArray) -> FloatArray:
         whole = np.append(0.0, np.cumsum(self._moved(np.arange(len(self._ends)), self._sizes[:-1])))
         at = np.searchsorted(self._ends, limits)
-        sums: FloatArray = whole[at] + self._moved(
-            at, (limits - self._starts[at]).astype(np.float64)
-        )
-        return sums
+        return whole[at] + self._moved(at, (limits - self._starts[at]).astype(np.float64))
 
     def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
         # The run's row a, from its start and from its end; the zeros behind the list have no end.
@@ -105,8 +102,7 @@ class GeometricMarginals(ListMarginals):
         values, ends, steps = self._values, self._starts, self._steps
 
         def at_least(levels: IntArray) -> IntArray:
-            found: IntArray = ends[np.searchsorted(-values[:-1], -levels, side="right")]
-            return found
+            return ends[np.searchsorted(-values[:-1], -levels, side="right")]
 
         in_front = ends - at_least(values + steps)
         behind = at_least(values - steps + 1) - np.append(ends[1:], ends[-1])

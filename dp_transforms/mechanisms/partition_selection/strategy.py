@@ -177,10 +177,7 @@ class CountStrategy(SelectionStrategy):
     def _all_beyond(self, users: IntArray) -> IntArray:
         if self.pre_threshold == 1:
             return users
-        beyond: IntArray = np.maximum(
-            np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0
-        )
-        return beyond
+        return np.maximum(np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0)
 
 
 class NoisyCountStrategy(CountStrategy):

@@ -7,6 +7,7 @@ scaled.
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import accumulate
 from typing import Any
 
@@ -17,7 +18,7 @@ from dp_transforms.mechanisms.arrays import IntArray, ObjectArray
 from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
-from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose
+from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose, shares
 
 
 class PreciseLevel:
@@ -93,31 +94,24 @@ class PreciseLevel:
 
     def total_weight(self) -> Enclosure:
         """(lo, hi) around Z, the sum of q**||x - f||_1 over all lists x."""
-        below, _, total = self._head_sums()
-        return Enclosure(below[-1], total)
+        below, above, rest = self._head_weights()
+        return Enclosure(reduce(self._down.add, below), reduce(self._up.add, [*above, rest]))
 
     def _head(self) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[a <= j] for j = 0..W."""
-        below, above, total = self._head_sums()
-        return (
-            [self._down.div(part, total) for part in below],
-            [self._up.div(part, below[-1]) for part in above],
-        )
+        return shares((self._down, self._up), *self._head_weights())
 
-    def _head_sums(self) -> tuple[list[Any], list[Any], Any]:
-        """Enclosures of sum_{a <= j} A(a) beta_0(a) for j = 0..W, and an upper bound of all."""
-        weights = self._transfers[0].leaving_first_run()
+    def _head_weights(self) -> tuple[list[Any], list[Any], Any]:
+        """Enclosures of A(a) beta_0(a) for a = 0..W, and an upper bound of what all others are."""
+        lower, upper = zip(*self._transfers[0].leaving_first_run(), strict=True)
         lo, hi = (side[self._window :] for side in self._messages[0])
-        lower, upper = zip(*weights, strict=True)
         below, above = list(map(self._down.mul, lower, lo)), list(map(self._up.mul, upper, hi))
         # A and beta_0 are log-concave both, and so is their product.
         above, ratio = self._tightened(below, above)
         if not ratio < 1:
             raise Undecided
         rest = self._up.div(self._up.mul(above[-1], ratio), self._down.sub(1, ratio))
-        below = list(accumulate(below, self._down.add))
-        above = list(accumulate(above, self._up.add))
-        return below, above, self._up.add(above[-1], rest)
+        return below, above, rest
 
     def thresholds(self, index: int, state: int) -> tuple[list[Any], list[Any]]:
         """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cached_property
-from itertools import accumulate
 from typing import Any
 
 import gmpy2
@@ -13,6 +12,7 @@ from dp_transforms.mechanisms.arrays import ObjectArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 from dp_transforms.mechanisms.sampler.transfer import Transfer, parts_of
+from dp_transforms.mechanisms.sampler.walk import shares
 
 
 class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
@@ -111,16 +111,16 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
         self, near: int, far: int, start: int, moves: int
     ) -> tuple[list[Any], list[Any]]:
         """As in ``RunWeights``."""
-        states = slice(start, start + moves + 1)
-        sums = []
-        for bound, context in enumerate(rounding_pair(self.precision)):
-            first, second = self.matrix(near)[bound], self.matrix(far)[bound]
-            weights = map(context.mul, first[start, states], second[states, start + moves])
-            sums.append(list(accumulate(weights, context.add)))
-        down, up = rounding_pair(self.precision)
-        lo = [down.div(part, sums[1][-1]) for part in sums[0][:-1]]
-        hi = [up.div(part, sums[0][-1]) for part in sums[1][:-1]]
-        return [*lo, 1], [*hi, 1]
+        states, contexts = slice(start, start + moves + 1), rounding_pair(self.precision)
+        lower, upper = (
+            map(context.mul, first[start, states], second[states, start + moves])
+            for context, first, second in zip(
+                contexts, self.matrix(near), self.matrix(far), strict=True
+            )
+        )
+        lo, hi = shares(contexts, lower, upper)
+        # The last sum is the total by definition.
+        return [*lo[:-1], 1], [*hi[:-1], 1]
 
     def _make(self, length: int) -> tuple[ObjectArray, ObjectArray]:
         """(lo, hi) around T_length."""

@@ -161,8 +161,7 @@ class _ScaledVector:
         states = np.arange(-self._window, self._window + 1)
         if self._mirrored:
             states = -states
-        alive: BoolArray = (states >= self._lowest) & (states <= self._highest)
-        return alive
+        return (states >= self._lowest) & (states <= self._highest)
 
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
         """A state far out in that direction, and a bound of its ratio to the one before it.

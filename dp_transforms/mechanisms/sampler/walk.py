@@ -35,8 +35,9 @@ mechanism's.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -145,6 +146,25 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
             width = float(above - below)
             raise Undecided(width if width < 1 else 1.0)
     raise Undecided
+
+
+def shares(
+    contexts: tuple[Any, Any], lower: Iterable[Any], upper: Iterable[Any], rest: Any = 0
+) -> tuple[list[Any], list[Any]]:
+    """Enclosures of the shares of the first 1, 2, ... weights in their total.
+
+    Args:
+      contexts: those that round down and up.
+      lower, upper: bounds of the weights, MPFR numbers.
+      rest: an upper bound of what is left out at the end.
+
+    Returns:
+      (lo, hi); the latter are not finite where the total may be 0.
+    """
+    down, up = contexts
+    lo, hi = list(accumulate(lower, down.add)), list(accumulate(upper, up.add))
+    total = up.add(hi[-1], rest)
+    return [down.div(part, total) for part in lo], [up.div(part, lo[-1]) for part in hi]
 
 
 @dataclass
