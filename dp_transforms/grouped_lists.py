@@ -41,7 +41,6 @@ from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.attribute_tables import Attribute as Attribute
 from dp_transforms.runtime.attribute_tables import ToAttributeTables, attribute_column
@@ -83,6 +82,12 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       secret: the job's secret; a fresh one when the transform is applied, by default.
       num_buckets: how many parts users, or partitions, are split into.
 
+    Attributes:
+      attributes, selection: as given.
+      strategy: selects the names of groups; None if all of them are public.
+      for_all: releases the list of all users.
+      for_group: releases the list of a group.
+
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is
         unbounded or windowed, the job is a classic template; at run time, there are nulls.
@@ -114,24 +119,24 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     ):
         super().__init__()
         self._mechanism_name = mechanism
-        self._attributes = tuple(attributes)
-        names = [attribute.name for attribute in self._attributes]
+        self.attributes = tuple(attributes)
+        names = [attribute.name for attribute in self.attributes]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"attributes must have different names, one at least, got {names}")
         self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
         self._all_budget = PrivacyBudget(epsilon_all)
         self._attribute_budget = PrivacyBudget(epsilon_groups).split(len(names))
-        self._for_all = self._mechanism(self._all_budget)
-        self._for_group = self._mechanism(self._attribute_budget)
-        to_select = sum(attribute.groups is None for attribute in self._attributes)
+        self.for_all = self._mechanism(self._all_budget)
+        self.for_group = self._mechanism(self._attribute_budget)
+        to_select = sum(attribute.groups is None for attribute in self.attributes)
         if (selection is None) != (to_select == 0):
             raise ValueError(
                 "selection must be given if, and only if, an attribute has no public groups"
             )
-        self._selection = selection
+        self.selection = selection
         self._to_select = to_select
         # Its arguments are checked now.
-        self._strategy = None if selection is None else self._select(None).strategy
+        self.strategy = None if selection is None else self._select(None).strategy
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -142,68 +147,43 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         return release
 
     @property
-    def attributes(self) -> tuple[Attribute, ...]:
-        """By what users are grouped."""
-        return self._attributes
-
-    @property
     def costs(self) -> dict[str, PrivacyBudget]:
         """What each part of the release costs, by what it is; they add up."""
         costs = {ALL_USERS_LIST: self._all_budget}
-        for attribute in self._attributes:
+        for attribute in self.attributes:
             costs[f"lists of groups by {attribute.name}"] = self._attribute_budget
-        if self._selection is not None:
-            costs[SELECTION] = self._selection
+        if self.selection is not None:
+            costs[SELECTION] = self.selection
         return costs
-
-    @property
-    def selection(self) -> PrivacyBudget | None:
-        """What the names of groups cost; None if all of them are public."""
-        return self._selection
-
-    @property
-    def strategy(self) -> SelectionStrategy | None:
-        """What selects the names of groups; None if all of them are public."""
-        return self._strategy
-
-    @property
-    def for_all(self) -> PartitionMechanism:
-        """What releases the list of all users."""
-        return self._for_all
-
-    @property
-    def for_group(self) -> PartitionMechanism:
-        """What releases the list of a group."""
-        return self._for_group
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
         secret = secret_for(records.pipeline, self._secret)
-        columns = [attribute_column(i) for i in range(len(self._attributes))]
+        columns = [attribute_column(i) for i in range(len(self.attributes))]
         bound = functools.partial(
             bound_users,
             at_most=self._kappa,
             key=secret.key("bound contributions"),
             attribute_keys={
                 column: secret.key(f"value of attribute {attribute.name!r}")
-                for column, attribute in zip(columns, self._attributes, strict=True)
+                for column, attribute in zip(columns, self.attributes, strict=True)
             },
         )
         bounded = (
             records
-            | "ToAttributeTables" >> ToAttributeTables(self._attributes)
+            | "ToAttributeTables" >> ToAttributeTables(self.attributes)
             | "ToTables" >> ToTables((USER, PARTITION, *columns))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
         public = [ALL_USERS] + [
             _list_name(i, group)
-            for i, attribute in enumerate(self._attributes)
+            for i, attribute in enumerate(self.attributes)
             for group in attribute.groups or ()
         ]
         wanted = records.pipeline | "Public" >> beam.Create(
             [(name, None) for name in public], reshuffle=False
         )
-        if self._selection is not None:
+        if self.selection is not None:
             selected = self._selected(bounded, secret)
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
         in_lists = functools.partial(_in_lists, attributes=len(columns))
@@ -216,13 +196,13 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         )
 
     def _of_name(self) -> Callable[[str], NamedList]:
-        names = [attribute.name for attribute in self._attributes]
+        names = [attribute.name for attribute in self.attributes]
         return functools.partial(
-            _of_group, attributes=names, for_all=self._for_all, for_group=self._for_group
+            _of_group, attributes=names, for_all=self.for_all, for_group=self.for_group
         )
 
     def _selected(self, bounded: beam.PCollection, secret: JobSecret) -> beam.PCollection:
-        indices = [i for i, one in enumerate(self._attributes) if one.groups is None]
+        indices = [i for i, one in enumerate(self.attributes) if one.groups is None]
         users = functools.partial(_users_of_lists, attributes=indices)
         return (
             bounded
@@ -232,10 +212,10 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         )
 
     def _select(self, secret: JobSecret | None) -> SelectPartitions:
-        assert self._selection is not None
+        assert self.selection is not None
         return SelectPartitions(
-            self._selection.epsilon,
-            self._selection.delta,
+            self.selection.epsilon,
+            self.selection.delta,
             self._to_select,
             already_bounded=True,
             purpose=SELECTION,
@@ -247,11 +227,11 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {
-            "attributes": ", ".join(attribute.name for attribute in self._attributes),
-            "mechanism_of_all": type(self._for_all).__name__,
-            "mechanism_of_groups": type(self._for_group).__name__,
-            "epsilon_all": self._for_all.epsilon_cost,
-            "epsilon_of_each_attribute": self._for_group.epsilon_cost,
+            "attributes": ", ".join(attribute.name for attribute in self.attributes),
+            "mechanism_of_all": type(self.for_all).__name__,
+            "mechanism_of_groups": type(self.for_group).__name__,
+            "epsilon_all": self.for_all.epsilon_cost,
+            "epsilon_of_each_attribute": self.for_group.epsilon_cost,
             "max_partitions_per_user": self._kappa,
         }
 

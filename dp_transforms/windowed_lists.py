@@ -45,7 +45,6 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.bounds import Releases
@@ -61,7 +60,11 @@ from dp_transforms.selection import SelectPartitions
 
 
 class _ByPeriod(Releases, beam.PTransform):
-    """Bounds users in public periods, whose names are in the column ``list`` of tables."""
+    """Bounds users in public periods, whose names are in the column ``list`` of tables.
+
+    Attributes:
+      periods_per_user: in how many periods a user counts at most.
+    """
 
     def __init__(
         self,
@@ -77,20 +80,17 @@ class _ByPeriod(Releases, beam.PTransform):
                 f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
             )
         self._periods = tuple(periods)
-        self._most = min(positive_integer("max_periods_per_user", most), len(periods))
+        self.periods_per_user = min(positive_integer("max_periods_per_user", most), len(periods))
         self._kappa = positive_integer("max_partitions_per_user", kappa)
         self._secret = secret
         self._num_buckets = num_buckets
 
-    @property
-    def periods_per_user(self) -> int:
-        """In how many periods a user counts at most."""
-        return self._most
-
     def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
         refuse_other_than_tables(tables, type(self).__name__)
         secret = secret_for(tables.pipeline, self._secret)
-        bound = BoundPeriods(self._periods, self._most, self._kappa, secret, self._num_buckets)
+        bound = BoundPeriods(
+            self._periods, self.periods_per_user, self._kappa, secret, self._num_buckets
+        )
         return tables | "Bound" >> bound, secret
 
 
@@ -106,6 +106,9 @@ class ReleaseListsByPeriod(_ByPeriod):
       mechanism: as for ``partition_mechanism``.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       num_buckets: how many parts users, or partitions, are split into.
+
+    Attributes:
+      mechanism: releases the list of one period.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
 
@@ -128,20 +131,15 @@ class ReleaseListsByPeriod(_ByPeriod):
         super().__init__(
             periods, max_periods_per_user, max_partitions_per_user, secret, num_buckets
         )
-        each = PrivacyBudget(epsilon).epsilon / self._most
-        self._mechanism = partition_mechanism(each, self._kappa, mechanism)
-
-    @property
-    def mechanism(self) -> PartitionMechanism:
-        """What releases the list of one period."""
-        return self._mechanism
+        each = PrivacyBudget(epsilon).epsilon / self.periods_per_user
+        self.mechanism = partition_mechanism(each, self._kappa, mechanism)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
         places = {name: place for place, name in enumerate(self._periods)}
         public = dict.fromkeys(self._periods).items()
         wanted = tables.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)
-        of_name = functools.partial(_of_period, places=places, mechanism=self._mechanism)
+        of_name = functools.partial(_of_period, places=places, mechanism=self.mechanism)
         kind = tuple[str, ReleasedList]
         release = ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
         return bounded | "Release" >> release
@@ -149,10 +147,10 @@ class ReleaseListsByPeriod(_ByPeriod):
     def display_data(self) -> dict[str, Any]:
         return {
             "periods": len(self._periods),
-            "max_periods_per_user": self._most,
+            "max_periods_per_user": self.periods_per_user,
             "max_partitions_per_user": self._kappa,
-            "mechanism": type(self._mechanism).__name__,
-            "epsilon_of_each_period": self._mechanism.epsilon_cost,
+            "mechanism": type(self.mechanism).__name__,
+            "epsilon_of_each_period": self.mechanism.epsilon_cost,
         }
 
 
@@ -246,6 +244,9 @@ class SelectPartitionsByPeriod(_ByPeriod):
       strategy, noisy_counts, pre_threshold, neighbours, secret, num_buckets: see
         ``SelectPartitions``.
 
+    Attributes:
+      strategy: in use; its ``max_partitions_per_user`` is that of all periods together.
+
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
     Gives tables with the columns ``list``, ``partition`` and, with noisy counts, ``noisy_count``.
 
@@ -275,7 +276,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
             SelectPartitions,
             epsilon,
             delta,
-            self._most * self._kappa,
+            self.periods_per_user * self._kappa,
             strategy,
             noisy_counts,
             already_bounded=True,
@@ -283,12 +284,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
             neighbours=neighbours,
             num_buckets=num_buckets,
         )
-        self._strategy = self._select().strategy
-
-    @property
-    def strategy(self) -> SelectionStrategy:
-        """The strategy in use; its ``max_partitions_per_user`` is that of all periods together."""
-        return self._strategy
+        self.strategy = self._select().strategy
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
@@ -296,9 +292,9 @@ class SelectPartitionsByPeriod(_ByPeriod):
         return selected | "OfPeriods" >> beam.Map(_split).with_output_types(pa.Table)
 
     def display_data(self) -> dict[str, Any]:
-        return displayed(self._strategy) | {
+        return displayed(self.strategy) | {
             "periods": len(self._periods),
-            "max_periods_per_user": self._most,
+            "max_periods_per_user": self.periods_per_user,
         }
 
 

@@ -71,7 +71,11 @@ def spending(
         left, and then no part is reserved; or it cannot be written after the release.
     """
     with contextlib.ExitStack() as stack:
-        ledger = _ledger(path, whole, parts[0].unit, stack)
+        if path is None:
+            own = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
+            ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=parts[0].unit)
+        else:
+            ledger = _opened(path)
         reserved = _reserved(ledger, parts)
         yield {
             "epsilon": str(ledger.budget.epsilon),
@@ -133,17 +137,6 @@ def _told(line: LedgerLine, reserved: Sequence[Reservation]) -> dict[str, Any]:
     if line.number in [one.number for one in reserved]:
         told["state"] = State.COMMITTED.value
     return told
-
-
-def _ledger(
-    path: str | None, whole: PrivacyBudget, unit: PrivacyUnit, stack: contextlib.ExitStack
-) -> Ledger:
-    if path is None:
-        directory = stack.enter_context(tempfile.TemporaryDirectory())
-        return Ledger.create(
-            os.path.join(directory, "ledger"), whole.epsilon, whole.delta, unit=unit
-        )
-    return _opened(path)
 
 
 def _opened(path: str) -> Ledger:

@@ -459,14 +459,14 @@ MUTANTS = (
     Mutant(
         "each window's list costs what all of them together should",
         "dp_transforms/windowed_lists.py",
-        "each = PrivacyBudget(epsilon).epsilon / self._most",
+        "each = PrivacyBudget(epsilon).epsilon / self.periods_per_user",
         "each = PrivacyBudget(epsilon).epsilon",
         ("tests/test_windowed_lists.py",),
     ),
     Mutant(
         "a user has as many names in all windows as in one",
         "dp_transforms/windowed_lists.py",
-        "self._most * self._kappa,",
+        "self.periods_per_user * self._kappa,",
         "self._kappa,",
         ("tests/test_windowed_lists.py",),
     ),

@@ -16,7 +16,6 @@ All of it is for the unrestricted mechanism, whose outcomes are all lists.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,8 +26,8 @@ from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.marginals import Marginals
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval, failure_probability
+from dp_transforms.postprocessing.smoothing import simulated_releases
 
 _DRAWS = 100
 _FIRST_SEED = 2 * 10**6
@@ -128,8 +127,7 @@ class ReleaseEstimates:
             least, most = (law.quantile(level) - total for level in tails)
             return law.mean_above(total), least, most
         # There is no closed form for another mechanism. Many corners add to it: it is about normal.
-        tapes = map(InsecureSeededTape, itertools.count(_FIRST_SEED))
-        draws = self._mechanism.release_many(self._released, _DRAWS, tapes)
+        draws = simulated_releases(self._mechanism, _FIRST_SEED)(self._released, _DRAWS)
         bias = self._marginals.total_difference
         normal = NormalDist(bias, pstdev(one.total - total for one in draws))
         lower, upper = map(normal.inv_cdf, tails)
