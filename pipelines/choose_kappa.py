@@ -23,7 +23,7 @@ from dp_transforms.mechanisms.integer_partition.user_degrees import (
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import flag_types
 from pipelines.budgeting import Part
-from pipelines.command_line import Job, JobParser, Options, add_json_flag, require, run
+from pipelines.command_line import Job, JobParser, Options, add_json_flag, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
 from pipelines.files.output import directory_from_flags
@@ -155,9 +155,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     # Whether there is a mechanism for these: of one user, who is made up.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
-        for name in ("user_column", "partition_column", "epsilon", "output", "ledger"):
-            if getattr(flags, name) is not None:
-                raise ValueError(f"--{name} is for --input: what was released costs nothing more")
+        of_records = ("user_column", "partition_column", "epsilon", "output", "ledger")
+        refuse(flags, "is for --input: what was released costs nothing more", *of_records)
         return functools.partial(_show, flags, read_degrees(flags.released), [])
     require(flags, "user_column", "partition_column", "epsilon", "output")
     mechanism = UserDegreeMechanism(flags.epsilon, flags.max_degree)

@@ -276,6 +276,17 @@ def require(flags: argparse.Namespace, *names: str) -> None:
             raise ValueError(f"--{name} is needed; --help explains it")
 
 
+def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
+    """Checks that flags were not given: ``why`` follows on the name in the message.
+
+    Raises:
+      ValueError: one was given.
+    """
+    for name in names:
+        if getattr(flags, name) not in (None, False):
+            raise ValueError(f"--{name} {why}")
+
+
 def run(
     prepare: Callable[[argparse.Namespace, Options], Job],
     parser: JobParser,

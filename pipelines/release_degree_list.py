@@ -30,7 +30,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from pipelines import flag_types
 from pipelines.budgeting import Part
-from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import directory_from_flags, frequency_lines
@@ -199,8 +199,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
         require(flags, "degree_bound")
-    elif flags.degree_bound is not None:
-        raise ValueError("--degree_bound is for --privacy_unit=node: edges need none")
+    else:
+        refuse(flags, "is for --privacy_unit=node: edges need none", "degree_bound")
     if flags.source_column == flags.target_column:
         raise ValueError(
             f"--source_column and --target_column must be different columns, got "

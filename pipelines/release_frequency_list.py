@@ -19,11 +19,11 @@ from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
 from pipelines.budgeting import Part
-from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.files.frequency_files import read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
-from pipelines.files.period_names import add_period_flags, refuse_period_flags
+from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
@@ -146,7 +146,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         return _prepare_periods(flags, options)
-    refuse_period_flags(flags)
+    refuse(flags, "goes with --period", *PERIOD_FLAGS)
     work = Work.from_flags(flags)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     statement["partition_columns"] = flags.partition_column
@@ -161,10 +161,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
-    require(flags, "time_column", "periods", "max_periods_per_user", "epsilon")
-    for name in (*VARIANTS, "report"):
-        if getattr(flags, name):
-            raise ValueError(f"--{name} is for one list, not for one of each --period")
+    require(flags, *PERIOD_FLAGS, "epsilon")
+    refuse(flags, "is for one list, not for one of each --period", *VARIANTS, "report")
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
     from pipelines.files.periods import list_content, period_job
 
@@ -190,9 +188,8 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
 def _prepare_counted(
     flags: argparse.Namespace, options: Options, directory: ReleaseDirectory
 ) -> Job:
-    for name in ("user_column", "partition_column", "period", "time_column", "periods"):
-        if getattr(flags, name) is not None:
-            raise ValueError(f"--{name} is for --input: --frequency_list holds counts, not records")
+    of_records = ("user_column", "partition_column", "period", "time_column", "periods")
+    refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
     read = functools.cache(
         functools.partial(

@@ -20,11 +20,11 @@ from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
 from pipelines import flag_types
 from pipelines.budgeting import Part
-from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
 from pipelines.files.output import directory_from_flags
-from pipelines.files.period_names import add_period_flags, refuse_period_flags
+from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import selection_statement
 from pipelines.reports.selection_plot import plot_explanation
@@ -166,13 +166,12 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if flags.explain:
         return _prepare_explanation(flags)
-    if flags.plot is not None:
-        raise ValueError("--plot is for --explain, which needs no data")
+    refuse(flags, "is for --explain, which needs no data", "plot")
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     if flags.period is not None:
         return _prepare_periods(flags, options)
-    refuse_period_flags(flags)
+    refuse(flags, "goes with --period", *PERIOD_FLAGS)
     directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=int(flags.noisy_counts))
     from pipelines.files.partition_file import header_line, read_public_partitions
 
@@ -220,10 +219,9 @@ def _budgets(flags: argparse.Namespace) -> tuple[PrivacyBudget, PrivacyBudget | 
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
-    require(flags, "time_column", "periods", "max_periods_per_user")
-    for name in ("already_bounded", "others_share", "public_partitions", "public_threshold"):
-        if getattr(flags, name) not in (None, False):
-            raise ValueError(f"--{name} does not go with --period")
+    require(flags, *PERIOD_FLAGS)
+    of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
+    refuse(flags, "does not go with --period", *of_one)
     from pipelines.files.partition_file import header_line
     from pipelines.files.periods import NamesByPeriod, names_content, period_job
 

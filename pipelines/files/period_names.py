@@ -9,6 +9,8 @@ from pipelines import flag_types
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
+PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
+"""What goes with --period alone."""
 
 FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
 """How each kind is named: by its first day, or hour."""
@@ -72,14 +74,3 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
         "budget is that of all periods together",
     )
-
-
-def refuse_period_flags(flags: argparse.Namespace) -> None:
-    """Refuses the flags that go with --period alone.
-
-    Raises:
-      ValueError: one was given.
-    """
-    for name in ("time_column", "periods", "max_periods_per_user"):
-        if getattr(flags, name) is not None:
-            raise ValueError(f"--{name} goes with --period")

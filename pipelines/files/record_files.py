@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.columnar.routing import num_buckets_for
+from pipelines.command_line import refuse
 from pipelines.errors import InputError
 from pipelines.files.avro_files import AvroFiles
 from pipelines.files.delimited_text import DelimitedText
@@ -135,9 +136,7 @@ def records_from_flags(
     if flags.query is not None:
         from pipelines.files.database import RecordQuery
 
-        for name in _TEXT_FLAGS:
-            if getattr(flags, name):
-                raise ValueError(f"--{name} is for delimited text, not for a --query: leave it out")
+        refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":
             raise ValueError("--input_format is for files, not for a --query: leave it out")
         return RecordQuery(flags.input, flags.query, *columns, **options)
@@ -145,7 +144,6 @@ def records_from_flags(
         file_format = format_of(match_files(local_path(flags.input))[0].path)
     else:
         file_format = FORMATS[flags.input_format]()
-    text_flags = [name for name in _TEXT_FLAGS if getattr(flags, name)]
     if isinstance(file_format, DelimitedText):
         delimiter = flags.delimiter or file_format.delimiter
         file_format = DelimitedText(
@@ -155,10 +153,12 @@ def records_from_flags(
             multiline=flags.multiline,
             encoding=flags.encoding or file_format.encoding,
         )
-    elif text_flags:
-        raise ValueError(
-            f"--{text_flags[0]} is for delimited text, but these files are "
-            f"{_NAMES[type(file_format)]}: leave it out, or give --input_format=csv"
+    else:
+        refuse(
+            flags,
+            f"is for delimited text, but these files are {_NAMES[type(file_format)]}: leave it "
+            f"out, or give --input_format=csv",
+            *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)
 
