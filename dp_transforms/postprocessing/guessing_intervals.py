@@ -27,7 +27,6 @@ bounded outcomes give a bound on the L1 distance yourself: ``ReleaseError(l1)``.
 
 from __future__ import annotations
 
-import bisect
 import itertools
 import math
 from collections.abc import Callable
@@ -126,7 +125,7 @@ def success_rate_interval(released: FrequencyList, guesses: int, error: ReleaseE
     band = _Band(released, error)
     check_guesses(guesses)
     covered, moved = band.ranks.sum_to(guesses), error.up_to(guesses)
-    return Interval(float(band.lower(covered, moved)), float(band.upper(covered, moved)))
+    return Interval(*(float(band.rate(covered, moved, side)) for side in (-1, 1)))
 
 
 def success_rate_bits_interval(
@@ -150,11 +149,11 @@ def alpha_guesswork_bits_interval(
     level = float(check_alpha(alpha))
     band = _Band(released, error)
     # The private list has no more than ``last`` items, so lambda_last = 1.
-    fewest = _first(1, band.last, lambda rank: band.upper_at(rank) >= level)
-    most = _first(fewest, band.last, lambda rank: band.lower_at(rank) >= level)
-    reached = min(band.upper_at(most), level + 1 / fewest)
-    smallest = guesswork_key_space(band.spent_at_least(fewest), reached)
-    largest = guesswork_key_space(band.spent_at_most(most), level)
+    fewest = _first(1, band.last, lambda rank: band.rate_at(rank, 1) >= level)
+    most = _first(fewest, band.last, lambda rank: band.rate_at(rank, -1) >= level)
+    reached = min(band.rate_at(most, 1), level + 1 / fewest)
+    smallest = guesswork_key_space(band.spent(fewest, -1), reached)
+    largest = guesswork_key_space(band.spent(most, 1), level)
     return Interval(math.log2(max(1.0, smallest)), math.log2(largest))
 
 
@@ -194,65 +193,39 @@ class _Band:
                     cuts.update(r for r in (rank, rank + 1) if r < end)
             for low, high in itertools.pairwise(sorted(cuts)):
                 pieces.append((low, high, covered + (low - start) * frequency, frequency, moved))
-        self._starts = [piece[0] for piece in pieces]
-        self.corners = [0, *(piece[1] for piece in pieces)]
-        self._covered, self._frequencies, self._moved = (
-            np.array([piece[i] for piece in pieces], dtype=np.float64) for i in (2, 3, 4)
-        )
-        self._widths = np.diff(self.corners)
+        self._starts, ends, self._covered, self._frequencies, self._moved = np.array(
+            pieces, dtype=np.float64
+        ).T
+        self._widths = ends - self._starts
 
-    def lower(self, covered: Any, moved: Any) -> Any:
-        """A bound from below on lambda_b where the first b ranks hold ``covered`` users."""
+    def rate(self, covered: Any, moved: Any, side: int) -> Any:
+        """A bound on lambda_b where the first b ranks hold ``covered`` users.
+
+        Args:
+          covered, moved: S and w of the class.
+          side: 1 for a bound from above, -1 for one from below.
+        """
         if self._total <= self._l1:
-            return 0.0 * covered
-        swing = self._total + self._l1 - 2 * moved
-        ends = covered / (self._total + self._l1), (covered - moved) / swing
-        return np.clip(np.minimum(*ends), 0, 1)
+            return max(side, 0) + 0.0 * covered
+        extreme = np.maximum if side > 0 else np.minimum
+        rest = self._total - side * self._l1
+        ends = covered / rest, (covered + side * moved) / (rest + 2 * side * moved)
+        return np.clip(extreme(*ends), 0, 1)
 
-    def upper(self, covered: Any, moved: Any) -> Any:
-        """A bound from above on lambda_b where the first b ranks hold ``covered`` users."""
-        if self._total <= self._l1:
-            return 1.0 + 0.0 * covered
-        swing = self._total - self._l1 + 2 * moved
-        ends = covered / (self._total - self._l1), (covered + moved) / swing
-        return np.clip(np.maximum(*ends), 0, 1)
-
-    def lower_at(self, rank: int) -> float:
-        """A bound from below on lambda_rank."""
-        return float(self.lower(*self._at(rank))) if rank else 0.0
-
-    def upper_at(self, rank: int) -> float:
-        """A bound from above on lambda_rank."""
-        return float(self.upper(*self._at(rank))) if rank else 0.0
-
-    def spent_at_least(self, rank: int) -> float:
-        """A bound from below on the sum of 1 - lambda_j over 0 <= j < rank."""
-        return self._spent(rank, self.upper)
-
-    def spent_at_most(self, rank: int) -> float:
-        """A bound from above on the sum of 1 - lambda_j over 0 <= j < rank."""
-        return self._spent(rank, self.lower)
-
-    def _at(self, rank: int) -> tuple[float, float]:
-        piece = bisect.bisect_left(self._starts, rank) - 1
-        offset = rank - self._starts[piece]
-        return self._covered[piece] + offset * self._frequencies[piece], self._moved[piece]
-
-    def _table(self, bound: Callable[[Any, Any], Any]) -> Any:
-        """The sum of 1 - bound over the ranks before each piece."""
-        first = 1 - bound(self._covered, self._moved)
-        last = 1 - bound(self._covered + (self._widths - 1) * self._frequencies, self._moved)
-        return np.cumsum(np.append(0.0, self._widths * (first + last) / 2))
-
-    def _spent(self, rank: int, bound: Callable[[Any, Any], Any]) -> float:
+    def rate_at(self, rank: int, side: int) -> float:
+        """The same on lambda_rank."""
         if not rank:
             return 0.0
-        piece = bisect.bisect_left(self._starts, rank) - 1
-        width = rank - self._starts[piece]
-        covered, moved = self._covered[piece], self._moved[piece]
-        final = covered + (width - 1) * self._frequencies[piece]
-        inside = width * (2 - bound(covered, moved) - bound(final, moved)) / 2
-        return float(self._table(bound)[piece] + inside)
+        piece = np.searchsorted(self._starts, rank) - 1
+        covered = self._covered[piece] + (rank - self._starts[piece]) * self._frequencies[piece]
+        return float(self.rate(covered, self._moved[piece], side))
+
+    def spent(self, rank: int, side: int) -> float:
+        """The same on the sum of 1 - lambda_j over 0 <= j < rank."""
+        widths = np.clip(rank - self._starts, 0, self._widths)
+        last = self._covered + (widths - 1) * self._frequencies
+        rates = (self.rate(covered, self._moved, -side) for covered in (self._covered, last))
+        return float(widths @ (2 - sum(rates)) / 2)
 
 
 def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:

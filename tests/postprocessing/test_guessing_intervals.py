@@ -199,16 +199,16 @@ def test_sums_by_going_through_all_ranks(seed):
         moved = error.up_to(next(end for end in run_ends if end >= rank))
         # The bounds on lambda_{rank-1} in the sums use the same run's bound.
         before, covered = rank_sums.sum_to(rank - 1), rank_sums.sum_to(rank)
-        least.append(least[-1] + 1 - float(band.upper(before, moved)))
-        most.append(most[-1] + 1 - float(band.lower(before, moved)))
-        lower.append(float(band.lower(covered, moved)))
-        upper.append(float(band.upper(covered, moved)))
+        least.append(least[-1] + 1 - float(band.rate(before, moved, 1)))
+        most.append(most[-1] + 1 - float(band.rate(before, moved, -1)))
+        lower.append(float(band.rate(covered, moved, -1)))
+        upper.append(float(band.rate(covered, moved, 1)))
     for rank in ranks:
-        assert (band.lower_at(rank), band.upper_at(rank)) == pytest.approx(
+        assert (band.rate_at(rank, -1), band.rate_at(rank, 1)) == pytest.approx(
             (lower[rank], upper[rank])
         )
-        assert band.spent_at_least(rank) == pytest.approx(least[rank], abs=EXACT)
-        assert band.spent_at_most(rank) == pytest.approx(most[rank], abs=EXACT)
+        assert band.spent(rank, -1) == pytest.approx(least[rank], abs=EXACT)
+        assert band.spent(rank, 1) == pytest.approx(most[rank], abs=EXACT)
 
 
 def test_ten_to_the_nine_singletons():
