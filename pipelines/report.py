@@ -80,7 +80,11 @@ def report_page(
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
         content = _plots(pictures, words)
-    number = "" if "degree" in statement else _number(released, statement, words.items)
+    number = ""
+    if "degree" not in statement:
+        lower, upper = distinct_interval(released, law_of_statement(statement), page.CONFIDENCE)
+        number = f"There are between {lower:,} and {upper:,} {words.items} "
+        number += f"({page.CONFIDENCE:.0%} confidence)."
     if len(released) and words.guessing:
         content += _metrics(released, statement)
     intro = f"""<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as
@@ -147,12 +151,6 @@ def _plots(pictures: dict[str, bytes], words: Wording) -> str:
         if name in pictures
     )
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
-
-
-def _number(released: FrequencyList, statement: dict[str, Any], items: str) -> str:
-    """How many items the private list has, in words."""
-    lower, upper = distinct_interval(released, law_of_statement(statement), page.CONFIDENCE)
-    return f"There are between {lower:,} and {upper:,} {items} ({page.CONFIDENCE:.0%} confidence)."
 
 
 def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:

@@ -134,15 +134,19 @@ class _Degrees:
         """How many partitions users of each cell keep."""
         return np.minimum(self.means, kappa)
 
+    def kept(self, kappa: int) -> float:
+        """How many contributions are kept."""
+        return float(self.users @ self.at_most(kappa))
+
     def candidates(self) -> Iterator[int]:
         """The bounds of cells, up to the first that keeps nearly everything."""
         for kappa in self.kappas.tolist():
             yield kappa
-            if float(self.users @ self.at_most(kappa)) >= _NEARLY_ALL * self.total:
+            if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
 
     def plan(self, kappa: int, noise: float | None, error: float) -> KappaPlan:
-        kept = float(self.users @ self.at_most(kappa))
+        kept = self.kept(kappa)
         uncertainty = self._deviation * np.linalg.norm(self.means - self.at_most(kappa))
         return KappaPlan(
             kappa, kept / self.total, self.total - kept, float(uncertainty), noise, error
@@ -165,7 +169,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
             if kappa == 1:
                 raise
             return  # Epsilon is too little for so many partitions, or more.
-        kept = float(degrees.users @ degrees.at_most(kappa))
+        kept = degrees.kept(kappa)
         bounded = zipf_list(max(1, round(kept)))
         noise, error = _simulated(mechanism, bounded, whole)
         if noise > least:

@@ -158,17 +158,6 @@ def directory_from_flags(
     return ReleaseDirectory(path or flags.output, file_name, flags.overwrite, formats, numbers)
 
 
-def directories_from_flags(
-    flags: Any, file_name: str, names: Iterable[str], numbers: int = 2
-) -> dict[str, ReleaseDirectory]:
-    """The same for each of some directories in the one that the flags name, by their names."""
-    join = filesystem(flags.output).join
-    return {
-        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers)
-        for name in names
-    }
-
-
 def directory_path(path: str) -> str:
     """The path of a directory to write to, with a leading ~ expanded.
 

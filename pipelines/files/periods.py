@@ -21,8 +21,9 @@ from pipelines.command_line import Job, Options
 from pipelines.errors import InputError
 from pipelines.files.logical_types import logical_name
 from pipelines.files.names import FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, directories_from_flags, frequency_lines
+from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
 from pipelines.files.partition_file import partition_lines
+from pipelines.files.paths import filesystem
 from pipelines.files.period_names import FORMS, period_names
 from pipelines.files.publishing import in_order
 from pipelines.files.record_source import RecordSource
@@ -76,7 +77,11 @@ def period_job(
     path = work.reader.pattern
     check_times(path, work.reader.attribute_fields[0])
     release = make(names, num_buckets=work.num_buckets)
-    directories = directories_from_flags(flags, file_name, names, numbers)
+    join = filesystem(flags.output).join
+    directories = {
+        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers)
+        for name in names
+    }
     statement, content = describe(release, work.reader)
     periods = {
         "of": flags.period,

@@ -43,7 +43,8 @@ class RecordSource(ABC):
     ):
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
-        self._attributes = len(attribute_columns)
+        # The user, the partition's columns, and then attributes.
+        self._needed = 1 + len(partition_columns)
         self._drop_nulls = drop_nulls
         if len(set(self._columns)) < len(self._columns):
             names = "user_column and partition_column"
@@ -62,35 +63,32 @@ class RecordSource(ABC):
     @property
     def user_field(self) -> pa.Field:
         """The user column, with the type that it has in the files."""
-        return self._schema.field(self._columns[0])
+        return self._schema.field(0)
 
     @property
     def partition_fields(self) -> list[pa.Field]:
         """The partition columns, with the types that they have in the files."""
-        columns = self._columns[1 : len(self._columns) - self._attributes]
-        return [self._schema.field(column) for column in columns]
+        return list(self._schema)[1 : self._needed]
 
     @property
     def attribute_fields(self) -> list[pa.Field]:
         """The attribute columns, with the types that they have in the files."""
-        columns = self._columns[len(self._columns) - self._attributes :]
-        return [self._schema.field(column) for column in columns]
+        return list(self._schema)[self._needed :]
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        needed = self._columns[: len(self._columns) - self._attributes]
-        nulls = any(column.null_count for column in table.columns[: len(needed)])
+        needed = table.columns[: self._needed]
+        nulls = any(column.null_count for column in needed)
         if nulls and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
                 f"leave them out with --drop_nulls"
             )
         if nulls:
-            valid = [column.is_valid() for column in table.columns[: len(needed)]]
+            valid = (column.is_valid() for column in needed)
             table = table.filter(functools.reduce(pc.and_, valid))
-        user, *others = table.columns
-        parts, attributes = others[: len(needed) - 1], others[len(needed) - 1 :]
+        user, *parts = table.columns[: self._needed]
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]
-            parts = [pa.StructArray.from_arrays(arrays, names=needed[1:])]
-        names = [USER, PARTITION, *self._columns[len(needed) :]]
-        return pa.table([user, parts[0], *attributes], names=names)
+            parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1 : self._needed])]
+        names = [USER, PARTITION, *self._columns[self._needed :]]
+        return pa.table([user, *parts, *table.columns[self._needed :]], names=names)
