@@ -230,10 +230,7 @@ def _is_still(descriptor: int, path: str) -> bool:
 
 
 def _read_all(descriptor: int) -> bytes:
-    blocks = []
-    while block := os.read(descriptor, 2**20):
-        blocks.append(block)
-    return b"".join(blocks)
+    return b"".join(iter(lambda: os.read(descriptor, 2**20), b""))
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

@@ -27,9 +27,9 @@ bounded outcomes give a bound on the L1 distance yourself: ``ReleaseError(l1)``.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -149,8 +149,9 @@ def alpha_guesswork_bits_interval(
     level = float(check_alpha(alpha))
     band = _Band(released, error)
     # The private list has no more than ``last`` items, so lambda_last = 1.
-    fewest = _first(1, band.last, lambda rank: band.rate_at(rank, 1) >= level)
-    most = _first(fewest, band.last, lambda rank: band.rate_at(rank, -1) >= level)
+    ranks = range(band.last)
+    fewest = bisect.bisect_left(ranks, level, 1, key=lambda rank: band.rate_at(rank, 1))
+    most = bisect.bisect_left(ranks, level, fewest, key=lambda rank: band.rate_at(rank, -1))
     reached = min(band.rate_at(most, 1), level + 1 / fewest)
     smallest = guesswork_key_space(band.spent(fewest, -1), reached)
     largest = guesswork_key_space(band.spent(most, 1), level)
@@ -226,16 +227,6 @@ class _Band:
         last = self._covered + (widths - 1) * self._frequencies
         rates = (self.rate(covered, self._moved, -side) for covered in (self._covered, last))
         return float(widths @ (2 - sum(rates)) / 2)
-
-
-def _first(low: int, high: int, holds: Callable[[int], bool]) -> int:
-    """The first rank in (low, high] for which ``holds``, or low if it does; high if none does."""
-    if holds(low):
-        return low
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
 
 
 def _head_bound(law: ReleaseLaw, t: float, log_failure: float) -> tuple[float, float]:
