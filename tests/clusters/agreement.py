@@ -1,7 +1,13 @@
 """The two jobs under a test secret, on some engine and in this process."""
 
+import gzip
+import json
 import pathlib
 import random
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from dp_transforms.job_secret import JobSecret
 from pipelines import release_frequency_list, select_partitions
@@ -19,10 +25,31 @@ JOBS = {
 }
 
 
+FORMATS = ("csv", "csv.gz", "jsonl", "avro", "parquet", "dictionary.parquet")
+
+
 def write_records(path):
+    """Writes 2,000 records in the format of a path's name."""
     rng = random.Random(2)
-    lines = [f"user{rng.randrange(300)},page{rng.randrange(9) ** 2}" for _ in range(2_000)]
-    path.write_text("\n".join(["user,page", *lines]) + "\n")
+    visits = [
+        {"user": f"user{rng.randrange(300)}", "page": f"page{rng.randrange(9) ** 2}"}
+        for _ in range(2_000)
+    ]
+    if path.suffix == ".parquet":
+        table = pa.Table.from_pylist(visits)
+        if ".dictionary" in path.suffixes:
+            table = pa.table({name: table[name].dictionary_encode() for name in table.column_names})
+        pq.write_table(table, path, row_group_size=300)
+    elif path.suffix == ".avro":
+        fields = [{"name": name, "type": "string"} for name in visits[0]]
+        with open(path, "wb") as file:
+            fastavro.writer(file, {"type": "record", "name": "visit", "fields": fields}, visits)
+    else:
+        as_json = path.suffix == ".jsonl"
+        lines = map(json.dumps, visits) if as_json else (",".join(v.values()) for v in visits)
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "wt") as file:
+            file.write("\n".join([*([] if as_json else ["user,page"]), *lines]) + "\n")
     return path
 
 
@@ -38,3 +65,15 @@ def check_agreement(job, directory, *flags):
     released = run(job, records, directory / "engine", *flags)
     assert released == run(job, records, directory / "in_process")
     assert released[0].count(b"\n") > 1
+
+
+def check_formats(directory, *flags):
+    """An engine's release of the same records is that of the in-process runner in each format."""
+    engine, in_process = [], []
+    for suffix in FORMATS:
+        records = write_records(directory / f"visits.{suffix}")
+        here = directory / suffix
+        engine.append(run("frequency list", records, here / "engine", *flags)[0])
+        in_process.append(run("frequency list", records, here / "in_process")[0])
+    assert set(engine) == {in_process[0]} == set(in_process)
+    assert in_process[0].count(b"\n") > 1

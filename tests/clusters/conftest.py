@@ -3,6 +3,7 @@ import os
 import pytest
 
 from dp_transforms.job_secret import JobSecret
+from pipelines.files import reading
 from tests.clusters.agreement import ROOT, SECRET
 
 
@@ -10,4 +11,6 @@ from tests.clusters.agreement import ROOT, SECRET
 def same_secret(monkeypatch):
     """All jobs take the same test secret, and workers of other processes find this package."""
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    # Their few records are as many parts as many would be.
+    monkeypatch.setattr(reading, "FEW_RECORDS", 0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)

@@ -294,9 +294,10 @@ def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
     yield "", True
     yield (
         (
-            f"`python -m tests.clusters.faults`: at most {KAPPA} partitions of a user, two task "
-            f"managers, EXTERNAL workers; {os.cpu_count()} cores, shared. *Complete* is byte for "
-            "byte what the in-process runner writes under the same secret."
+            f"`python -m tests.clusters.faults --rows={inputs.rows(FREQUENCY_LIST, 1)}`: at most "
+            f"{KAPPA} partitions of a user, two task managers, EXTERNAL workers; {os.cpu_count()} "
+            "cores, shared. *Complete* is byte for byte what the in-process runner writes under "
+            "the same secret."
         ),
         True,
     )

@@ -11,7 +11,15 @@ import pytest
 from pipelines import release_frequency_list
 from runner_configs.flink import cluster
 from runner_configs.parts import Unavailable
-from tests.clusters.agreement import FLAGS, JOBS, ROOT, SECRET, check_agreement, write_records
+from tests.clusters.agreement import (
+    FLAGS,
+    JOBS,
+    ROOT,
+    SECRET,
+    check_agreement,
+    check_formats,
+    write_records,
+)
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
 
 pytestmark = pytest.mark.flink
@@ -48,6 +56,10 @@ def test_agrees_with_the_in_process_runner(config, job, flink, pool, same_secret
     check_agreement(job, tmp_path, f"--config={ROOT}/runner_configs/flink/{config}.yaml")
     # Both task managers took part.
     assert len(cluster.ask("/taskmanagers")["taskmanagers"]) == cluster.TASK_MANAGERS
+
+
+def test_every_format_is_released_alike(flink, same_secret, tmp_path):
+    check_formats(tmp_path, f"--config={ROOT}/runner_configs/flink/session.yaml")
 
 
 def test_nothing_of_the_data_or_the_secret_is_shown(flink, pool, same_secret, tmp_path, capfd):

@@ -7,7 +7,7 @@ import pytest
 
 from runner_configs.parts import Unavailable, running
 from runner_configs.spark import server
-from tests.clusters.agreement import JOBS, ROOT, check_agreement
+from tests.clusters.agreement import JOBS, ROOT, check_agreement, check_formats
 
 pytestmark = pytest.mark.spark
 
@@ -27,3 +27,7 @@ def spark():
 @pytest.mark.parametrize("job", JOBS)
 def test_agrees_with_the_in_process_runner(job, spark, same_secret, tmp_path):
     check_agreement(job, tmp_path, f"--config={ROOT}/runner_configs/spark/local.yaml")
+
+
+def test_every_format_is_released_alike(spark, same_secret, tmp_path):
+    check_formats(tmp_path, f"--config={ROOT}/runner_configs/spark/local.yaml")
