@@ -2,7 +2,7 @@
 
 Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy": outcome o
 is chosen with probability proportional to 2**(-eta * u(o)), low utilities being likely. For integer
-utilities and a suitable eta (see ``base2.Eta``) every weight is a binary fraction, so nothing is
+utilities and a suitable eta (see ``eta.Eta``) every weight is a binary fraction, so nothing is
 ever rounded, and the distribution is the mechanism's, not an approximation of it.
 """
 

@@ -11,9 +11,7 @@ from dp_transforms.mechanisms.integer_partition.corner_weighted import (
     CornerWeightedPartitionMechanism,
 )
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.geometric import (
-    GeometricPartitionMechanism,
-)
+from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 

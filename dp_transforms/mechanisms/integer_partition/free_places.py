@@ -36,13 +36,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Enclosure, agreed, exactly, rounding_pair, settled
-from dp_transforms.mechanisms.randomness import (
-    KEY_BYTES,
-    WORD_BITS,
-    RandomTape,
-    Uniform,
-    is_below,
-)
+from dp_transforms.mechanisms.randomness import KEY_BYTES, WORD_BITS, RandomTape, Uniform, is_below
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Walk
 

@@ -17,7 +17,7 @@ precision has to be found by trial.
 
 The table has a cell for every rank and value within the bounds, and its cells grow with the total:
 at bounds n / i, time and memory grow faster than n**2. The unrestricted mechanism is the limit of
-loose bounds; for lists beyond some thousands of users, use ``integer_partition``.
+loose bounds; for lists beyond some thousands of users, use ``IntegerPartitionMechanism``.
 """
 
 from __future__ import annotations

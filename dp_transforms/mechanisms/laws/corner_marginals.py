@@ -11,7 +11,7 @@ from dp_transforms.mechanisms.laws.marginals import Marginals
 
 
 class CornerMarginals(Marginals):
-    """Those of the corner-weighted mechanism.
+    """The marginals of the corner-weighted mechanism.
 
     Args:
       frequency_list: f.

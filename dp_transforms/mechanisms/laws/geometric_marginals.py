@@ -28,7 +28,7 @@ _NEGLIGIBLE = 1e-18
 
 
 class GeometricMarginals(ListMarginals):
-    """Those of the geometric mechanism.
+    """The marginals of the geometric mechanism.
 
     Args:
       frequency_list: f.

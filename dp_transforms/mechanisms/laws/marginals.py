@@ -114,7 +114,7 @@ class ListMarginals(ABC):
 
 
 class Marginals(ListMarginals):
-    """Those of the exponential mechanism.
+    """The marginals of the exponential mechanism.
 
     Args:
       frequency_list: f.

@@ -96,10 +96,7 @@ def largest_delta_share(
 
 @lru_cache(maxsize=256)
 def best_share(
-    epsilon: Fraction,
-    delta: Fraction,
-    parts: int,
-    cost: Callable[[Fraction, Fraction], float],
+    epsilon: Fraction, delta: Fraction, parts: int, cost: Callable[[Fraction, Fraction], float]
 ) -> Share:
     """The share within budget with the smallest ``cost(epsilon', delta')``.
 

@@ -20,10 +20,7 @@ from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (
 )
 from dp_transforms.mechanisms.partition_selection.normal import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw, truncation_ratio
-from dp_transforms.mechanisms.partition_selection.strategy import (
-    CountStrategy,
-    NoisyCountStrategy,
-)
+from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy, NoisyCountStrategy
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, calibrated_law
 from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
     public_law,

@@ -32,10 +32,7 @@ from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 
 
 def fill_blocks(
-    blocks: Blocks,
-    states: IntArray,
-    transfers: tuple[AnyTransfer, AnyTransfer],
-    tape: RandomTape,
+    blocks: Blocks, states: IntArray, transfers: tuple[AnyTransfer, AnyTransfer], tape: RandomTape
 ) -> tuple[IntArray, IntArray]:
     """The places of all moves, given the states at the block ends.
 
@@ -74,12 +71,7 @@ def fill_blocks(
         chosen = np.flatnonzero((blocks.bits == bit) & (moves > 1) & (blocks.lengths >= room))
         is_roomy[chosen] = True
         numbers, at = _near_the_ends(
-            *decays,
-            blocks.lengths[chosen],
-            early[chosen],
-            late[chosen],
-            tape,
-            f"ends {bit}",
+            *decays, blocks.lengths[chosen], early[chosen], late[chosen], tape, f"ends {bit}"
         )
         found_blocks.append(chosen[numbers])
         found_places.append(at)

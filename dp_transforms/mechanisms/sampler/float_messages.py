@@ -64,8 +64,10 @@ class _FloatVector:
             self._growth = 1.0
             settle(*self._values.T)
         if run_length:
-            edge, ratio = edge_of(self._values[:-1])
-            self._values[-1] = 0.0, _exit(transfer, edge, ratio, run_length)
+            weight = transfer.exit_weight(*edge_of(self._values[:-1]), run_length)
+            if not math.isfinite(weight):
+                raise FloatingPointError("the window is too narrow to bound what lies outside")
+            self._values[-1] = 0.0, max(weight, TINY)
         self._values, error, growth = transfer.apply(length, self._values)
         self.error += error
         self._growth *= growth
@@ -96,10 +98,3 @@ def edge_of(values: FloatArray) -> tuple[float, float]:
         # wide enough. Every earlier ratio bounds the later ones as well.
         ratio = max((values[1:, 1] / values[:-1, 0]).min().item(), TINY)
     return values.item(last, 1), ratio * (1 + 2.0**-18)
-
-
-def _exit(transfer: FloatTransfer, edge: float, ratio: float, run_length: int) -> float:
-    weight = transfer.exit_weight(edge, ratio, run_length)
-    if not math.isfinite(weight):
-        raise FloatingPointError("the window is too narrow to bound what lies outside")
-    return max(weight, TINY)
