@@ -2,7 +2,7 @@
 
 A round needs each user's remaining partitions together, and then each partition's users together:
 two shuffles, of which the first is the same for all rounds. What earlier rounds selected reaches
-the users as a side input; it is no larger than the release. So does the one bit of a strategy that
+the users as a side input; it is no larger than the release. So does the plan of a strategy that
 measures.
 """
 
@@ -22,11 +22,13 @@ from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.columnar.weighting import WEIGHT, sum_weights, weigh_pairs, without_partitions
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import MeasuredSelection, WeightedStrategy
+from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
+from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.records import COUNT
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 
-Bound = Callable[[pa.Table], pa.Table]
+Bound = Callable[..., pa.Table]
 """Leaves at most kappa of the distinct pairs of a user."""
 
 
@@ -40,7 +42,7 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
             key=secret.key(f"{purpose}, round {index}" if strategy.one_order(index) else purpose),
             one_order=strategy.one_order(index),
         )
-        for index in range(len(strategy.rounds))
+        for index in range(strategy.most_rounds)
     ]
 
 
@@ -79,8 +81,8 @@ class SelectInRounds(beam.PTransform):
         )
         measured = {}
         if isinstance(self._strategy, MeasuredSelection):
-            bit = users | "Measure" >> self._measure(self._strategy)
-            measured["measured"] = beam.pvalue.AsSingleton(bit)
+            plan = users | "Measure" >> self._measure(self._strategy)
+            measured["measured"] = beam.pvalue.AsSingleton(plan)
         selected: list[beam.PCollection] = []
         for index, bound in enumerate(rounds):
             earlier = []
@@ -115,14 +117,12 @@ class SelectInRounds(beam.PTransform):
 
     def _measure(self, strategy: MeasuredSelection) -> beam.PTransform:
         tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
-        decide = functools.partial(strategy.has_several, tape=tape)
+        decide = functools.partial(strategy.plan, tape=tape)
+        sums = beam.combiners.TupleCombineFn(*[sum] * (len(strategy.edges) + 1))
         return (
-            "Users"
-            >> beam.Map(users_by_partitions, few=strategy.few_partitions).with_output_types(
-                tuple[int, int]
-            )
-            | "Sum" >> beam.CombineGlobally(beam.combiners.TupleCombineFn(sum, sum))
-            | "Compare" >> beam.MapTuple(decide).with_output_types(bool)
+            "Users" >> beam.Map(users_by_partitions, edges=strategy.edges)
+            | "Sum" >> beam.CombineGlobally(sums)
+            | "Plan" >> beam.Map(decide)
         )
 
     def _reduce(
@@ -138,7 +138,7 @@ class OnThreadsBeside(OnThreads):
         super().__init__(kernel)
 
     def process(
-        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: bool | None = None
+        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Plan | None = None
     ) -> Iterator[Any]:
         kernel = functools.partial(unless_empty, self._kernel, beside=beside)
         if measured is not None:
@@ -154,15 +154,15 @@ def unless_empty(
     return [result] if result.num_rows else []
 
 
-def users_by_partitions(pairs: pa.Table, few: int) -> tuple[int, int]:
-    """How many users have up to ``few`` partitions, and how many have more.
+def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
+    """How many users are in each class by their number of partitions, see ``users_in_classes``.
 
     Args:
       pairs: distinct (user, partition) pairs, all of each user.
     """
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may have users that no row has.
-    return int(((has > 0) & (has <= few)).sum()), int((has > few).sum())
+    return users_in_classes(has[has > 0], edges)
 
 
 def select_here(
@@ -178,7 +178,7 @@ def select_here(
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
-        measured = strategy.has_several(*users_by_partitions(pairs, strategy.few_partitions), tape)
+        measured = strategy.plan(users_by_partitions(pairs, strategy.edges), tape)
     found: list[pa.Table] = []
     for index, bound in enumerate(bounds(strategy, secret)):
         weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))
@@ -193,7 +193,7 @@ def weigh_remaining(
     strategy: WeightedStrategy,
     index: int,
     beside: Sequence[pa.Table],
-    measured: bool | None = None,
+    measured: Plan | None = None,
 ) -> pa.Table:
     """Sums of weights per partition, of the pairs whose partition was not selected yet.
 
@@ -202,15 +202,17 @@ def weigh_remaining(
       bound: leaves at most kappa pairs of a user.
       strategy, index: give users' weights in this round. After its last one there are none.
       beside: tables of the partitions that earlier rounds selected.
-      measured: what was measured, if the strategy measures.
+      measured: the plan, if the strategy measures.
     """
     strategy = strategy.branch(measured)
-    if index >= len(strategy.rounds):
+    if index >= strategy.most_rounds:
         return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     if beside:
         pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
-    return weigh_pairs(bound(decoded(pairs)), weights)
+    # A plan may have fewer partitions count than kappa.
+    bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
+    return weigh_pairs(bounded, weights)
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:
@@ -224,7 +226,7 @@ def select_round(
     index: int,
     key: bytes,
     beside: Sequence[pa.Table],
-    measured: bool | None = None,
+    measured: Plan | None = None,
 ) -> pa.Table:
     """The partitions that one round selects.
 

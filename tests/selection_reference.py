@@ -47,13 +47,15 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         return {name for name, n in counts.items() if is_kept(strategy.law, n, name, own)}
     names, left, taken = set(), set(records), strategy
     if isinstance(strategy, MeasuredSelection):
-        has = collections.Counter(collections.Counter(user for user, _ in left).values())
+        has = collections.Counter(user for user, _ in left).values()
         tape = secret.tape(f"{purpose} by {strategy!r}, statistic")
-        several = sum(users for number, users in has.items() if 4 * number > 7 * kappa)
-        taken = strategy.branch(strategy.has_several(has.total() - several, several, tape))
+        classes = zip((0, *strategy.edges), (*strategy.edges, max(has) + 1), strict=True)
+        counts = [sum(below < number <= most for number in has) for below, most in classes]
+        taken = strategy.branch(strategy.plan(counts, tape))
+        kappa = taken.max_partitions_per_user
     for index in range(len(taken.rounds)):
         round_ = taken.round_after(index, len(names))
-        one_order = strategy.one_order(index)
+        one_order = taken.one_order(index)
         if one_order:
             key = secret.key(f"bound contributions, round {index}")
         bounded = reference.bound(left, kappa, key, one_order)

@@ -1,5 +1,7 @@
 """The selection benchmark counts what is released, and says of it what is so."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -23,12 +25,16 @@ def test_what_is_sure_to_be_released_is_counted(name):
 
 
 def measured(kappa, **means):
-    return Released("records", kappa, "optimal", means, {})
+    runs = {name: [mean - 3, mean + 3] for name, mean in means.items()}
+    return Released("records", kappa, "measured", runs, {})
 
 
 def test_auto_is_compared_with_all_strategies_and_with_gaussian_noise():
-    one = measured(1, optimal=100, sips=80, weighted_gaussian=60, auto=90)
-    assert one.auto_share == 0.9 and one.gain == 90 / 80
+    one = measured(1, optimal=100, sips=80, weighted_gaussian=60, auto=90, measured=110)
+    assert one.best == "optimal" and one.gain == 90 / 80
+    # Both means have a standard error of 3.
+    ratio, error = one.beside_best
+    assert ratio == 0.9 and error == pytest.approx(0.9 * math.hypot(3 / 90, 3 / 100))
 
 
 def test_findings_leave_out_tiny_releases():
@@ -42,9 +48,9 @@ def test_findings_leave_out_tiny_releases():
         measured(100, weighted_gaussian=2.0, sips=9.0, auto=1.0),
     ]
     text = findings([*common, *last])
-    assert "at least 99.5% of" in text
+    assert "| records | 100 | optimal | 0.995 | 0.021 |\n" in text
     assert "* kappa = 1: 1.01 to 1.01\n" in text
-    assert text.endswith("* kappa = 100: 1.33 to 1.50\n")
+    assert "* kappa = 100: 1.33 to 1.50\n" in text
 
 
 def test_users_of_the_zipf_universe_have_so_many_draws():

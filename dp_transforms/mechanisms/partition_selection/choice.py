@@ -96,8 +96,8 @@ def choose_strategy(
 ) -> SelectionStrategy:
     """The strategy that should name the most partitions, by public parameters alone.
 
-    That is ``measured``, which looks whether most users have more than 7/4 kappa partitions. If
-    they are known not to, it is what that would take: ``optimal`` for kappa = 1, which no other
+    That is ``measured``, which looks how many partitions users have. If they are known to have at
+    most kappa, it is ``optimal`` for kappa = 1, which no other
     exceeds there, and ``renyi_rounds`` from kappa = 2 on. Rounds are for kappa from 2 on if the
     last one, with no gain from earlier ones, needs at most half as many users again as the best
     single round for keeping a partition half of the time. Otherwise it is that best single round,

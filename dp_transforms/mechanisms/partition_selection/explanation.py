@@ -60,12 +60,15 @@ class Explanation:
         """Why that strategy is taken."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
-            few = "optimal if most users have one partition"
-            if chosen.max_partitions_per_user > 1:
-                few = f"renyi_rounds if most users have at most {chosen.few_partitions} partitions"
+            if chosen.max_partitions_per_user == 1:
+                return (
+                    "optimal if most users have one partition, as in this table, and six rounds if "
+                    "they have more, which a noisy count tells for 0.5% of epsilon"
+                )
             return (
-                f"{few}, as in this table, and six rounds if they have more, which a noisy count "
-                "tells for 0.5% of epsilon"
+                "the rounds, and how many of a user's partitions count in one, follow from noisy "
+                "numbers of users by how many partitions they have; this table is for users who "
+                "differ in that, and mostly have fewer than may count"
             )
         if self.chosen == RenyiRoundsSelection.name:
             return "users may have several partitions, and later rounds gain from earlier ones"

@@ -1,60 +1,103 @@
-"""A choice between two strategies by what the data say of users, for a small part of epsilon.
+"""Rounds that are chosen by what the data say of users, for a small part of the budget.
 
-Where most users have many more partitions than kappa, many equal rounds name the most: in each of
-them users give to partitions that they have not given to before. Where most have given to all of
-theirs after one round, that costs more than it brings, and at kappa = 1 no strategy names more than
-the optimal primitive. Public parameters cannot tell which it is. The statistic is
+How many rounds name the most, and how many partitions of a user should count in one, depends on how
+many users have. Where most have many more than kappa, many equal rounds do: in each of them users
+give to partitions that they have not given to before. Where they have fewer, the last round should
+have most of the budget, and where hardly any user has kappa it names more if fewer count. Where all
+have about as many, and these were all to count, most of them would be of partitions that early
+rounds name; and users who have equally many need no steps that vary with their number. Public
+parameters tell none of this. The statistic is a histogram: how many users have a number of distinct
+partitions in each of the classes between ``edges``, each count with discrete Laplace noise of rate
+epsilon_1. A fixed function of the noisy counts, ``plan_of``, says what is done.
 
-    S = users of more than floor(7 kappa / 4) distinct partitions - other users
+Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
+for another user's change one or two of them, and their sum by two at most; then the noise has twice
+the scale. So the noisy counts are epsilon_1-differentially private, and what follows depends on
+them and on the data as ``renyi_calibration`` allows: epsilon_1 = epsilon / 64, order, sum of
+divergences and of exposures are fixed beforehand, and of each round's budget only the shares
+depend on the counts.
 
-and the many rounds are taken if S + X > 0, with discrete Laplace noise X of rate epsilon_1 =
-epsilon / 200.
+kappa = 1 has two classes only, and the statistic
 
-Privacy. All records of one user more or less change S by one at most: by +1 if that user has that
-many partitions, by -1 if not. Records exchanged for another user's change it by two at most,
-and then the noise has twice the scale. So S + X is epsilon_1-differentially private, and so is its
-sign. Given that, the strategy that is taken is (epsilon - epsilon_1, delta)-differentially private,
-whichever it is; by adaptive composition all of it is (epsilon, delta)-differentially private. The
-other one is not applied to anything.
+    S = users of more than one partition - other users
+
+which one user changes by one, and another user's records in exchange by two. Its noise has rate
+epsilon_1 = epsilon / 200. Many rounds are taken if the noisy S is positive, and ``optimal`` if not,
+which no strategy exceeds where users have one partition. Either is (epsilon - epsilon_1,
+delta)-differentially private, and by adaptive composition all is (epsilon, delta)-differentially
+private.
+
+The constants were set on the data that docs/selection.md names. Which rounds name the most depends
+on how popular partitions are too, which the counts do not tell; so the usual plan is that of
+``renyi_rounds`` itself, with fewer partitions where hardly any user has more.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.partition_selection.renyi_strategies import RenyiRoundsSelection
+from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+    RenyiRoundsSelection,
+    middle_order,
+)
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
+    Plan,
     Round,
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.randomness import RandomTape
 
-_SHARE = Fraction(1, 200)
-"""Of epsilon, what the statistic spends: noise of about 280 users at epsilon 1."""
+_SHARE = Fraction(1, 64)
+"""Of epsilon, the noise of the counts: of scale 64 at epsilon 1. Since it counts as a divergence,
+no more is lost than about 0.3% of epsilon would be."""
+_ONE_SHARE = Fraction(1, 200)
+"""The same of the difference, where kappa is 1: noise of about 280 users at epsilon 1."""
 _LARGEST_SCALE = 1 << 48
 _ROUNDS = 6
-"""Of equal budgets, where users have many partitions."""
+"""Where users have many partitions."""
+_USUAL = (3, 16)
+"""Rounds and growth where they have neither many nor equally many."""
+_LONGEST = 4
+"""The largest growth of so many rounds."""
+_EDGES = tuple(
+    Fraction(*edge)
+    for edge in ((1, 8), (3, 16), (1, 4), (3, 8), (1, 2), (3, 4), (1, 1), (7, 4), (5, 2), (4, 1))
+)
+"""In units of kappa, the most that users of a class have. Beyond the seventh, one round is short
+for some users, beyond the eighth for most of them."""
+_MANY = Fraction(7, 4)
+_ALIKE = Fraction(3, 4)
+"""The share of users in one class, from which on all have about equally many."""
+_ENOUGH = 6300
+"""Times sqrt(order / divergence), users times sqrt(partitions) from which on early rounds name much
+of what users have: about 3,000 / 12 partitions, by Zipf's law, in the last round."""
+_BEYOND = Fraction(1, 25)
+"""The share of users who may have more than count."""
 
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Six equal rounds as of ``renyi_rounds`` if most users have more than 7/4 kappa partitions,
-    and if not that strategy itself, or ``optimal`` at kappa = 1.
+    """Rounds as of ``renyi_rounds``, by how many partitions users have, or ``optimal`` at
+    kappa = 1.
 
-    >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5)
-    >>> strategy.branch(False).describe()["epsilon"]
-    0.995
+    >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
+    >>> strategy.edges
+    (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
+    >>> strategy.plan_of([0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
+    Plan(partitions=30, rounds=2, growth=64, alike=True)
     """
 
     name: ClassVar[str] = "measured"
@@ -66,49 +109,104 @@ class MeasuredSelection(WeightedStrategy):
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
-        assert self._branches
+        for plan in (self._usual_plan, Plan(self.max_partitions_per_user, _ROUNDS, _LONGEST)):
+            self.branch(plan)
+
+    @property
+    def most_rounds(self) -> int:
+        return _ROUNDS
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """Those of ``renyi_rounds``, the most that there can be."""
-        return self._branches[True].rounds
+        """Those of the usual plan."""
+        return self.usual.rounds
 
     def one_order(self, index: int) -> bool:
-        return self._branches[True].one_order(index)
+        return index > 0
 
-    def branch(self, measured: bool | None) -> WeightedStrategy:
+    @cached_property
+    def edges(self) -> tuple[int, ...]:
+        """The most partitions that users of each class have, but for the last one."""
+        kappa = self.max_partitions_per_user
+        if kappa == 1:
+            return (1,)
+        return tuple(sorted({int(edge * kappa) for edge in _EDGES if edge * kappa >= 1}))
+
+    def branch(self, measured: Plan | None) -> WeightedStrategy:
         assert measured is not None
-        return self._branches[measured]
+        return _branch(self, measured)
 
-    @property
-    def few_partitions(self) -> int:
-        """The most that a user has who does not speak for many rounds."""
-        return 7 * self.max_partitions_per_user // 4
-
-    def has_several(self, few: int, several: int, tape: RandomTape) -> bool:
-        """Whether most users seem to have more than ``few_partitions``.
+    def plan(self, counts: Sequence[int], tape: RandomTape) -> Plan:
+        """What noisy counts say is to be done.
 
         Args:
-          few, several: how many users have at most that many distinct partitions, and more.
+          counts: how many users are in each of the classes.
           tape: gives the noise.
         """
-        # Other users have other noise, even under one secret: the same would cancel.
-        tape = tape.branch(f"of {few} and {several}")
-        (noise,) = self._noise.sample(tape, "statistic of users", 1).tolist()
-        return several - few + int(noise) > 0
+        # By the counts as well: other counts have noise of their own, even on one tape.
+        of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
+        if self.max_partitions_per_user == 1:
+            few, several = counts
+            (noise,) = self._noise.sample(of_counts, "statistic of users", 1).tolist()
+            several_rounds = several - few + int(noise) > 0
+            return Plan(1, _ROUNDS if several_rounds else 1, 1)
+        noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
+        return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
+
+    def plan_of(self, noisy: Sequence[int]) -> Plan:
+        """The plan by noisy numbers of users in each class, for kappa from 2 on."""
+        kappa = self.max_partitions_per_user
+        users = np.maximum(noisy, 0)
+        total = int(users.sum())
+        beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
+
+        def most_have_more(times: Fraction) -> bool:
+            return bool(2 * beyond[int(times * kappa)] > total)
+
+        if most_have_more(_MANY):
+            growths = {1: _EDGES[-1], 2: _EDGES[-2]}
+            growth = next((g for g, edge in growths.items() if most_have_more(edge)), _LONGEST)
+            return Plan(kappa, _ROUNDS, growth)
+        largest = int(users.argmax())
+        # The first class is wide, unless it is of users of one partition.
+        if (largest or self.edges[0] == 1) and users[largest] > _ALIKE * total:
+            return self._if_alike(self.edges[largest], total)
+        enough = [edge for edge in self.edges if beyond[edge] <= _BEYOND * total]
+        return Plan(min([kappa, *enough]), *_USUAL)
+
+    def _if_alike(self, has: int, users: int) -> Plan:
+        """The plan for so many users of about ``has`` partitions each."""
+        kappa = self.max_partitions_per_user
+        usual = self.usual
+        assert isinstance(usual, RenyiRoundsSelection)
+        divergence = sum(budget.divergence for budget in usual.budgets)
+        if users**2 * has * divergence >= _ENOUGH**2 * self.order:
+            return Plan(min(kappa, -(-3 * has // 5)), *_USUAL, alike=True)
+        if has > kappa:
+            return Plan(kappa, 4, 8, alike=True)
+        return Plan(-(-4 * has // 5), 2, 64, alike=True)
 
     def select(
         self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
     ) -> npt.NDArray[np.int64]:
         pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
         _, has = np.unique(pairs[:, 0], return_counts=True)
-        few = int((has <= self.few_partitions).sum())
-        measured = self.has_several(few, len(has) - few, tape)
-        return self.branch(measured).select(users, partitions, tape)
+        plan = self.plan(users_in_classes(has, self.edges), tape)
+        return self.branch(plan).select(users, partitions, tape)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """That of the strategy for users of few partitions."""
-        return self._branches[False].keep_enclosure(users, precision)
+        """That of the usual plan."""
+        return self.usual.keep_enclosure(users, precision)
+
+    @property
+    def usual(self) -> WeightedStrategy:
+        """What is done where users have neither many partitions nor equally many."""
+        return self.branch(self._usual_plan)
+
+    @property
+    def _usual_plan(self) -> Plan:
+        kappa = self.max_partitions_per_user
+        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *_USUAL)
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
@@ -116,28 +214,58 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def _scale(self) -> Fraction:
-        return self._users_changed / (_SHARE * Fraction(self.epsilon))
+        return self._users_changed / self.statistic_epsilon
+
+    @property
+    def statistic_epsilon(self) -> Fraction:
+        """Of epsilon, what the statistic spends."""
+        share = _ONE_SHARE if self.max_partitions_per_user == 1 else _SHARE
+        return share * Fraction(self.epsilon)
 
     @cached_property
-    def _branches(self) -> tuple[WeightedStrategy, WeightedStrategy]:
-        epsilon, delta = self._budget
-        arguments = (
-            epsilon * (1 - _SHARE),
-            delta,
+    def order(self) -> int:
+        """The Renyi order of all plans for kappa from 2 on."""
+        return middle_order(
+            *self._budget,
             self.max_partitions_per_user,
-            self.pre_threshold,
-            self.neighbours,
+            _ROUNDS,
+            _LONGEST,
+            self._users_changed,
+            self.statistic_epsilon,
         )
-        few = _ByCounts if self.max_partitions_per_user == 1 else RenyiRoundsSelection
-        return few(*arguments), RenyiRoundsSelection(*arguments, _ROUNDS, growth=1)
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "statistic": f"users of more than {self.few_partitions} partitions less others",
-            "statistic_epsilon": float(_SHARE * Fraction(self.epsilon)),
-            "if_not_positive": self._branches[False].describe(),
-            "if_positive": self._branches[True].describe(),
+            "statistic": "users by their number of partitions, at most each of these, or more",
+            "statistic_edges": list(self.edges),
+            "statistic_epsilon": float(self.statistic_epsilon),
+            "usual_plan": self.usual.describe(),
         }
+
+
+@lru_cache(maxsize=64)
+def _branch(strategy: MeasuredSelection, plan: Plan) -> WeightedStrategy:
+    """The rounds of a plan, with what the statistic left of the budget."""
+    epsilon, delta = Fraction(strategy.epsilon), Fraction(strategy.delta)
+    statistic = strategy.statistic_epsilon
+    rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
+    if strategy.max_partitions_per_user > 1:
+        after = (statistic, strategy.order)
+        return RenyiRoundsSelection(epsilon, delta, *rest, *plan[1:], after)
+    if plan.rounds == 1:
+        return _ByCounts(epsilon - statistic, delta, *rest)
+    return RenyiRoundsSelection(epsilon - statistic, delta, *rest, *plan[1:])
+
+
+def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
+    """How many users are in each of the classes between edges.
+
+    Args:
+      has: positive integer array: how many distinct partitions each user has.
+      edges: ascending; the most that a user of each class has, but for the last one.
+    """
+    classes = np.searchsorted(edges, has)
+    return [int(n) for n in np.bincount(classes, minlength=len(edges) + 1)]
 
 
 @dataclass(frozen=True)

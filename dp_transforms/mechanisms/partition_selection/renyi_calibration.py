@@ -35,6 +35,15 @@ With a pre-threshold of t users, the most that t - 1 users could add is taken of
 which is 0 below t users. Where it was 0 without u, with u it is at most u's step: such a partition
 counts as one of the second kind.
 
+An epsilon_0-differentially private statistic may come first, and choose the rounds' number, steps
+and shares of budgets, but neither the order a nor their sums R and lambda. Its Z is within
+e**epsilon_0 of one, in both directions, and has mean one, so that by convexity E_P[Z**a] is at most
+its value where Z is e**epsilon_0 or e**-epsilon_0, that is, e**((a-1) R_0) with
+
+    R_0 = log((e**(a epsilon_0) + e**((1-a) epsilon_0)) / (1 + e**epsilon_0)) / (a-1)
+
+As one more factor of Z it leaves c(R_0 + sum R) in place of c(sum R).
+
 Neighbours that replace one user's records by another's have two such users: c counts R twice, and
 lambda once in each direction, that of the user who is there. A partition that both have moves by
 the difference of their steps, which costs less than the longer of these from the same point on,
@@ -90,8 +99,26 @@ def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fracti
     return as_fraction(exact)
 
 
+def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
+    """R_0 above, of an ``epsilon``-differentially private statistic; rounded up.
+
+    >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
+    0.00296
+    """
+    down, up = rounding_pair(_PRECISION)
+    powers = [up.exp(gmpy2.mpq(times * epsilon)) for times in (order, 1 - order)]
+    moment = up.div(up.add(*powers), down.add(1, down.exp(gmpy2.mpq(epsilon))))
+    exact = up.div(up.log(moment), order - 1)
+    return Fraction(*(int(part) for part in exact.as_integer_ratio()))
+
+
 def total_budget(
-    order: int, epsilon: Fraction, delta: Fraction, single_round: bool, users_changed: int = 1
+    order: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    single_round: bool,
+    users_changed: int = 1,
+    statistic: Fraction = Fraction(0),
 ) -> RenyiBudget:
     """All that rounds may spend together at this order.
 
@@ -100,9 +127,14 @@ def total_budget(
       epsilon, delta: positive, and delta below 1.
       single_round: there is only one round, in which the whole delta may be spent twice.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+      statistic: the epsilon of a statistic that came before, if there are several rounds.
     """
     noise = delta if single_round else delta * _NOISE_SHARE
-    divergence = largest_divergence(order, epsilon, noise) / users_changed
+    divergence = largest_divergence(order, epsilon, noise)
+    if statistic:
+        assert not single_round
+        divergence -= statistic_divergence(order, statistic)
+    divergence /= users_changed
     if not single_round:
         return RenyiBudget(order, divergence, delta - noise)
     down, _ = rounding_pair(_PRECISION)

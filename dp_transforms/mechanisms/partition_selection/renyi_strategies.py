@@ -22,6 +22,8 @@ from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
 
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
+_USUAL = 10
+"""One that is mostly about best."""
 _MIDDLE = 4
 """Where to begin among them."""
 
@@ -76,6 +78,24 @@ def calibrate(
     return every[best]
 
 
+def middle_order(
+    epsilon: Fraction,
+    delta: Fraction,
+    partitions: int,
+    rounds: int,
+    growth: int,
+    users_changed: int,
+    statistic: Fraction,
+) -> int:
+    """An order for several budgets, which may not be searched for in each.
+
+    Args: see ``candidates``; of the budgets, those of most partitions and the smallest share.
+    """
+    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed, statistic)
+    usual = 1 + _USUAL / 8 * math.log(delta.denominator / delta.numerator) / float(epsilon)
+    return min((budget.order for budget, *_ in every), key=lambda order: abs(order - usual))
+
+
 @lru_cache(maxsize=256)
 def candidates(
     epsilon: Fraction,
@@ -84,10 +104,13 @@ def candidates(
     rounds: int = 1,
     growth: int = 1,
     users_changed: int = 1,
+    statistic: Fraction = Fraction(0),
 ) -> tuple[tuple[RenyiBudget, ...], ...]:
     """The rounds' budgets at every order to try, ascending; at least one.
 
-    Args: see ``calibrate``.
+    Args:
+      statistic: the epsilon of a statistic that came before.
+      Others: see ``calibrate``.
 
     Raises:
       StrategyRefusal: there is none, or they would need more users than there are.
@@ -98,7 +121,10 @@ def candidates(
     scale = math.log(delta.denominator / delta.numerator) / float(epsilon)
     orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
     spent = delta * (1 - _UNSPENT)
-    totals = [total_budget(order, epsilon, spent, rounds == 1, users_changed) for order in orders]
+    totals = [
+        total_budget(order, epsilon, spent, rounds == 1, users_changed, statistic)
+        for order in orders
+    ]
     private = [
         tuple(total.share(*share) for share in shares)
         for total in totals
@@ -186,6 +212,10 @@ class RenyiRoundsSelection(WeightedStrategy):
     Args:
       number_of_rounds: a positive integer.
       growth: each round's divergence is this many times that of the round before.
+      alike: users are thought to have equally many partitions, of which no round takes all: then
+        all steps of the last round are one.
+      after: (epsilon, order): a private statistic came before, on which all but the order may
+        depend. ``epsilon`` is that of both.
 
     >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
     44
@@ -193,6 +223,8 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     number_of_rounds: int = 3
     growth: int = 16
+    alike: bool = False
+    after: tuple[Fraction, int] | None = None
 
     name: ClassVar[str] = "renyi_rounds"
 
@@ -200,7 +232,14 @@ class RenyiRoundsSelection(WeightedStrategy):
         super().__post_init__()
         for field in ("number_of_rounds", "growth"):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
-        candidates(*self._calibrated)
+        if self.after is None:
+            candidates(*self._calibrated)
+        else:
+            assert self.budgets
+
+    @property
+    def most_rounds(self) -> int:
+        return self.number_of_rounds
 
     @cached_property
     def rounds(self) -> tuple[RenyiRound, ...]:
@@ -208,7 +247,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         # What early rounds hardly ever miss is left to the next one.
         early = [
             RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2))
-            for budget in self._budgets[:-1]
+            for budget in self.budgets[:-1]
         ]
         return (*early, self._last_rounds[0])
 
@@ -232,15 +271,20 @@ class RenyiRoundsSelection(WeightedStrategy):
         )
 
     @cached_property
-    def _budgets(self) -> tuple[RenyiBudget, ...]:
-        return calibrate(*self._calibrated)
+    def budgets(self) -> tuple[RenyiBudget, ...]:
+        """Of each round."""
+        if self.after is None:
+            return calibrate(*self._calibrated)
+        statistic, order = self.after
+        every = candidates(*self._calibrated, statistic)
+        return next(budgets for budgets in every if budgets[0].order == order)
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
         """Of the last round's budget, by each of the roots."""
-        kappa, budget = self.max_partitions_per_user, self._budgets[-1]
-        if kappa == 1:
-            return [RenyiRound(RenyiLaw(budget, 1))]
+        kappa, budget = self.max_partitions_per_user, self.budgets[-1]
+        if kappa == 1 or self.alike:
+            return [RenyiRound(RenyiLaw(budget, kappa))]
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))

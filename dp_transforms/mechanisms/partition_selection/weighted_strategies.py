@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import gmpy2
 import numpy as np
@@ -27,6 +27,20 @@ from dp_transforms.mechanisms.partition_selection.sips_calibration import calibr
 from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.weighted_round import WeightedRound, weights
 from dp_transforms.mechanisms.randomness import RandomTape
+
+
+class Plan(NamedTuple):
+    """What a measurement decides on.
+
+    Attributes:
+      partitions: how many of a user's count in a round.
+      rounds, growth, alike: see ``RenyiRoundsSelection``. A single round is ``optimal``.
+    """
+
+    partitions: int
+    rounds: int
+    growth: int
+    alike: bool = False
 
 
 class Round(Protocol):
@@ -57,7 +71,12 @@ class WeightedStrategy(SelectionStrategy):
     def rounds(self) -> tuple[Round, ...]:
         """Weights and laws of every round, in order."""
 
-    def branch(self, measured: bool | None) -> WeightedStrategy:
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds there are, at most if a measurement decides."""
+        return len(self.rounds)
+
+    def branch(self, measured: Plan | None) -> WeightedStrategy:
         """What is done after a measurement, if there is one."""
         return self
 

@@ -48,7 +48,7 @@ def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, kappa):
         assert chosen.has_noisy_counts or not noisy
         if chosen.name == "measured":
             assert not noisy
-            few = chosen.branch(False)
+            few = chosen.usual
             assert few.name == ("optimal" if kappa == 1 else "renyi_rounds")
             assert kappa == 1 or chosen.median_users <= 1.5 * fewest + 2
         else:
@@ -183,8 +183,8 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
     for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
         assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
     assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
-    few = "renyi_rounds if most users have at most 5 partitions"
-    assert lines[5].startswith(f'* is what strategy="auto" takes: {few}')
+    reason = "the rounds, and how many of a user's partitions count in one, follow from noisy"
+    assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
     noisy = explain(1, 1e-5, users=[30], max_partitions_per_user=3, noisy_counts=True)
     assert str(noisy).endswith("at the fewest users")
 
