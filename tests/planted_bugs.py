@@ -399,9 +399,9 @@ MUTANTS = (
     ),
     Mutant(
         "each plan may have an order of its own",
-        f"{_SELECTION}/renyi_strategies.py",
-        "next(budgets for budgets in every if budgets[0].order == order)",
-        "every[min(self.growth, len(every) - 1)]",
+        f"{_SELECTION}/measured.py",
+        "next(one for one in self._candidates if one[0].order == self.order)",
+        "self._candidates[min(self.growth, len(self._candidates) - 1)]",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

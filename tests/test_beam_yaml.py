@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("jinja2", reason="needs the extra 'yaml'")
 pytest.importorskip("jsonschema", reason="needs the extra 'yaml'")
+pytest.importorskip("docstring_parser", reason="needs the extra 'yaml'")
 
 import apache_beam as beam
 import yaml

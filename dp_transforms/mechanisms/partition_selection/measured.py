@@ -48,8 +48,12 @@ from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
+from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+    RenyiRound,
     RenyiRoundsSelection,
+    candidates,
     middle_order,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
@@ -250,11 +254,40 @@ def _branch(strategy: MeasuredSelection, plan: Plan) -> WeightedStrategy:
     statistic = strategy.statistic_epsilon
     rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
     if strategy.max_partitions_per_user > 1:
-        after = (statistic, strategy.order)
-        return RenyiRoundsSelection(epsilon, delta, *rest, *plan[1:], after)
+        return _PlannedRounds(epsilon, delta, *rest, *plan[1:], statistic, strategy.order)
     if plan.rounds == 1:
         return _ByCounts(epsilon - statistic, delta, *rest)
-    return RenyiRoundsSelection(epsilon - statistic, delta, *rest, *plan[1:])
+    return RenyiRoundsSelection(epsilon - statistic, delta, *rest, plan.rounds, plan.growth)
+
+
+@dataclass(frozen=True)
+class _PlannedRounds(RenyiRoundsSelection):
+    """Rounds after a private statistic, on which all but their order may depend.
+
+    Args:
+      alike: users are thought to have equally many partitions, of which no round takes all: then
+        all steps of the last round are one.
+      statistic: its epsilon, a part of ``epsilon``.
+      order: the one that all plans have.
+    """
+
+    alike: bool = False
+    statistic: Fraction = Fraction(0)
+    order: int = 0
+
+    @cached_property
+    def budgets(self) -> tuple[RenyiBudget, ...]:
+        return next(one for one in self._candidates if one[0].order == self.order)
+
+    @cached_property
+    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
+        return candidates(*self._calibrated, self.statistic)
+
+    @cached_property
+    def _last_rounds(self) -> list[RenyiRound]:
+        if not self.alike:
+            return super()._last_rounds
+        return [RenyiRound(RenyiLaw(self.budgets[-1], self.max_partitions_per_user))]
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:

@@ -37,6 +37,7 @@ _MANY_NAMES = 2
 """Times kappa: from so many names on, users have fewer partitions left than they had."""
 _LONGEST = 1 << 9
 _EARLY_BITS = 10
+_MOST_ROUNDS = 64
 _SEARCH_COARSER = 1
 
 
@@ -210,12 +211,8 @@ class RenyiRoundsSelection(WeightedStrategy):
     budget alone.
 
     Args:
-      number_of_rounds: a positive integer.
+      number_of_rounds: an integer from 1 to 64.
       growth: each round's divergence is this many times that of the round before.
-      alike: users are thought to have equally many partitions, of which no round takes all: then
-        all steps of the last round are one.
-      after: (epsilon, order): a private statistic came before, on which all but the order may
-        depend. ``epsilon`` is that of both.
 
     >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
     44
@@ -223,8 +220,6 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     number_of_rounds: int = 3
     growth: int = 16
-    alike: bool = False
-    after: tuple[Fraction, int] | None = None
 
     name: ClassVar[str] = "renyi_rounds"
 
@@ -232,10 +227,11 @@ class RenyiRoundsSelection(WeightedStrategy):
         super().__post_init__()
         for field in ("number_of_rounds", "growth"):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
-        if self.after is None:
-            candidates(*self._calibrated)
-        else:
-            assert self.budgets
+        if self.number_of_rounds > _MOST_ROUNDS:
+            raise ValueError(
+                f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
+            )
+        assert self._candidates
 
     @property
     def most_rounds(self) -> int:
@@ -273,17 +269,17 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
         """Of each round."""
-        if self.after is None:
-            return calibrate(*self._calibrated)
-        statistic, order = self.after
-        every = candidates(*self._calibrated, statistic)
-        return next(budgets for budgets in every if budgets[0].order == order)
+        return calibrate(*self._calibrated)
+
+    @cached_property
+    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
+        return candidates(*self._calibrated)
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
         """Of the last round's budget, by each of the roots."""
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
-        if kappa == 1 or self.alike:
+        if kappa == 1:
             return [RenyiRound(RenyiLaw(budget, kappa))]
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)

@@ -34,7 +34,8 @@ class Plan(NamedTuple):
 
     Attributes:
       partitions: how many of a user's count in a round.
-      rounds, growth, alike: see ``RenyiRoundsSelection``. A single round is ``optimal``.
+      rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
+      alike: whether users are thought to have equally many.
     """
 
     partitions: int
