@@ -385,7 +385,9 @@ def main() -> None:
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
         columns.append("OpenDP laplace")
     measured = list(releases(flags.runs, peers, flags.pairs))
-    command = "python -m benchmarks.partition_selection"
+    command = f"python -m benchmarks.partition_selection --runs={flags.runs}"
+    if flags.pairs:
+        command += " --pairs=DIR"
     if flags.peers_python:
         command += " --peers_python=PYTHON"
     text = f"# Partition selection\n\n`{command}` writes this.\n\n"
