@@ -97,7 +97,7 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        r"^\| (\d+)M visits, parquet(?:, once)? "
+        r"^\| (\d+)M visits, parquet(?:, once|, DuckDB with arg_min)? "
         r"\| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
         re.MULTILINE,
     )
@@ -110,9 +110,10 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield ""
     yield (
         f"`python -m benchmarks.cost_model`: CPU of all threads and memory from "
-        f"[throughput](throughput.md), shuffled bytes counted. String ids, {int(0.08 * MILLION):,} "
-        f"users per million records, kappa = {KAPPA}, one process. Memory includes what the "
-        "in-process runner holds of the shuffles, which cluster runners have on disk."
+        "throughput of [less](throughput.md) and [more](throughput_large.md) data, shuffled bytes "
+        f"counted. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
+        "one process. Memory includes what a job in process holds of the shuffles, which cluster "
+        "runners have on disk."
     )
     yield ""
     yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
