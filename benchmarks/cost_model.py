@@ -4,8 +4,8 @@
 
 CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its tables, of which
 that of large data may be older. Shuffled bytes are counted here, where the pieces are made, but for
-large data. The records are the same: 80,000 users per
-million records, string ids, partitions by a Zipf distribution, kappa = 10.
+large data. The records are the same: 80,000 users per million records, string ids, partitions by a
+Zipf distribution, kappa = 10.
 """
 
 from __future__ import annotations

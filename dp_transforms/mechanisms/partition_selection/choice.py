@@ -97,12 +97,12 @@ def choose_strategy(
     """The strategy that should name the most partitions, by public parameters alone.
 
     That is ``measured``, which looks how many partitions users have. If they are known to have at
-    most kappa, it is ``optimal`` for kappa = 1, which no other
-    exceeds there, and ``renyi_rounds`` from kappa = 2 on. Rounds are for kappa from 2 on if the
-    last one, with no gain from earlier ones, needs at most half as many users again as the best
-    single round for keeping a partition half of the time. Otherwise it is that best single round,
-    compared at the smallest weights, where every user has ``max_partitions_per_user`` partitions.
-    Strategies that refuse the parameters are left out. The choice costs no privacy.
+    most kappa, it is ``optimal`` for kappa = 1, which no other exceeds there, and ``renyi_rounds``
+    from kappa = 2 on. Rounds are for kappa from 2 on if the last one, with no gain from earlier
+    ones, needs at most half as many users again as the best single round for keeping a partition
+    half of the time. Otherwise it is that best single round, compared at the smallest weights,
+    where every user has ``max_partitions_per_user`` partitions. Strategies that refuse the
+    parameters are left out. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 

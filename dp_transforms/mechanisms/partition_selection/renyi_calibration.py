@@ -108,8 +108,7 @@ def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
     down, up = rounding_pair(_PRECISION)
     powers = [up.exp(gmpy2.mpq(times * epsilon)) for times in (order, 1 - order)]
     moment = up.div(up.add(*powers), down.add(1, down.exp(gmpy2.mpq(epsilon))))
-    exact = up.div(up.log(moment), order - 1)
-    return Fraction(*(int(part) for part in exact.as_integer_ratio()))
+    return as_fraction(up.div(up.log(moment), order - 1))
 
 
 def total_budget(

@@ -20,9 +20,7 @@ from dp_transforms.mechanisms.enclosure import Enclosure, exactly
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
 from dp_transforms.mechanisms.partition_selection.gaussian_calibration import calibrate
-from dp_transforms.mechanisms.partition_selection.keep_law import (
-    KeepLaw,
-)
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.sips_calibration import calibrate_rounds
 from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.weighted_round import WeightedRound, weights
