@@ -230,6 +230,29 @@ class ReleaseWindowedLists(_ByWindow):
 
     by_period = ReleaseListsByPeriod
 
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__(
+            start=start,
+            stop=stop,
+            max_windows_per_user=max_windows_per_user,
+            epsilon=epsilon,
+            max_partitions_per_user=max_partitions_per_user,
+            mechanism=mechanism,
+            secret=secret,
+            num_buckets=num_buckets,
+        )
+
 
 class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each of some public periods: tables in and out.
@@ -337,6 +360,27 @@ class SelectWindowedPartitions(_ByWindow):
     """
 
     by_period = SelectPartitionsByPeriod
+
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        delta: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int,
+        **options: Any,
+    ):
+        super().__init__(
+            start=start,
+            stop=stop,
+            max_windows_per_user=max_windows_per_user,
+            epsilon=epsilon,
+            delta=delta,
+            max_partitions_per_user=max_partitions_per_user,
+            **options,
+        )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
