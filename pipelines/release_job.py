@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 # Here and in the jobs Beam and the transforms are imported where they are applied: a second that
 # help, a misspelt flag and a list of counts do not take.
 
+FEW_RECORDS = 500_000
+"""One worker is done with so many before Flink has started the parts of each stage."""
+
 Watching = Callable[..., "Watch"]
 """Makes a Watch from a stage and what its rows are; ``counters=False`` leaves them uncounted."""
 
@@ -77,9 +80,15 @@ class Work:
         return cls(reader, num_buckets=flags.num_buckets, watch=watch)
 
     def records(self, pipeline: beam.Pipeline, rows: str = "records") -> beam.PCollection:
-        """The records in a pipeline, where ``rows`` is what they are called while they are read."""
+        """The records in the job's pipeline, where ``rows`` is what they are called while they are
+        read. Where Flink would divide the job's work into parts, few records are one part."""
+        from apache_beam.options.pipeline_options import FlinkRunnerOptions
+
         from pipelines.files.reading import ReadRecords
 
+        parts = pipeline.options.view_as(FlinkRunnerOptions)
+        if 0 < self.reader.estimated_rows < FEW_RECORDS:
+            parts.parallelism = min(parts.parallelism, 1)
         watch = self.watch(f"reading {rows}", "records", total=self.reader.estimated_rows)
         return pipeline | "ReadRecords" >> ReadRecords(self.reader) | "Records" >> watch
 

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from dp_transforms.job_secret import JobSecret
-from pipelines.files import reading
+from pipelines import release_job
 from tests.clusters.agreement import ROOT, SECRET
 
 
@@ -12,5 +12,5 @@ def same_secret(monkeypatch):
     """All jobs take the same test secret, and workers of other processes find this package."""
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
     # Their few records are as many parts as many would be.
-    monkeypatch.setattr(reading, "FEW_RECORDS", 0)
+    monkeypatch.setattr(release_job, "FEW_RECORDS", 0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)

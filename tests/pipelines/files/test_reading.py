@@ -7,8 +7,8 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOpt
 
 from dp_transforms.columnar.routing import num_buckets_for
 from dp_transforms.runtime.shuffle import ReduceByHash
-from pipelines import release_frequency_list, select_partitions
-from pipelines.files import reading, record_files
+from pipelines import release_frequency_list, release_job, select_partitions
+from pipelines.files import record_files
 from pipelines.files.paths import local_path, match_files
 from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
@@ -98,8 +98,11 @@ def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
 def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, monkeypatch):
     (tmp_path / "records.jsonl").write_text('{"user": "ann", "partition": "jazz"}\n' * 2)
     source = RecordFiles(str(tmp_path / "*"), "user", ["partition"])
-    monkeypatch.setattr(reading, "FEW_RECORDS", few)
+    monkeypatch.setattr(release_job, "FEW_RECORDS", few)
     monkeypatch.setattr(RecordFiles, "estimated_rows", 2)
     pipeline = beam.Pipeline(options=PipelineOptions([f"--parallelism={given}"]))
-    _ = pipeline | ReadRecords(source)
-    assert pipeline.options.view_as(FlinkRunnerOptions).parallelism == parts
+    options = pipeline.options.view_as(FlinkRunnerOptions)
+    _ = pipeline | "Alone" >> ReadRecords(source)
+    assert options.parallelism == given
+    _ = release_job.Work(source).records(pipeline)
+    assert options.parallelism == parts
