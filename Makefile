@@ -8,7 +8,7 @@
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
-# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; three quarters of an hour
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; an hour
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 

@@ -4,7 +4,8 @@
         [--only NAME ...] [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
-benchmarks/results. One that fails or takes too long is named in RESULTS.md, and its page is the one
+benchmarks/results. Those that time something run first, one after another; the others share the
+cores. One that fails or takes too long is named in RESULTS.md, and its page is the one
 of an earlier run; so are peers that did not run. ``make bench`` makes the environments, peers
 included, and runs this.
 """
@@ -12,6 +13,7 @@ included, and runs this.
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import datetime
 import importlib.metadata
@@ -30,6 +32,7 @@ from typing import Any, NamedTuple
 HERE = pathlib.Path(__file__).resolve().parent
 RESULTS = HERE / "results"
 RUNS = RESULTS / "runs.json"
+WHOLE = "all of them"
 BOOK = HERE / "RESULTS.md"
 _RELATIVE_LINK = re.compile(r"\]\((?=\w[^:)]*\))")
 PACKAGES = ("apache-beam", "pyarrow", "numpy", "gmpy2", "duckdb")
@@ -49,6 +52,7 @@ class Benchmark(NamedTuple):
       minutes: its limit.
       options: those of this command that are handed on to it.
       arguments: of its command line.
+      timed: whether its page has times, which need the machine for themselves.
     """
 
     page: str
@@ -57,12 +61,18 @@ class Benchmark(NamedTuple):
     minutes: float
     options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    timed: bool = True
 
 
 BENCHMARKS = (
     Benchmark("frequency_lists", "Accuracy against epsilon", "frequency_lists", 5, ("lists",)),
     Benchmark(
-        "baselines", "Other mechanisms for frequency lists", "baseline_tables", 15, ("edges",)
+        "baselines",
+        "Other mechanisms for frequency lists",
+        "baseline_tables",
+        25,
+        ("edges",),
+        timed=False,
     ),
     Benchmark(
         "engine",
@@ -73,7 +83,9 @@ BENCHMARKS = (
     ),
     Benchmark("corner_weighted", "Corner-weighted releases", "corner_weighted", 15, ("lists",)),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
-    Benchmark("release_estimates", "The noise, told from a release", "release_estimates", 10),
+    Benchmark(
+        "release_estimates", "The noise, told from a release", "release_estimates", 10, timed=False
+    ),
     Benchmark(
         "guessing_estimates",
         "Guessing metrics without the noise's bias",
@@ -81,6 +93,7 @@ BENCHMARKS = (
         20,
         ("lists",),
         ("--releases=10",),
+        timed=False,
     ),
     Benchmark(
         "guessing_limits",
@@ -88,6 +101,7 @@ BENCHMARKS = (
         "guessing_limits",
         12,
         arguments=("--draws=200",),
+        timed=False,
     ),
     Benchmark(
         "interval_coverage",
@@ -96,12 +110,13 @@ BENCHMARKS = (
         30,
         ("edges",),
         ("--releases=20", "--estimates=2"),
+        timed=False,
     ),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
-    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25, timed=False),
     Benchmark(
         "partition_selection",
         "Selection of partitions",
@@ -131,28 +146,47 @@ def main(argv: Sequence[str] | None = None) -> int:
     runs = json.loads(RUNS.read_text(encoding="utf-8")) if RUNS.exists() else {}
     chosen = [one for one in BENCHMARKS if not flags.only or one.page in flags.only]
     commit, peers, faults = version_of_code(), peer_versions(flags.peers_python), {}
-    for one in [] if flags.assemble else chosen:
+
+    @contextlib.contextmanager
+    def record(name: str, **more: Any) -> Iterator[None]:
         begun, start = datetime.datetime.now(datetime.timezone.utc), time.monotonic()
-        print(f"{one.page}: at most {one.minutes} minutes", flush=True)
-        fault = run(one, vars(flags))
+        yield
         seconds = round(time.monotonic() - start)
-        print(f"{one.page}: {seconds} s", flush=True)
-        if fault:
-            faults[one.page] = fault
-            continue
-        runs[one.page] = {
-            "begun": f"{begun:%Y-%m-%d %H:%M}",
-            "seconds": seconds,
-            "commit": commit,
-            "peers": peers if "peers_python" in one.options else None,
-        }
-        RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+        print(f"{name}: {seconds} s", flush=True)
+        if name not in faults:
+            made = {"begun": f"{begun:%Y-%m-%d %H:%M}", "seconds": seconds, "commit": commit}
+            runs[name] = {**made, **more}
+            RUNS.write_text(json.dumps(runs, indent=1) + "\n", encoding="utf-8")
+
+    async def make(one: Benchmark) -> None:
+        print(f"{one.page}: at most {one.minutes} minutes", flush=True)
+        with record(one.page, peers=peers if "peers_python" in one.options else None):
+            if fault := await run(one, vars(flags)):
+                faults[one.page] = fault
+
+    async def make_all() -> None:
+        for one in chosen:
+            if one.timed:
+                await make(one)
+        cores = asyncio.Semaphore(os.cpu_count() or 1)
+
+        async def make_beside(one: Benchmark) -> None:
+            async with cores:
+                await make(one)
+
+        await asyncio.gather(*(make_beside(one) for one in chosen if not one.timed))
+
+    if flags.only:
+        asyncio.run(make_all())
+    elif not flags.assemble:
+        with record(WHOLE):
+            asyncio.run(make_all())
     BOOK.write_text("\n".join(book(runs, faults)) + "\n", encoding="utf-8")
     print(BOOK)
     return 1 if faults else 0
 
 
-def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
+async def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
     """Runs a benchmark; what went wrong, or None.
 
     Args:
@@ -161,22 +195,22 @@ def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
     """
     command = [sys.executable, "-m", f"benchmarks.{one.module}", *one.arguments]
     command += [f"--{name}={options[name]}" for name in one.options if options[name]]
-    process = subprocess.Popen(
-        command,
+    process = await asyncio.create_subprocess_exec(
+        *command,
         cwd=HERE.parent,
         env={**os.environ, **ONE_THREAD},
         stdout=subprocess.DEVNULL,
-        preexec_fn=os.setpgrp,
+        start_new_session=True,
     )
     try:
-        code = process.wait(60 * one.minutes)
-    except subprocess.TimeoutExpired:
+        code = await asyncio.wait_for(process.wait(), 60 * one.minutes)
+    except asyncio.TimeoutError:
         return f"took more than {one.minutes} minutes"
     finally:
         # Processes that it started end with it, so that they do not disturb the next one.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+        await process.wait()
     return f"ended with exit code {code}" if code else None
 
 
@@ -227,8 +261,9 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         cells += [made["begun"], f"{made['seconds']} s"] if made else ["by itself", ""]
         cells += [f"{one.minutes} min", made["commit"] if made else ""]
         yield f"| {' | '.join(cells)} |"
-    total = sum(runs[one.page]["seconds"] for one in BENCHMARKS if one.page in runs)
-    yield f"| together | | {total / 60:.0f} min | | |"
+    if made := runs.get(WHOLE):
+        minutes = f"{made['seconds'] / 60:.0f} min"
+        yield f"| {WHOLE}, by one command | {made['begun']} | {minutes} | | {made['commit']} |"
     yield ""
     if any(one.page not in runs for one in BENCHMARKS):
         yield "What is by itself was not made by this command, but by the benchmark's own."

@@ -1,5 +1,6 @@
 """The benchmark book: what it runs exists, and its parts become one page."""
 
+import asyncio
 import importlib.metadata
 import importlib.util
 import json
@@ -63,7 +64,7 @@ def test_pages_become_parts(tmp_path):
 )
 def test_faults_and_limits_are_told(tmp_path, monkeypatch, code, fault):
     monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    found = book.run(PAGE, {})
+    found = asyncio.run(book.run(PAGE, {}))
     assert (found is None) if fault is None else (fault in found)
 
 
@@ -76,7 +77,7 @@ def test_nothing_of_a_benchmark_outlives_its_limit(tmp_path, monkeypatch):
         "time.sleep(60)"
     )
     monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    assert "took more" in book.run(PAGE._replace(minutes=1 / 20), {})
+    assert "took more" in asyncio.run(book.run(PAGE._replace(minutes=1 / 20), {}))
     started = int(told.read_text())
     for _ in range(100):
         if not runs(started):
@@ -92,7 +93,7 @@ def test_the_option_is_handed_on(tmp_path, monkeypatch):
     given = {"lists": "DIR", "edges": None, "pairs": "OTHER"}
     both = " --lists=DIR --pairs=OTHER"
     for options, expected in (((), ""), (("lists", "edges", "pairs"), both)):
-        assert book.run(PAGE._replace(options=options), given) is None
+        assert asyncio.run(book.run(PAGE._replace(options=options), given)) is None
         assert told.read_text() == f"-m benchmarks.module{expected}"
 
 
@@ -101,6 +102,7 @@ def test_the_book_tells_of_runs_and_faults():
     runs = {
         "baselines": {**made, "peers": None},
         "throughput": {**made, "peers": {}},
+        book.WHOLE: {**made, "seconds": 3600},
         "partition_selection": {**made, "peers": {"python-dp": "1.1.5"}},
     }
     lines = list(book.book(runs, {"baselines": "took more than 20 minutes"}))
@@ -108,7 +110,7 @@ def test_the_book_tells_of_runs_and_faults():
     assert text.count("took more than 20 minutes: what follows is of an earlier run") == 1
     assert text.count("**Peers did not run: there was no --peers_python.**") == 1
     assert "Peers: python-dp 1.1.5. **Missing: pipeline-dp, opendp, apache-beam.**" in lines
-    assert "| together | | 4 min | | |" in lines
+    assert f"| {book.WHOLE}, by one command | 2026-11-21 11:40 | 60 min | | abc1234 |" in lines
     for one in book.BENCHMARKS:
         assert f"## {one.about}" in lines
         begun = "2026-11-21 11:40 | 75 s" if one.page in runs else "by itself | "
@@ -120,7 +122,11 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     for name, path in (("RESULTS", tmp_path), ("RUNS", tmp_path / "r"), ("BOOK", tmp_path / "b")):
         monkeypatch.setattr(book, name, path)
     faults = {"baselines": None, "engine": "ended with exit code 1"}
-    monkeypatch.setattr(book, "run", lambda one, options: faults[one.page])
+
+    async def run(one, options):
+        return faults[one.page]
+
+    monkeypatch.setattr(book, "run", run)
     assert book.main(["--only", *faults]) == 1
     runs = json.loads((tmp_path / "r").read_text())
     assert runs.keys() == {"baselines"} and runs["baselines"]["seconds"] == 0
