@@ -107,9 +107,9 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
     return pa.table({name: coded([table[name] for table in tables], name) for name in names})
 
 
-def is_enough(rows: int, size: int) -> bool:
-    """Whether tables with this many rows and bytes are enough to be worked on together."""
-    return rows >= _BATCH_ROWS or size >= _BATCH_BYTES
+def fits(rows: int, size: int) -> bool:
+    """Whether tables with this many rows and bytes are few enough to be worked on together."""
+    return rows <= _BATCH_ROWS and size <= _BATCH_BYTES
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.hashing import hash_rows
+from dp_transforms.columnar.hashing import Hashes, hash_rows
 from dp_transforms.columnar.numbers import Int32Array, Int64Array, to_arrow, to_numpy
 
 _SAMPLE_ROWS = 1 << 12
@@ -77,13 +77,24 @@ def _all_distinct(array: pa.Array) -> bool:
         rows = np.arange(0, len(array), len(array) // _SAMPLE_ROWS)
         if not _all_distinct(array.take(to_arrow(rows))):
             return False
-    hashes = hash_rows(array, _KEY)
-    # Most have a slot of their own in a table of a few times their number: no need to sort these.
-    bits = len(hashes).bit_length() + 2
-    slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
-    hashes = hashes[np.bincount(slots)[slots] > 1]
-    hashes.sort()
-    return not (hashes[1:] == hashes[:-1]).any()
+    return _no_two_equal(hash_rows(array, _KEY))
+
+
+def _no_two_equal(hashes: Hashes) -> bool:
+    # Of the rows in a slot one wins it, and the others are compared with it: most rows have a slot
+    # of their own, and need no sorting. Of two equal hashes one wins or both lose.
+    while len(hashes):
+        rows = np.arange(len(hashes), dtype=np.int32)
+        bits = len(hashes).bit_length()
+        slots = (hashes >> np.uint64(64 - bits)).view(np.int64)
+        table = np.empty(1 << bits, np.int32)
+        table[slots] = rows
+        winners = table[slots]
+        lost = np.flatnonzero(winners != rows)
+        if (hashes[lost] == hashes[winners[lost]]).any():
+            return False
+        hashes = hashes[lost]
+    return True
 
 
 def order(values: pa.Array) -> Int64Array:

@@ -52,13 +52,14 @@ def scatter(
     if reduced:
         table = compacted(reduce(table))
         hashes = route(table)
-    plain = not any(pa.types.is_dictionary(kind) for kind in table.schema.types)
-    rows_at_once = _SORTED_ROWS if plain else len(hashes)
+    codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
+    # Where all are codes, they are small enough to be near the cache.
+    rows_at_once = len(hashes) if _is_coded(table) else _SORTED_ROWS
     slices: dict[int, list[pa.Table]] = {}
     for start in range(0, len(hashes), rows_at_once):
         buckets = buckets_of(hashes[start : start + rows_at_once], num_buckets).astype(np.uint16)
         part = _taken(
-            table.slice(start, rows_at_once),
+            codes.slice(start, rows_at_once),
             np.argsort(buckets, kind="stable"),  # a radix sort on 16 bits
         )
         sizes = np.bincount(buckets)
@@ -69,10 +70,30 @@ def scatter(
     crowd = min(_CROWD * table.num_rows // num_buckets, table.num_rows // 2)
     crowd = max(_SAMPLE_ROWS, crowd)
     for bucket, parts in slices.items():
-        piece = compacted(pa.concat_tables(parts))
+        piece = compacted(_with_values(pa.concat_tables(parts), table))
         if piece.num_rows > crowd and not reduced:
             piece = _reduced(piece, reduce)
         yield bucket, pack(piece)
+
+
+def _is_coded(table: pa.Table) -> bool:
+    return all(pa.types.is_dictionary(kind) for kind in table.schema.types)
+
+
+def _codes(array: pa.Array) -> pa.Array:
+    return array.indices if pa.types.is_dictionary(array.type) else array
+
+
+def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
+    """The rows with the values that their codes have in a table."""
+    columns = {}
+    for name in table.column_names:
+        column = single(codes[name])
+        if pa.types.is_dictionary(table[name].type):
+            values = single(table[name]).dictionary
+            column = pa.DictionaryArray.from_arrays(column, values, safe=False)
+        columns[name] = column
+    return pa.table(columns)
 
 
 def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:

@@ -105,9 +105,12 @@ class _Batch(OnThreads):
                 self._tables.append(table)
                 self._rows += table.num_rows
                 self._bytes += table.nbytes
+            # Another one like it would be too much.
+            full = not columns.fits(self._rows + table.num_rows, self._bytes + table.nbytes)
         else:
             self._held.append(element)
-        if len(self._held) >= _BATCH_OBJECTS or columns.is_enough(self._rows, self._bytes):
+            full = len(self._held) >= _BATCH_OBJECTS
+        if full:
             yield from self._flush()
 
     def finish_bundle(self) -> Iterator[WindowedValue]:

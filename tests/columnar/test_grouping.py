@@ -48,6 +48,13 @@ def test_values_that_look_distinct_at_first(repeated):
     assert_groups(pa.array(values))
 
 
+@given(st.lists(st.integers(0, 40)), st.sampled_from([0, 30, 58]))
+def test_equal_hashes_are_found(numbers, shift):
+    # Some share their leading bits and differ, and rows in threes may have a slot of two values.
+    hashes = np.array(numbers, np.uint64) << np.uint64(shift)
+    assert grouping._no_two_equal(hashes) == (len(set(numbers)) == len(numbers))
+
+
 def test_equal_hashes_change_nothing(monkeypatch):
     monkeypatch.setattr(grouping, "hash_rows", lambda array, key: np.zeros(len(array), np.uint64))
     assert_groups(pa.array(["a", "b", "a", "c"]))

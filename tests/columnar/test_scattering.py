@@ -35,6 +35,20 @@ def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     assert sorted(rows) == sorted(records)
 
 
+@pytest.mark.parametrize("coded", [(), ("user",), ("partition",), ("user", "partition")])
+def test_rows_that_are_sorted_in_parts_stay_whole(monkeypatch, coded):
+    monkeypatch.setattr(scattering, "_SORTED_ROWS", 64)
+    records = [(f"user{i % 700}", f"item{i % 90}") for i in range(1_000)]
+    table = table_of(records)
+    for name in coded:
+        place = table.column_names.index(name)
+        table = table.set_column(place, name, table[name].dictionary_encode())
+    pieces = scatter(table.combine_chunks(), BY_USER, 5, BOUND)
+    assert sorted(pair for _, piece in pieces for pair in pairs_of(unpack(piece))) == sorted(
+        records
+    )
+
+
 # The small limit makes gather go through a bucket several times, which takes its time.
 @settings(deadline=None, max_examples=50)
 @given(
