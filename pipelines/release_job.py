@@ -98,11 +98,9 @@ class Work:
         Raises:
           InputError: the records cannot be read, or need more memory than there is.
         """
-        import pyarrow as pa
+        from pipelines.workers import take_system_memory
 
-        # Arrow's own allocator returns memory to the system and asks for it again: a fifth of the
-        # time.
-        pa.set_memory_pool(pa.system_memory_pool())
+        take_system_memory()
         try:
             return count(self.reader.tables(), at_most, self.secret, self.num_buckets)
         except MemoryError:

@@ -16,7 +16,7 @@ from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import FileRange, open_bytes
 from pipelines.files.record_format import RecordFormat
 
-RANGE_BYTES = 64 << 20
+RANGE_BYTES = 32 << 20
 BATCH_ROWS = 1 << 20
 BATCH_BYTES = 128 << 20
 _BUFFER_BYTES = 1 << 20
@@ -41,8 +41,7 @@ class ParquetFiles(RecordFormat):
             return rows
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
-        for start in range(0, size, RANGE_BYTES):
-            yield FileRange(path, start, min(start + RANGE_BYTES, size))
+        return FileRange.alike(path, size, RANGE_BYTES)
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         # A range has the row groups that begin in it; a few of them are read ahead.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -25,6 +25,14 @@ class FileRange(NamedTuple):
     def whole(cls, path: str) -> FileRange:
         """All of a file."""
         return cls(path, 0, 1 << 62)
+
+    @classmethod
+    def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
+        """The fewest ranges of at most so many bytes that cover a file, none larger than others by
+        more than a byte: engines give each worker as many, and wait for the last one."""
+        count = -(-size // at_most)
+        for i in range(count):
+            yield cls(path, i * size // count, (i + 1) * size // count)
 
 
 @dataclass(frozen=True)

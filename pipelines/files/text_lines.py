@@ -52,10 +52,8 @@ def estimated_lines(path: str, size: int) -> int:
 def split(path: str, size: int, whole: bool = False) -> Iterator[FileRange]:
     """Ranges that cover the file, to be read in any order; one, if it must be read as a whole."""
     if whole or is_compressed(path):
-        yield FileRange.whole(path)
-        return
-    for start in range(0, size, RANGE_BYTES):
-        yield FileRange(path, start, min(start + RANGE_BYTES, size))
+        return iter([FileRange.whole(path)])
+    return FileRange.alike(path, size, RANGE_BYTES)
 
 
 def is_compressed(path: str) -> bool:

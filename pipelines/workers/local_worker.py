@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from pipelines.workers import FAILURE
+from pipelines.workers import FAILURE, take_system_memory
 
 
 def end_with_any_thread() -> None:
@@ -33,6 +33,7 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
     from pipelines.workers.early_connection import connect_early
 
     connect_early()
+    take_system_memory()
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
     tell_ready()
     with contextlib.closing(log_handler) if log_handler else contextlib.nullcontext():

@@ -118,7 +118,9 @@ def _kill(pid: int) -> None:
 def _start_job_server() -> None:
     job_host, _, job_port = JOB_ENDPOINT.partition(":")
     command = [
-        *(java(), "-Xmx512m", "-cp", f"{LIBRARIES}/*"),
+        *(java(), "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+        # What is mended goes before what it replaces.
+        *("-cp", ":".join(map(str, sorted(LIBRARIES.glob("*.jar"))))),
         f"-Dlog.file={LOGS / 'job-server.log'}",
         f"-Dlog4j.configurationFile={CONF / 'log4j.properties'}",
         str(_JOB_SERVER_SOURCE),

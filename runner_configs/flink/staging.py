@@ -74,5 +74,6 @@ def _stage_flink(scratch: pathlib.Path) -> None:
 
 def _stage_runner(scratch: pathlib.Path) -> None:
     line = FLINK_VERSION.rpartition(".")[0]
-    project = maven(_HERE / "pom.xml", scratch, f"-Dflink.line={line}", "package")
+    versions = (f"-Dflink.line={line}", f"-Dflink.version={FLINK_VERSION}")
+    project = maven(_HERE / "pom.xml", scratch, *versions, "package")
     (project / "target" / _RUNNER).rename(LIBRARIES / _RUNNER)

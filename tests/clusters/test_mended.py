@@ -109,6 +109,17 @@ public class NoWorker {
 }
 """
 
+# How long Flink's client waits before its hundredth look at a job.
+POLLING = """
+import org.apache.flink.client.program.rest.retry.ExponentialWaitStrategy;
+
+public class Polling {
+  public static void main(String[] arguments) {
+    System.out.println(new ExponentialWaitStrategy(10, 2000).sleepTime(100));
+  }
+}
+"""
+
 
 @pytest.fixture(scope="module", autouse=True)
 def libraries():
@@ -140,3 +151,8 @@ def test_the_class_still_needs_mending(tmp_path):
 def test_a_task_without_a_worker_lets_go_of_its_jobs_workers(tmp_path):
     done = run("NoWorker", NO_WORKER, tmp_path, sorted(LIBRARIES.glob("*.jar")))
     assert (done.returncode, done.stdout) == (0, "released\n"), done.stderr
+
+
+def test_a_jobs_end_is_heard_of_soon(tmp_path):
+    done = run("Polling", POLLING, tmp_path, sorted(LIBRARIES.glob("*.jar")))
+    assert (done.returncode, done.stdout) == (0, "200\n"), done.stderr

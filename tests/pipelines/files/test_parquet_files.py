@@ -107,6 +107,8 @@ def test_ranges_cover_the_file():
     parts = list(ParquetFiles().split("a.parquet", 200 << 20))
     assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
     assert (parts[0].start, parts[-1].stop) == (0, 200 << 20)
+    sizes = {part.stop - part.start for part in parts}
+    assert max(sizes) <= parquet_files.RANGE_BYTES and max(sizes) - min(sizes) <= 1
 
 
 @pytest.mark.parametrize(
