@@ -372,15 +372,29 @@ MUTANTS = (
     Mutant(
         "the numbers of users by class are not paid for",
         f"{_SELECTION}/renyi_calibration.py",
-        "divergence -= statistic_divergence(order, statistic)",
-        "divergence -= 0 * statistic_divergence(order, statistic)",
+        "noise) - measured) / users_changed",
+        "noise)) / users_changed",
         (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
+        "plans chosen by the statistic have the exposure of a plan fixed beforehand",
+        f"{_SELECTION}/renyi_calibration.py",
+        "share = (1 + one) / (one * (1 + power))",
+        "share = exactly(1)",
+        (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
+        "the last round's exposure is as if the rounds before it showed nothing",
+        f"{_SELECTION}/renyi_calibration.py",
+        "eta = eta / enclosed((order - 1) * early, _PRECISION).exp()",
+        "pass",
+        (f"{_TEST_SELECTION}/test_renyi_laws.py::test_worst_delta_of_rounds",),
     ),
     Mutant(
         "the divergence of the statistic is that of half of its epsilon",
         f"{_SELECTION}/renyi_calibration.py",
-        "for times in (order, 1 - order)",
-        "for times in (order / 2, 1 - order)",
+        "for times in (1, order, 1 - order)",
+        "for times in (1, order / 2, 1 - order)",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

@@ -1,21 +1,20 @@
 """Rounds that are chosen by what the data say of users, for a small part of the budget.
 
 How many rounds name the most, and how many partitions of a user should count in one, depends on how
-many users have. Where most have many more than kappa, many equal rounds do: in each of them users
-give to partitions that they have not given to before. Where they have fewer, the last round should
-have most of the budget, and where hardly any user has kappa it names more if fewer count. Where all
-have about as many, and these were all to count, most of them would be of partitions that early
-rounds name; and users who have equally many need no steps that vary with their number. Public
-parameters tell none of this. The statistic is a histogram: how many users have a number of distinct
-partitions in each of the classes between ``edges``, each count with discrete Laplace noise of rate
-epsilon_1. A fixed function of the noisy counts, ``plan_of``, says what is done.
+many users have. Where most have many more than kappa, many rounds do: in each of them users give to
+partitions that they have not given to before. Where they have fewer, the last round should have
+most of the budget; how many partitions then count, and how much longer the steps are of users who
+have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and users are so
+many that early rounds name most of what these have, fewer should count. Public parameters tell none
+of this. The statistic is a histogram: how many users have a number of distinct partitions in each
+of the classes between ``edges``, each count with discrete Laplace noise of rate epsilon_1. A fixed
+function of the noisy counts, ``plan_of``, says what is done.
 
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
 for another user's change one or two of them, and their sum by two at most; then the noise has twice
 the scale. So the noisy counts are epsilon_1-differentially private, and what follows depends on
-them and on the data as ``renyi_calibration`` allows: epsilon_1 = epsilon / 64, order, sum of
-divergences and of exposures are fixed beforehand, and of each round's budget only the shares
-depend on the counts.
+them and on the data as ``renyi_calibration`` allows: epsilon_1 = epsilon / 64, order and sum of
+divergences are fixed beforehand, and each plan has the exposure that is left for any plan.
 
 kappa = 1 has two classes only, and the statistic
 
@@ -28,18 +27,19 @@ delta)-differentially private, and by adaptive composition all is (epsilon, delt
 private.
 
 The constants were set on the data that docs/selection.md names. Which rounds name the most depends
-on how popular partitions are too, which the counts do not tell; so the usual plan is that of
-``renyi_rounds`` itself, with fewer partitions where hardly any user has more.
+on how popular partitions are too, which the counts do not tell.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
+import gmpy2
 import numpy as np
 import numpy.typing as npt
 
@@ -49,7 +49,6 @@ from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
-from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
     RenyiRound,
     RenyiRoundsSelection,
@@ -72,10 +71,8 @@ _ONE_SHARE = Fraction(1, 200)
 _LARGEST_SCALE = 1 << 48
 _ROUNDS = 6
 """Where users have many partitions."""
-_USUAL = (3, 16)
-"""Rounds and growth where they have neither many nor equally many."""
-_LONGEST = 4
-"""The largest growth of so many rounds."""
+_USUAL = (3, 32)
+"""Rounds and growth where they do not."""
 _EDGES = tuple(
     Fraction(*edge)
     for edge in ((1, 8), (3, 16), (1, 4), (3, 8), (1, 2), (3, 4), (1, 1), (7, 4), (5, 2), (4, 1))
@@ -83,13 +80,19 @@ _EDGES = tuple(
 """In units of kappa, the most that users of a class have. Beyond the seventh, one round is short
 for some users, beyond the eighth for most of them."""
 _MANY = Fraction(7, 4)
+_VERY_MANY = Fraction(4)
+"""From here on all rounds share the budget equally."""
 _ALIKE = Fraction(3, 4)
 """The share of users in one class, from which on all have about equally many."""
 _ENOUGH = 6300
 """Times sqrt(order / divergence), users times sqrt(partitions) from which on early rounds name much
 of what users have: about 3,000 / 12 partitions, by Zipf's law, in the last round."""
-_BEYOND = Fraction(1, 25)
-"""The share of users who may have more than count."""
+_POWERS = {6: 7, 3: 8}
+"""In twentieths, by the root of the steps, the power of the number of partitions that the median of
+a law is in proportion to: about, for epsilon from 1/5 to 4."""
+_POWER_UNIT = 20
+_STEP = 16
+"""The step of a user of all partitions that count, for such comparisons."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class MeasuredSelection(WeightedStrategy):
     >>> strategy.edges
     (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
     >>> strategy.plan_of([0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
-    Plan(partitions=30, rounds=2, growth=64, alike=True)
+    Plan(partitions=37, rounds=3, growth=32, root=6)
     """
 
     name: ClassVar[str] = "measured"
@@ -113,8 +116,7 @@ class MeasuredSelection(WeightedStrategy):
                 "the statistic of users would need more noise than there are users at "
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
-        for plan in (self._usual_plan, Plan(self.max_partitions_per_user, _ROUNDS, _LONGEST)):
-            self.branch(plan)
+        self.branch(self._usual_plan)
 
     @property
     def most_rounds(self) -> int:
@@ -168,27 +170,40 @@ class MeasuredSelection(WeightedStrategy):
             return bool(2 * beyond[int(times * kappa)] > total)
 
         if most_have_more(_MANY):
-            growths = {1: _EDGES[-1], 2: _EDGES[-2]}
-            growth = next((g for g, edge in growths.items() if most_have_more(edge)), _LONGEST)
-            return Plan(kappa, _ROUNDS, growth)
+            return Plan(kappa, _ROUNDS, 1 if most_have_more(_VERY_MANY) else 2, 6)
         largest = int(users.argmax())
         # The first class is wide, unless it is of users of one partition.
         if (largest or self.edges[0] == 1) and users[largest] > _ALIKE * total:
-            return self._if_alike(self.edges[largest], total)
-        enough = [edge for edge in self.edges if beyond[edge] <= _BEYOND * total]
-        return Plan(min([kappa, *enough]), *_USUAL)
+            has = self.edges[largest]
+            usual = self.usual
+            assert isinstance(usual, RenyiRoundsSelection)
+            divergence = sum(budget.divergence for budget in usual.budgets)
+            if total**2 * has * divergence >= _ENOUGH**2 * self.order:
+                return Plan(min(kappa, -(-3 * has // 5)), *_USUAL, 3)
+        return self._last_round([int(n) for n in users])
 
-    def _if_alike(self, has: int, users: int) -> Plan:
-        """The plan for so many users of about ``has`` partitions each."""
-        kappa = self.max_partitions_per_user
-        usual = self.usual
-        assert isinstance(usual, RenyiRoundsSelection)
-        divergence = sum(budget.divergence for budget in usual.budgets)
-        if users**2 * has * divergence >= _ENOUGH**2 * self.order:
-            return Plan(min(kappa, -(-3 * has // 5)), *_USUAL, alike=True)
-        if has > kappa:
-            return Plan(kappa, 4, 8, alike=True)
-        return Plan(-(-4 * has // 5), 2, 64, alike=True)
+    def _last_round(self, users: Sequence[int]) -> Plan:
+        """The plan of few rounds that needs the fewest users of a partition in the last one.
+
+        It compares the medians of laws in units of the mean, over all pairs of a user and a
+        partition, of what the user adds to it. Classes stand for their middles.
+        """
+        bounds = [0, *self.edges, 2 * self.edges[-1]]
+        middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
+
+        def needed(partitions: int, root: int) -> Fraction:
+            added = 1
+            for number, middle in zip(users, middles, strict=True):
+                count = min(middle, partitions)
+                step = gmpy2.iroot(gmpy2.mpz(_STEP**root * partitions // count), root)[0]
+                added += number * count * int(step)
+            return Fraction(partitions ** _POWERS[root], added**_POWER_UNIT)
+
+        every = [edge for edge in self.edges if edge <= self.max_partitions_per_user]
+        return min(
+            (Plan(edge, *_USUAL, root) for edge in every for root in _POWERS),
+            key=lambda plan: needed(plan.partitions, plan.root),
+        )
 
     def select(
         self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
@@ -210,7 +225,7 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> Plan:
         kappa = self.max_partitions_per_user
-        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *_USUAL)
+        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *_USUAL, 6)
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
@@ -232,8 +247,7 @@ class MeasuredSelection(WeightedStrategy):
         return middle_order(
             *self._budget,
             self.max_partitions_per_user,
-            _ROUNDS,
-            _LONGEST,
+            *_USUAL,
             self._users_changed,
             self.statistic_epsilon,
         )
@@ -265,13 +279,12 @@ class _PlannedRounds(RenyiRoundsSelection):
     """Rounds after a private statistic, on which all but their order may depend.
 
     Args:
-      alike: users are thought to have equally many partitions, of which no round takes all: then
-        all steps of the last round are one.
+      root: the last round's steps are in proportion to d**(-1 / root).
       statistic: its epsilon, a part of ``epsilon``.
       order: the one that all plans have.
     """
 
-    alike: bool = False
+    root: int = 6
     statistic: Fraction = Fraction(0)
     order: int = 0
 
@@ -285,9 +298,7 @@ class _PlannedRounds(RenyiRoundsSelection):
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
-        if not self.alike:
-            return super()._last_rounds
-        return [RenyiRound(RenyiLaw(self.budgets[-1], self.max_partitions_per_user))]
+        return [self._last_round(self.root)]
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:

@@ -27,38 +27,56 @@ e**((a-1) R / d).
 Hence delta <= sum lambda + c(sum R) (the conversion is that of Canonne, Kamath, Steinke 2020, "The
 discrete Gaussian for differential privacy", Proposition 12, at one order).
 
-In a single round a share f of u's partitions is of the second kind, whence delta <= f lambda +
-c((1 - f) R), which is convex in f and so at most its value at f = 0 or f = 1: there the whole delta
-may be spent twice, as c(R) and as lambda + c(0).
+The last round hardly spends both. Let f be the share of u's partitions in it that are of the
+second kind, lambda and r its budget, q the other rounds' sum of R, and z the ratio Z of these.
+Given what they released, the last round adds at most f lambda z + c(0) z**a e**((a-1) (1-f) r),
+which is convex in f, and so at most c(0) z**a + max(lambda z, c(r) z**a). For any eta > 0 and
+
+    lambda <= (c(r) / u)**u (eta / v)**v,        u = a / (2a-1),  v = (a-1) / (2a-1)
+
+the inequality of weighted means has lambda z <= c(r) z**a + eta z**(1-a), the right side of which
+is at least c(r) z**a as well. E_P[z**a] is at most e**((a-1) q), and so is E_P[z**(1-a)], by what a
+round sees to in the other direction. Hence
+
+    delta <= sum of the other rounds' lambda + c(q) + c(q + r) + eta e**((a-1) q)
+
+A single round has z = 1 and nothing before it: there the whole delta may be spent twice, as c(r)
+and as c(0) + lambda.
 
 With a pre-threshold of t users, the most that t - 1 users could add is taken off the statistic,
 which is 0 below t users. Where it was 0 without u, with u it is at most u's step: such a partition
 counts as one of the second kind.
 
 An epsilon_0-differentially private statistic may come first, and choose the rounds' number, steps
-and shares of budgets, but neither the order a nor their sums R and lambda. Its Z is within
-e**epsilon_0 of one, in both directions, and has mean one, so that by convexity E_P[Z**a] is at most
-its value where Z is e**epsilon_0 or e**-epsilon_0, that is, e**((a-1) R_0) with
+and budgets, but neither the order a nor the sum of R. Its Z, here y, is within e**epsilon_0 of one,
+in both directions, and has mean one, so that the mean of any convex function of y is at most that
+where y is e**epsilon_0 or e**-epsilon_0. Both moments of y are therefore at most e**((a-1) R_0),
 
     R_0 = log((e**(a epsilon_0) + e**((1-a) epsilon_0)) / (1 + e**epsilon_0)) / (a-1)
 
-As one more factor of Z it leaves c(R_0 + sum R) in place of c(sum R).
+which leaves c(R_0 + q) and c(R_0 + sum R) in place of c(q) and c(sum R). The rest of either bound
+above is, given y, in proportion to y or at most to the greater of y and y**(1-a). Whichever the
+statistic chooses, the mean of the latter is at most
 
-Neighbours that replace one user's records by another's have two such users: c counts R twice, and
-lambda once in each direction, that of the user who is there. A partition that both have moves by
-the difference of their steps, which costs less than the longer of these from the same point on,
-since the law does not fall; this charges one user only.
+    G = e**epsilon_0 (1 + e**((a-1) epsilon_0)) / (1 + e**epsilon_0)
+
+Neighbours that replace one user's records by another's have two such users: c counts R twice, also
+in q, and lambda once in each direction, that of the user who is there. With f = 1 the other user's
+r is left, so that c(q) becomes c(q + r / 2), where q and r are of both users. What the user who is
+not there had alone is selected with probability p in D and never in D': where it is not, it
+multiplies the moments by (1-p)**(1-a) <= e**((a-1) R / d) or (1-p)**a. A partition that both have
+moves by the difference of their steps, which costs less than the longer of these from the same
+point on, since the law does not fall; this charges one user only.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, exactly
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
@@ -84,19 +102,17 @@ class RenyiBudget:
         return RenyiBudget(self.order, self.divergence * divergence, self.exposure * exposure)
 
 
-def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Any:
-    """c(divergence) above, rounded up."""
-    _, up = rounding_pair(_PRECISION)
-    exponent = up.add(gmpy2.mpq(divergence - epsilon), up.log1p(gmpy2.mpq(-1, order)))
-    return up.div(up.exp(up.mul(order - 1, exponent)), order)
+def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Enclosure:
+    """c(divergence) above."""
+    exponent = enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + divergence - epsilon
+    return ((order - 1) * exponent).exp() / order
 
 
 def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
     """The R with c(R) = delta, rounded down; not positive if there is none."""
-    down, up = rounding_pair(_PRECISION)
-    log_delta = down.div(down.log(gmpy2.mpq(delta * order)), order - 1)
-    exact = down.sub(down.add(gmpy2.mpq(epsilon), log_delta), up.log1p(gmpy2.mpq(-1, order)))
-    return as_fraction(exact)
+    per_order = enclosed(delta * order, _PRECISION).log() / (order - 1)
+    exact = per_order - enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + epsilon
+    return as_fraction(exact.lower)
 
 
 def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
@@ -105,17 +121,17 @@ def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
     >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
     0.00296
     """
-    down, up = rounding_pair(_PRECISION)
-    powers = [up.exp(gmpy2.mpq(times * epsilon)) for times in (order, 1 - order)]
-    moment = up.div(up.add(*powers), down.add(1, down.exp(gmpy2.mpq(epsilon))))
-    return as_fraction(up.div(up.log(moment), order - 1))
+    one, power, inverse = (
+        enclosed(times * epsilon, _PRECISION).exp() for times in (1, order, 1 - order)
+    )
+    return as_fraction((((power + inverse) / (1 + one)).log() / (order - 1)).upper)
 
 
 def total_budget(
     order: int,
     epsilon: Fraction,
     delta: Fraction,
-    single_round: bool,
+    last: tuple[Fraction, Fraction],
     users_changed: int = 1,
     statistic: Fraction = Fraction(0),
 ) -> RenyiBudget:
@@ -124,18 +140,32 @@ def total_budget(
     Args:
       order: an integer above 1.
       epsilon, delta: positive, and delta below 1.
-      single_round: there is only one round, in which the whole delta may be spent twice.
+      last: the shares of the divergence and of the exposure that the last round has; of a single
+        round all.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-      statistic: the epsilon of a statistic that came before, if there are several rounds.
+      statistic: the epsilon of a statistic that came before, or 0.
     """
-    noise = delta if single_round else delta * _NOISE_SHARE
-    divergence = largest_divergence(order, epsilon, noise)
+    twice = last[0] == 1 and not statistic
+    noise = delta if twice else delta * _NOISE_SHARE
+    measured = statistic_divergence(order, statistic) if statistic else Fraction(0)
+    divergence = (largest_divergence(order, epsilon, noise) - measured) / users_changed
+    if divergence <= 0:
+        return RenyiBudget(order, divergence, Fraction(0))
+    late = users_changed * divergence * last[0]
+    early = users_changed * divergence - late
+    left = converted_delta(order, measured + early + late * (users_changed - 1) / 2, epsilon)
+    if twice:
+        return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
+    share = exactly(1)
     if statistic:
-        assert not single_round
-        divergence -= statistic_divergence(order, statistic)
-    divergence /= users_changed
-    if not single_round:
-        return RenyiBudget(order, divergence, delta - noise)
-    down, _ = rounding_pair(_PRECISION)
-    rest = converted_delta(order, (users_changed - 1) * divergence, epsilon)
-    return RenyiBudget(order, divergence, as_fraction(down.sub(gmpy2.mpq(delta), rest)))
+        one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (1, order - 1))
+        share = (1 + one) / (one * (1 + power))
+    rest = share * (delta - noise)
+    exposure = rest
+    eta = rest - share * left - delta * (1 - last[1])
+    if eta.lower > 0:
+        eta = eta / enclosed((order - 1) * early, _PRECISION).exp()
+        u = gmpy2.mpq(order, 2 * order - 1)
+        most = converted_delta(order, late, epsilon) / u
+        exposure = (u * most.log() + (1 - u) * (eta / (1 - u)).log()).exp()
+    return RenyiBudget(order, divergence, as_fraction(max(rest.lower, exposure.lower)))

@@ -123,7 +123,7 @@ def candidates(
     orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
     spent = delta * (1 - _UNSPENT)
     totals = [
-        total_budget(order, epsilon, spent, rounds == 1, users_changed, statistic)
+        total_budget(order, epsilon, spent, shares[-1], users_changed, statistic)
         for order in orders
     ]
     private = [
@@ -215,7 +215,7 @@ class RenyiRoundsSelection(WeightedStrategy):
       growth: each round's divergence is this many times that of the round before.
 
     >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
-    44
+    43
     """
 
     number_of_rounds: int = 3
@@ -278,10 +278,13 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
         """Of the last round's budget, by each of the roots."""
+        return [self._last_round(root) for root in _ROOTS]
+
+    def _last_round(self, root: int) -> RenyiRound:
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
         if kappa == 1:
-            return [RenyiRound(RenyiLaw(budget, kappa))]
+            return RenyiRound(RenyiLaw(budget, kappa))
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in _ROOTS]
+        return RenyiRound(RenyiLaw(budget, kappa, resolution, root=root))

@@ -33,13 +33,13 @@ class Plan(NamedTuple):
     Attributes:
       partitions: how many of a user's count in a round.
       rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
-      alike: whether users are thought to have equally many.
+      root: the last round's steps are in proportion to d**(-1 / root) for users of d partitions.
     """
 
     partitions: int
     rounds: int
     growth: int
-    alike: bool = False
+    root: int = 6
 
 
 class Round(Protocol):

@@ -24,9 +24,10 @@ from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     largest_divergence,
 )
 from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw, _Bound
+from tests.mechanisms.partition_selection.renyi_bounds import bound, noise_delta
 
 EPSILON, DELTA = 1.0, 1e-5
-LOGS = np.linspace(-3, 7, 1001)
+LOGS = np.linspace(-3, 7, 2001)
 NODES = np.exp(LOGS)
 
 
@@ -90,9 +91,10 @@ def test_worst_delta_of_counts(kappa):
     assert 0.9 * DELTA < max(deltas) <= DELTA
 
 
-@pytest.mark.parametrize(("kappa", "rounds"), [(4, 1), (2, 2)])
-def test_worst_delta_of_rounds(kappa, rounds):
-    strategy = RenyiRoundsSelection(EPSILON, DELTA, kappa, number_of_rounds=rounds)
+@pytest.mark.parametrize(("kappa", "rounds"), [(4, 1), (2, 2), (1, 3), (3, 2)])
+@pytest.mark.parametrize("growth", [1, 16, 64])
+def test_worst_delta_of_rounds(kappa, rounds, growth):
+    strategy = RenyiRoundsSelection(EPSILON, DELTA, kappa, number_of_rounds=rounds, growth=growth)
     laws = [round_.law for round_ in strategy.rounds]
     delta = worst_delta(laws, kappa)
     assert DELTA / 2 < delta <= DELTA
@@ -103,12 +105,8 @@ def test_rounds_share_the_budget(kappa, rounds):
     strategy = RenyiRoundsSelection(EPSILON, DELTA, kappa, number_of_rounds=rounds)
     for named in (0, 10**6):
         budgets = [strategy.round_after(i, named).law.budget for i in range(rounds)]
-        (order,) = {budget.order for budget in budgets}
-        divergence = float(sum(budget.divergence for budget in budgets))
-        # Canonne, Kamath, Steinke (2020), Proposition 12.
-        noise = math.exp((order - 1) * (divergence - EPSILON)) * (1 - 1 / order) ** (order - 1)
-        exposure = float(sum(budget.exposure for budget in budgets))
-        assert 0.999 * DELTA < noise / order + exposure <= DELTA
+        assert len({budget.order for budget in budgets}) == 1
+        assert 0.99 * DELTA < bound(budgets, EPSILON) <= DELTA
 
 
 def test_a_step_too_long_is_found_out():
@@ -224,7 +222,7 @@ def test_one_bit_needs_fewer_users_than_gaussian_noise(kappa):
 def test_conversion_of_divergence(epsilon, delta):
     for order in (2, 5, 40):
         divergence = largest_divergence(order, Fraction(epsilon), Fraction(delta))
-        direct = (1 - 1 / order) ** (order - 1) / order
-        direct *= math.exp((order - 1) * (float(divergence) - epsilon))
+        direct = noise_delta(order, float(divergence), epsilon)
         assert direct == pytest.approx(delta)
-        assert converted_delta(order, divergence, Fraction(epsilon)) >= delta * (1 - 1e-15)
+        least, most = converted_delta(order, divergence, Fraction(epsilon))
+        assert least <= delta <= most * (1 + 1e-30)

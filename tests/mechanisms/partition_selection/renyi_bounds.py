@@ -1,0 +1,36 @@
+"""What the rounds' Renyi budgets come to in delta, from the formulas, by floats and grids."""
+
+import numpy as np
+
+RATIOS = np.exp(np.linspace(-2, 2, 40001))
+
+
+def noise_delta(order, divergence, epsilon):
+    """Canonne, Kamath, Steinke (2020), Proposition 12."""
+    power = np.exp((order - 1) * (divergence - epsilon))
+    return (1 - 1 / order) ** (order - 1) / order * power
+
+
+def bound(budgets, epsilon, users_changed=1, ratio=1.0):
+    """The lesser bound on delta that ``renyi_calibration`` proves.
+
+    Args:
+      ratio: the ratio of the probabilities of a statistic before the rounds.
+    """
+    order = budgets[0].order
+    *early, last = (float(users_changed * budget.divergence) for budget in budgets)
+    *shown, shown_last = (float(budget.exposure) for budget in budgets)
+
+    def noise(divergence):
+        return noise_delta(order, divergence, epsilon) * ratio**order
+
+    whole = noise(sum(early) + last)
+    # The least eta that is enough at every ratio of the earlier rounds.
+    late = noise_delta(order, last, epsilon) * RATIOS**order
+    eta = max((shown_last * RATIOS - late) / RATIOS ** (1 - order))
+    kept_apart = (
+        sum(shown) * ratio
+        + noise(sum(early) + last * (users_changed - 1) / 2)
+        + max(0, eta) * np.exp((order - 1) * sum(early)) * ratio ** (1 - order)
+    )
+    return whole + min(sum(shown) * ratio + shown_last * ratio, kept_apart)
