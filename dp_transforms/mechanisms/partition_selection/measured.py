@@ -71,8 +71,10 @@ _ONE_SHARE = Fraction(1, 200)
 _LARGEST_SCALE = 1 << 48
 _ROUNDS = 6
 """Where users have many partitions."""
-_USUAL = (3, 32)
-"""Rounds and growth where they do not."""
+_FEW_ROUNDS = 3
+_GROWTHS = (16, 32)
+"""Where they do not, for small kappa, where early rounds find more, and otherwise."""
+_SMALL = 5
 _EDGES = tuple(
     Fraction(*edge)
     for edge in ((1, 8), (3, 16), (1, 4), (3, 8), (1, 2), (3, 4), (1, 1), (7, 4), (5, 2), (4, 1))
@@ -179,7 +181,7 @@ class MeasuredSelection(WeightedStrategy):
             assert isinstance(usual, RenyiRoundsSelection)
             divergence = sum(budget.divergence for budget in usual.budgets)
             if total**2 * has * divergence >= _ENOUGH**2 * self.order:
-                return Plan(min(kappa, -(-3 * has // 5)), *_USUAL, 3)
+                return Plan(min(kappa, -(-3 * has // 5)), *self._few_rounds, 3)
         return self._last_round([int(n) for n in users])
 
     def _last_round(self, users: Sequence[int]) -> Plan:
@@ -201,7 +203,7 @@ class MeasuredSelection(WeightedStrategy):
 
         every = [edge for edge in self.edges if edge <= self.max_partitions_per_user]
         return min(
-            (Plan(edge, *_USUAL, root) for edge in every for root in _POWERS),
+            (Plan(edge, *self._few_rounds, root) for edge in every for root in _POWERS),
             key=lambda plan: needed(plan.partitions, plan.root),
         )
 
@@ -225,7 +227,12 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _usual_plan(self) -> Plan:
         kappa = self.max_partitions_per_user
-        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *_USUAL, 6)
+        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *self._few_rounds, 6)
+
+    @property
+    def _few_rounds(self) -> tuple[int, int]:
+        """How many, and their growth."""
+        return _FEW_ROUNDS, _GROWTHS[self.max_partitions_per_user > _SMALL]
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
@@ -247,7 +254,7 @@ class MeasuredSelection(WeightedStrategy):
         return middle_order(
             *self._budget,
             self.max_partitions_per_user,
-            *_USUAL,
+            *self._few_rounds,
             self._users_changed,
             self.statistic_epsilon,
         )
@@ -279,10 +286,12 @@ class _PlannedRounds(RenyiRoundsSelection):
     """Rounds after a private statistic, on which all but their order may depend.
 
     Args:
-      root: the last round's steps are in proportion to d**(-1 / root).
+      root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.
       statistic: its epsilon, a part of ``epsilon``.
       order: the one that all plans have.
     """
+
+    many_names: ClassVar[int] = 10
 
     root: int = 6
     statistic: Fraction = Fraction(0)
@@ -298,7 +307,7 @@ class _PlannedRounds(RenyiRoundsSelection):
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
-        return [self._last_round(self.root)]
+        return [self._last_round(root) for root in (min(_POWERS), self.root)]
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:

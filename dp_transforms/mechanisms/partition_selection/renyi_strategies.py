@@ -33,8 +33,6 @@ _UNSPENT = Fraction(1, 1 << 32)
 _LAST_RESOLUTION = 4
 _ROOTS = (3, 6)
 """Of the steps in the last round: after many names, and after few."""
-_MANY_NAMES = 2
-"""Times kappa: from so many names on, users have fewer partitions left than they had."""
 _LONGEST = 1 << 9
 _EARLY_BITS = 10
 _MOST_ROUNDS = 64
@@ -222,6 +220,8 @@ class RenyiRoundsSelection(WeightedStrategy):
     growth: int = 16
 
     name: ClassVar[str] = "renyi_rounds"
+    many_names: ClassVar[int] = 2
+    """Times kappa: from so many names on, users have fewer partitions left than they had."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -252,7 +252,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         return index > 0
 
     def round_after(self, index: int, named: int) -> RenyiRound:
-        few = named < _MANY_NAMES * self.max_partitions_per_user
+        few = named < self.many_names * self.max_partitions_per_user
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
 

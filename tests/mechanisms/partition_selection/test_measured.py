@@ -148,8 +148,8 @@ def test_users_decide_which_rounds_are_taken():
     for has, kappa, plan in (
         (1, 1, Plan(1, 1, 1)),
         (2, 1, Plan(1, 6, 1)),
-        (2, 2, Plan(2, 3, 32, 6)),
-        (3, 2, Plan(2, 3, 32, 6)),
+        (2, 2, Plan(2, 3, 16, 6)),
+        (3, 2, Plan(2, 3, 16, 6)),
         (9, 2, Plan(2, 6, 1, 6)),
         (1, 9, Plan(1, 3, 32, 6)),
     ):
