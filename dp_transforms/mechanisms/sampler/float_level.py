@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
+from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.float_messages import edge_of, float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
@@ -50,9 +51,9 @@ class FloatLevel:
     def __init__(self, blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]):
         self._blocks = blocks
         self._transfers = transfers
-        self._window = transfers[0].window
+        self.window = transfers[0].window
         self._size = transfers[0].size
-        self._reach = min(_CENTRAL, self._window - _AT_ONCE)
+        self._reach = min(_CENTRAL, self.window - _AT_ONCE)
         self._tables: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._recent: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         with np.errstate(all="ignore"):
@@ -64,24 +65,63 @@ class FloatLevel:
             except FloatingPointError:
                 raise Undecided from None
 
-    def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
+    def states(
+        self,
+        tape: RandomTape,
+        count: int = NO_WALL,
+        otherwise: Callable[[int, int], int] | None = None,
+    ) -> IntArray:
         """The states before each block and after the last, from the channels "head" and "moves".
 
         Args:
           tape: where the channels are.
           count: leave out what is behind this number of blocks.
+          otherwise: settles what an enclosure does not, given the block (-1 for the head) and the
+            state in front of it.
 
         Raises:
           Undecided: an enclosure does not settle a question.
         """
         with np.errstate(all="ignore"):
-            return self._states(tape, min(count, len(self._blocks)))
+            return self._states(tape, min(count, len(self._blocks)), otherwise)
+
+    def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
+        """MPFR bounds of beta in front of a block, for the states -window..window.
+
+        Raises:
+          Undecided: some state has none.
+        """
+        messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
+        lo, hi = messages.lo[at, inner], messages.hi[at, inner]
+        if not np.isfinite(hi).all():
+            raise Undecided
+        exponents = np.broadcast_to(messages.exponents[at], self._size)[inner].tolist()
+        down, up = rounding_pair(64)
+        error = messages.errors.item(at)
+        factors = down.sub(1, error), up.add(1, error)
+        lower, upper = (
+            np.array(
+                [
+                    context.mul(context.mul(factor, bound), context.exp2(exponent))
+                    for bound, exponent in zip(side.tolist(), exponents, strict=True)
+                ]
+            )
+            for context, factor, side in zip((down, up), factors, (lo, hi), strict=True)
+        )
+        return lower, upper
 
     # The chain of states.
 
-    def _states(self, tape: RandomTape, count: int) -> IntArray:
+    def _states(
+        self, tape: RandomTape, count: int, otherwise: Callable[[int, int], int] | None
+    ) -> IntArray:
         word = tape.prefix("head", 0, 53)
-        state = choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, *self.head)
+        try:
+            state = choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, *self.head)
+        except Undecided:
+            if otherwise is None:
+                raise
+            state = otherwise(-1, 0)
         # Only 53 bits are looked at here: these bounds are exact.
         lower = (tape.words("moves", count) >> np.uint64(11)) * UNIT_ROUNDOFF
         upper = lower + UNIT_ROUNDOFF
@@ -100,7 +140,12 @@ class FloatLevel:
                 index = waiting.item(at)
                 moves = known.item(index)
             if moves == _UNSETTLED:
-                moves = self._moves(index, state, lower.item(index), upper.item(index))
+                try:
+                    moves = self._moves(index, state, lower.item(index), upper.item(index))
+                except Undecided:
+                    if otherwise is None:
+                        raise
+                    moves = otherwise(index, state)
             index += 1
             if moves:
                 state += -moves if self._blocks.bits.item(index - 1) else moves
@@ -126,7 +171,7 @@ class FloatLevel:
         return moves, np.flatnonzero(moves)
 
     def _moves(self, index: int, state: int, lower: float, upper: float) -> int:
-        if abs(state) > self._window:
+        if abs(state) > self.window:
             raise Undecided
         found = self._recent.get((index, state))
         if found is None:
@@ -147,7 +192,7 @@ class FloatLevel:
         """
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         matrix = self._transfers[bit].matrix(length)
-        start = self._window + (-state if bit else state)
+        start = self.window + (-state if bit else state)
         row_lo, row_hi, scale = matrix.row(start, min(ahead, self._size - start, length + 1))
         lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
         return lo.tolist(), hi.tolist()
@@ -163,7 +208,7 @@ class FloatLevel:
             lengths, kinds = np.unique(
                 np.minimum(self._blocks.lengths[blocks], transfer.long), return_inverse=True
             )
-            start = self._window + (-state if bit else state)
+            start = self.window + (-state if bit else state)
             for kind, length in enumerate(lengths.tolist()):
                 matrix, same = transfer.matrix(length), blocks[kinds == kind]
                 row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
@@ -186,7 +231,7 @@ class FloatLevel:
         For one block, or for arrays of blocks in rows. A bound that cannot be told is infinite or
         not a number.
         """
-        messages, here = self._messages, self._window + state
+        messages, here = self._messages, self.window + state
         count = row_lo.shape[-1]
         there = here + (1 - 2 * bit) * np.arange(count)
         shared = messages.exponents.shape[1] == 1
@@ -205,7 +250,7 @@ class FloatLevel:
     @cached_property
     def head(self) -> tuple[list[float], list[float]]:
         """Enclosures of Pr[a <= j] for j = 0..W."""
-        window, messages = self._window, self._messages
+        window, messages = self.window, self._messages
         mantissas, scale = self._transfers[0].leaving_first_run
         if messages.exponents.shape[1] > 1:
             scale = scale + messages.exponents[0, window:]

@@ -18,6 +18,7 @@ from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.blocks import fill_blocks, partitions
 from dp_transforms.mechanisms.sampler.float_level import AnyTransfer, FloatLevel
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
+from dp_transforms.mechanisms.sampler.looking_ahead import LookingAhead
 from dp_transforms.mechanisms.sampler.precise_level import PreciseLevel
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
 from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
@@ -34,10 +35,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Level:
-    """How precisely questions are settled: the states -window..window, and numbers of some bits."""
+    """How precisely questions are settled.
+
+    Attributes:
+      window: the states -window..window are looked at.
+      bits: of the numbers.
+      ahead: whether questions that float64 leaves open are settled one by one: ``looking_ahead``.
+    """
 
     window: int
     bits: int = 53
+    ahead: bool = False
 
     @classmethod
     def first(cls, decay: Decay, corner: int = 0) -> Level:
@@ -54,11 +62,11 @@ class Level:
 
     def next(self, width: float) -> Level:
         """The level to try when this one left an enclosure of that width around a question."""
-        if self.bits == 53 and width > 2.0**-20 and self.window < _WIDEST_FLOAT_WINDOW:
-            return Level(math.ceil(1.5 * self.window))
-        if self.bits == 53:
-            return Level(self.window, 128)
-        return Level(math.ceil(1.5 * self.window), 2 * self.bits)
+        wider = math.ceil(1.5 * self.window)
+        if self.bits == 53 and not self.ahead:
+            is_narrow = width > 2.0**-20 and self.window < _WIDEST_FLOAT_WINDOW
+            return Level(wider, ahead=not is_narrow)
+        return Level(wider, 2 * self.bits) if self.bits > 53 else Level(self.window, 128)
 
 
 class Sampler:
@@ -79,7 +87,7 @@ class Sampler:
         self.blocks = blocks.cut(independence_length(slower, self.first_level.window))
         self._scaled = slower.log_enclosure(64)[1] < SCALED_RATE
         self._float_transfers: dict[int, tuple[AnyTransfer, AnyTransfer]] = {}
-        self._levels: dict[Level, FloatLevel | PreciseLevel] = {}
+        self._levels: dict[Level, FloatLevel | LookingAhead | PreciseLevel] = {}
 
     def release(self, tape: RandomTape) -> FrequencyList:
         """The list that this tape gives."""
@@ -112,12 +120,12 @@ class Sampler:
             except Undecided as undecided:
                 level = level.next(undecided.width)
                 continue
-            if level.bits == self.first_level.bits and level.window > self.first_level.window:
+            if level == Level(level.window) and level.window > self.first_level.window:
                 # A window that was too narrow once would be so again.
                 self.first_level = level
             return states
 
-    def at_level(self, level: Level) -> FloatLevel | PreciseLevel:
+    def at_level(self, level: Level) -> FloatLevel | LookingAhead | PreciseLevel:
         """The messages at one level.
 
         Raises:
@@ -125,10 +133,13 @@ class Sampler:
         """
         found = self._levels.get(level)
         if found is None:
-            if level.bits == 53:
+            if level.ahead:
+                floats = self.at_level(Level(level.window))
+                found = LookingAhead(self.blocks, floats, self._precise)  # type: ignore[arg-type]
+            elif level.bits == 53:
                 found = FloatLevel(self.blocks, self._floats(level.window))
             else:
-                found = PreciseLevel(self.blocks, self._precise(level))
+                found = PreciseLevel(self.blocks, self._precise(level.window, level.bits))
             self._levels[level] = found
         return found
 
@@ -139,8 +150,10 @@ class Sampler:
             self._float_transfers[window] = self._by_bit(lambda q, r: kind(q, r, window))
         return self._float_transfers[window]
 
-    def _precise(self, level: Level) -> tuple[PreciseTransfer, PreciseTransfer]:
-        return self._by_bit(lambda q, r: PreciseTransfer(q, r, level.window, level.bits))
+    def _precise(
+        self, window: int, bits: int, most_steps: int | None = None
+    ) -> tuple[PreciseTransfer, PreciseTransfer]:
+        return self._by_bit(lambda q, r: PreciseTransfer(q, r, window, bits, most_steps))
 
     def _by_bit(self, make: Callable[[Decay, Decay], _T]) -> tuple[_T, _T]:
         """What ``make`` gives for runs of zeros and, mirrored, for runs of ones; once if equal."""

@@ -18,13 +18,21 @@ from dp_transforms.mechanisms.sampler.walk import shares
 class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
     """T_n on the window -W..W and its exit, as MPFR numbers rounded down and up.
 
-    Indices are those of ``FloatTransfer``; nothing is scaled.
+    Indices are those of ``FloatTransfer``; nothing is scaled. Runs of up to ``most_steps`` are
+    passed step by step; by default, those for which that is cheaper than to apply a matrix.
     """
 
-    def __init__(self, positive: Decay, negative: Decay, window: int, precision: int):
+    def __init__(
+        self,
+        positive: Decay,
+        negative: Decay,
+        window: int,
+        precision: int,
+        most_steps: int | None = None,
+    ):
         super().__init__(positive, negative, window, precision, precision)
         self.precision = precision
-        self._most_steps = self.size // 4
+        self._most_steps = self.size // 4 if most_steps is None else most_steps
 
     @cached_property
     def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
@@ -81,26 +89,31 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
             product: ObjectArray = self.matrix(length)[bound] @ messages
             return product
 
-    def row(self, length: int, start: int, bound: int) -> ObjectArray:
-        """Row ``start`` of T_length, bounded from below (bound 0) or above (bound 1), no exit."""
+    def forward(self, length: int, weights: ObjectArray, bound: int) -> ObjectArray:
+        """Weights by state in front of a run, in rows, times T_length; no exit."""
         if not self._is_whole(length):
             # Powers of one matrix commute.
             near, far = parts_of(length)
-            row = self.row(far, start, bound)
-            with gmpy2.context(rounding_pair(self.precision)[bound]):
-                product: ObjectArray = row @ self.matrix(near)[bound][:-1, :-1]
+            return self.forward(near, self.forward(far, weights, bound), bound)
+        with gmpy2.context(rounding_pair(self.precision)[bound]):
+            if length > self._most_steps:
+                product: ObjectArray = weights @ self.matrix(length)[bound][:-1, :-1]
                 return product
-        if length > self._most_steps:
-            return self.matrix(length)[bound][start, :-1]
-        context = rounding_pair(self.precision)[bound]
-        row = np.full(self.size, context.add(0, 0), dtype=object)
-        row[start] = context.add(1, 0)
-        with gmpy2.context(context):
-            weights = self._step[bound][0][:-1]
+            keep = self._step[bound][0][:-1]
             for _ in range(length):
-                row[1:] = row[1:] + row[:-1]
-                row = weights * row
-        return row
+                moved = weights[..., :-1]
+                weights = weights.copy()
+                weights[..., 1:] += moved
+                weights = keep * weights
+        return weights
+
+    def row(self, length: int, start: int, bound: int) -> ObjectArray:
+        """Row ``start`` of T_length, bounded from below (bound 0) or above (bound 1), no exit."""
+        if length > self._most_steps and self._is_whole(length):
+            return self.matrix(length)[bound][start, :-1]
+        row = np.full(self.size, gmpy2.mpfr(0))
+        row[start] = gmpy2.mpfr(1)
+        return self.forward(length, row, bound)
 
     def _is_whole(self, length: int) -> bool:
         """Whether a run of this length is passed at once, by steps or by a matrix."""
