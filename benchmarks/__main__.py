@@ -70,7 +70,7 @@ BENCHMARKS = (
         "baselines",
         "Other mechanisms for frequency lists",
         "baseline_tables",
-        25,
+        40,
         ("edges",),
         timed=False,
     ),
@@ -84,13 +84,13 @@ BENCHMARKS = (
     Benchmark("corner_weighted", "Corner-weighted releases", "corner_weighted", 15, ("lists",)),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
     Benchmark(
-        "release_estimates", "The noise, told from a release", "release_estimates", 10, timed=False
+        "release_estimates", "The noise, told from a release", "release_estimates", 25, timed=False
     ),
     Benchmark(
         "guessing_estimates",
         "Guessing metrics without the noise's bias",
         "guessing_estimates",
-        20,
+        40,
         ("lists",),
         ("--releases=10",),
         timed=False,
@@ -99,7 +99,7 @@ BENCHMARKS = (
         "guessing_limits",
         "What no estimate can do",
         "guessing_limits",
-        12,
+        25,
         arguments=("--draws=200",),
         timed=False,
     ),
@@ -116,7 +116,7 @@ BENCHMARKS = (
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
-    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25, timed=False),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 40, timed=False),
     Benchmark(
         "partition_selection",
         "Selection of partitions",
