@@ -98,9 +98,9 @@ class Work:
         Raises:
           InputError: the records cannot be read, or need more memory than there is.
         """
-        from pipelines.workers import take_system_memory
+        from pipelines.workers.allocation import keep_freed_memory
 
-        take_system_memory()
+        keep_freed_memory()
         try:
             return count(self.reader.tables(), at_most, self.secret, self.num_buckets)
         except MemoryError:

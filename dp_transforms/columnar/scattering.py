@@ -31,7 +31,7 @@ def buckets_of(hashes: Hashes, num_buckets: int) -> np.ndarray:
 
 
 def scatter(
-    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
+    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce, compress: bool = True
 ) -> Iterator[tuple[int, bytes]]:
     """Cuts a table into packed pieces, one for each bucket that it has rows for.
 
@@ -43,6 +43,7 @@ def scatter(
       route: gives the rows' hashes.
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
+      compress: see ``pack``.
     """
     if not table.num_rows:
         return
@@ -73,7 +74,7 @@ def scatter(
         piece = compacted(_with_values(pa.concat_tables(parts), table))
         if piece.num_rows > crowd and not reduced:
             piece = _reduced(piece, reduce)
-        yield bucket, pack(piece)
+        yield bucket, pack(piece, compress)
 
 
 def _is_coded(table: pa.Table) -> bool:

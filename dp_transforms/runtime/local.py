@@ -3,7 +3,8 @@
 The same kernels under the same keys as ``BoundContributions`` and ``CountDistinctUsers``, and so
 the same counts. Beam's import and its in-process runner take seconds, however few the records are.
 
-What is shuffled stays in memory, packed: up to some ten bytes a record.
+What is shuffled stays in memory, packed: up to some ten bytes a record, and twice that while it is
+little of the memory there is.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from dp_transforms.runtime.threads import map_ahead
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
 
+# Of the memory, for records that are not compressed: that takes up to a sixth of the time.
+_PLAIN_SHARE = 32
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -98,20 +101,21 @@ def _reduced(
 
     def cut(batch: list[pa.Table]) -> tuple[str, list[tuple[int, bytes]]]:
         table = coded_table(batch, names)
-        return types_of(table), list(scatter(table, route, num_buckets, reduce))
+        pieces = scatter(table, route, num_buckets, reduce, compress=held > limit // _PLAIN_SHARE)
+        return types_of(table), list(pieces)
 
     def reduced(pieces: list[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
 
-    room = memory_limit() // 2
+    limit, held = memory_limit(), 0
     kinds: set[str] = set()
     buckets: dict[int, list[bytes]] = collections.defaultdict(list)
     for kind, pieces in map_ahead(cut, _batches(tables)):
         kinds.add(kind)
         for bucket, piece in pieces:
             buckets[bucket].append(piece)
-            room -= len(piece)
-        if room < 0:
+            held += len(piece)
+        if held > limit // 2:
             raise MemoryError("packed records take more than half of the memory")
     check_types(kinds)
     # What is done is not held.

@@ -20,10 +20,10 @@ def table_of(rows):
     return pa.table([*columns, composite], names=["a", "b", "c", "d"])
 
 
-@given(ROWS, st.integers(0, 5), st.integers(0, 20))
-def test_unpacking_gives_the_table_back(rows, start, length):
+@given(ROWS, st.integers(0, 5), st.integers(0, 20), st.booleans())
+def test_unpacking_gives_the_table_back(rows, start, length, compress):
     table = table_of(rows).slice(start, length)
-    again = unpack(pack(table))
+    again = unpack(pack(table, compress))
     assert again.equals(table)
     again.validate(full=True)
 
