@@ -72,8 +72,8 @@ def shuffled_here(path: str) -> dict[str, int]:
     pack, lock = scattering.pack, threading.Lock()
     counts: collections.Counter[str] = collections.Counter()
 
-    def counting(table: pa.Table) -> bytes:
-        piece = pack(table)
+    def counting(table: pa.Table, compress: bool) -> bytes:
+        piece = pack(table)  # compressed, as between workers
         with lock:
             counts["user" if "user" in table.column_names else "partition"] += len(piece)
         return piece
