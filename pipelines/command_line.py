@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import atexit
 import contextlib
 import difflib
 import functools
-import gc
 import io
 import logging
 import re
@@ -300,9 +298,6 @@ def run(
       prepare: checks the flags and the input, and returns the job. A ValueError here is a fault in
         the flags (exit code 2); an InputError, here or in the job, is a fault in a file (1).
     """
-    # An ending interpreter looks through all there is for cycles, several times: a third of a
-    # second once Beam is loaded.
-    atexit.register(gc.freeze)
     flags, options = parser.parse_job(argv)
     with contextlib.ExitStack() as stack:
         if flags.log_level:
