@@ -172,7 +172,8 @@ class Released:
     @property
     def gain(self) -> float:
         """What auto releases, of what the better strategy of weighted Gaussian noise does."""
-        return self.means[AUTO] / max(self.means[name] for name in GAUSSIANS)
+        better = max(self.means[name] for name in GAUSSIANS)
+        return self.means[AUTO] / better if better else math.inf
 
     @property
     def row(self) -> list[str]:
