@@ -166,7 +166,7 @@ def test_expectations_do_not_change_under_conjugation(private, epsilon):
     )
     assert expected == pytest.approx(ReleaseEstimates(private, mechanism).l1)
     excess = [
-        expected_excess(Blocks.of(x), rate, tilt, 2 * window_for(rate / 2))
+        expected_excess(Blocks.of(x), rate, tilt, window_for(rate / 2))
         for x in (private, conjugate(private))
         for tilt in (0.0, rate / 2)
     ]
