@@ -23,7 +23,8 @@ class RowLaw:
     def __init__(self, private: Sequence[int], q: float, reach: int):
         values = np.arange(reach + 1)
         padded = [*private, *[0] * (reach - len(private))]
-        self._weights = np.array([q ** np.abs(values - f) for f in padded])
+        distances = np.abs(values - np.array(padded)[:, None])
+        self._weights = (q**values)[distances]
         # suffix[i][v] sums over x_{i+2..} <= v (ranks from 1), prefix[i][v] over x_{1..i} >= v.
         suffix, prefix = np.ones((reach, reach + 1)), np.ones((reach, reach + 1))
         for i in range(reach - 2, -1, -1):
@@ -36,7 +37,6 @@ class RowLaw:
         self.marginals = marginals / self.total
         """P(x_i = v) at [i - 1, v]."""
 
-        distances = np.abs(values - np.array(padded)[:, None])
         self.expected_l1 = float((self.marginals * distances).sum())
 
     def of_rank(self, rank: int) -> dict[int, float]:
