@@ -245,6 +245,20 @@ MUTANTS = (
         ("tests/test_selection.py",),
     ),
     Mutant(
+        "what leaves the window of a question looked ahead from weighs nothing",
+        "dp_transforms/mechanisms/sampler/looking_ahead.py",
+        "if least > leak or most < down.minus(leak):",
+        "if least > 0 or most < 0:",
+        ("tests/mechanisms/sampler/test_looking_ahead.py",),
+    ),
+    Mutant(
+        "a question looked ahead from goes on in one direction",
+        "dp_transforms/mechanisms/sampler/looking_ahead.py",
+        "if self._blocks.bits.item(at) != bit:",
+        "if False:",
+        ("tests/mechanisms/sampler/test_looking_ahead.py",),
+    ),
+    Mutant(
         "walks that leave the window are cut off, without a delta",
         "dp_transforms/mechanisms/sampler/walk.py",
         "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided",
