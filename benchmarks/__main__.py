@@ -5,9 +5,9 @@
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
 benchmarks/results. Those that time something run first, one after another; the others share the
-cores. One that fails or takes too long is named in RESULTS.md, and its page is the one
-of an earlier run; so are peers that did not run. ``make bench`` makes the environments, peers
-included, and runs this.
+cores. One that fails or takes too long is named in RESULTS.md, and its page is the one of an
+earlier run; so are peers that did not run. ``make bench`` makes the environments, peers included,
+and runs this.
 """
 
 from __future__ import annotations

@@ -107,9 +107,10 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
     return pa.table({name: coded([table[name] for table in tables], name) for name in names})
 
 
-def fits(rows: int, size: int) -> bool:
-    """Whether tables with this many rows and bytes are few enough to be worked on together."""
-    return rows <= _BATCH_ROWS and size <= _BATCH_BYTES
+def is_full(rows: int, size: int, last: pa.Table) -> bool:
+    """Whether tables with this many rows and bytes are enough to be worked on together: another one
+    like the last would be too much."""
+    return rows + last.num_rows > _BATCH_ROWS or size + last.nbytes > _BATCH_BYTES
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:

@@ -105,8 +105,7 @@ class _Batch(OnThreads):
                 self._tables.append(table)
                 self._rows += table.num_rows
                 self._bytes += table.nbytes
-            # Another one like it would be too much.
-            full = not columns.fits(self._rows + table.num_rows, self._bytes + table.nbytes)
+            full = columns.is_full(self._rows, self._bytes, table)
         else:
             self._held.append(element)
             full = len(self._held) >= _BATCH_OBJECTS

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, fits
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, is_full
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.columnar.routing import MAX_HELD_BYTES, by_hash, check_types, types_of
 from dp_transforms.columnar.scattering import Reduce, gather, scatter
@@ -141,8 +141,7 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
     for table in tables:
         held.append(table)
         rows, size = rows + table.num_rows, size + table.nbytes
-        # Another one like it would be too much.
-        if not fits(rows + table.num_rows, size + table.nbytes):
+        if is_full(rows, size, table):
             yield held
             held, rows, size = [], 0, 0
     if held:

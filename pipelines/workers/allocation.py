@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import ctypes
 
-from pipelines.workers import take_system_memory
-
 # glibc's numbers of what mallopt sets.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+
+
+def take_system_memory() -> None:
+    """Has Arrow use the system's allocator in this process.
+
+    Arrow's own one returns memory to the system and asks for it again: up to a fifth of the time.
+    """
+    import pyarrow as pa
+
+    pa.set_memory_pool(pa.system_memory_pool())
 
 
 def keep_freed_memory() -> None:

@@ -10,7 +10,8 @@ import sys
 import threading
 from collections.abc import Callable
 
-from pipelines.workers import FAILURE, take_system_memory
+from pipelines.workers import FAILURE
+from pipelines.workers.allocation import take_system_memory
 
 
 def end_with_any_thread() -> None:

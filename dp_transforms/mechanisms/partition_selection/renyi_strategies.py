@@ -31,8 +31,6 @@ _UNSPENT = Fraction(1, 1 << 32)
 """Of delta: nothing is lost, and checks in floating point find at most delta."""
 
 _LAST_RESOLUTION = 4
-_ROOTS = (3, 6)
-"""Of the steps in the last round: after many names, and after few."""
 _LONGEST = 1 << 9
 _EARLY_BITS = 10
 _MOST_ROUNDS = 64
@@ -266,6 +264,11 @@ class RenyiRoundsSelection(WeightedStrategy):
             self._users_changed,
         )
 
+    @property
+    def _roots(self) -> tuple[int, int]:
+        """Of the steps in the last round: after many names, and after few."""
+        return 3, 6
+
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
         """Of each round."""
@@ -278,13 +281,10 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
         """Of the last round's budget, by each of the roots."""
-        return [self._last_round(root) for root in _ROOTS]
-
-    def _last_round(self, root: int) -> RenyiRound:
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
         if kappa == 1:
-            return RenyiRound(RenyiLaw(budget, kappa))
+            return [RenyiRound(RenyiLaw(budget, kappa))]
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return RenyiRound(RenyiLaw(budget, kappa, resolution, root=root))
+        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in self._roots]
