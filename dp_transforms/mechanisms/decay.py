@@ -3,11 +3,12 @@ it."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, repeat
-from operator import mul
+from typing import Any
 
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair, settled
 from dp_transforms.mechanisms.eta import Eta
@@ -75,6 +76,9 @@ def _log_enclosure(decay: Decay, precision: int) -> Enclosure:
 class Weights:
     """Products of powers of q, enclosed, for states 0..count-1.
 
+    A first release makes thousands of them, so they use the contexts and not ``Enclosure``'s
+    operators, which look a context up for each operation.
+
     Args:
       decay: the ratio q.
       count: how many states.
@@ -86,7 +90,7 @@ class Weights:
         self._count = count
         # The chains of products below lose a few bits an operation, and 1 - q**m loses log2(1/c).
         self._precision = precision + _GUARD_BITS
-        self._one = enclosed(1, self._precision)
+        self._one, self._zero = (enclosed(value, self._precision) for value in (1, 0))
         self._inverse_powers = self._chain(self._decay.power(-1, self._precision))
         powers = self._chain(self._decay.power(1, self._precision))
         parts = [self._decay.one_minus_power(i, self._precision) for i in range(1, count)]
@@ -99,7 +103,7 @@ class Weights:
 
     def leaving_first_run(self) -> list[Enclosure]:
         """A(a) = q**(a(a+1)/2) / (q; q)_a: the first infinite run, left in state a."""
-        return list(accumulate(self._moves, mul, initial=self._one))
+        return self._running_products(self._moves)
 
     def entering_last_run(self) -> list[Enclosure]:
         """B(e) = q**(e(e-1)/2) / (q; q)_e: the last infinite run, entered in state e."""
@@ -107,24 +111,36 @@ class Weights:
 
     def upward(self, length: int) -> list[Enclosure]:
         """T_length(0, k) = q**(k(k+1)/2) [length, k]: up by k in a run of zeros."""
+        down, up = rounding_pair(self._precision)
+        one, zero = self._one.lower, self._zero.lower
         power = self._decay.power(length, self._precision)
-        factors = (
+        weights = self._running_products(
             # 1 - q**(length - k + 1) for the k-th move
-            move * (1 - power * inverse)
+            (
+                down.mul(move.lower, max(zero, down.sub(one, up.mul(power.upper, inverse.upper)))),
+                up.mul(move.upper, up.sub(one, down.mul(power.lower, inverse.lower))),
+            )
             for move, inverse in zip(self._moves[:length], self._inverse_powers, strict=False)
         )
-        weights = list(accumulate(factors, mul, initial=self._one))
-        return weights + [self._one - 1] * (self._count - len(weights))
+        return weights + [self._zero] * (self._count - len(weights))
 
     def inward(self, length: int) -> list[Enclosure]:
         """T_length(-k, 0) = q**-k T_length(0, k): the same paths backwards."""
         return self._reversed(self.upward(length))
 
     def _reversed(self, weights: list[Enclosure]) -> list[Enclosure]:
+        down, up = rounding_pair(self._precision)
         return [
-            weight * inverse for weight, inverse in zip(weights, self._inverse_powers, strict=True)
+            Enclosure(down.mul(weight.lower, inverse.lower), up.mul(weight.upper, inverse.upper))
+            for weight, inverse in zip(weights, self._inverse_powers, strict=True)
         ]
 
     def _chain(self, ratio: Enclosure) -> list[Enclosure]:
         """ratio**d for d = 0, 1, ..."""
-        return list(accumulate(repeat(ratio, self._count - 1), mul, initial=self._one))
+        return self._running_products(repeat(ratio, self._count - 1))
+
+    def _running_products(self, factors: Iterable[tuple[Any, Any]]) -> list[Enclosure]:
+        """1 and the products of the first factors, none below 0: each bound has its own chain."""
+        down, up = rounding_pair(self._precision)
+        lowers, uppers = zip(self._one, *factors, strict=True)
+        return list(map(Enclosure, accumulate(lowers, down.mul), accumulate(uppers, up.mul)))
