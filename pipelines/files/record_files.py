@@ -87,9 +87,9 @@ class RecordFiles(RecordSource):
         return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
+        # Whole files: at the end of a range nothing is read ahead, and threads wait.
         for file in match_files(self.pattern):
-            for element in self.split(file):
-                yield from self.read(element)
+            yield from self.read((FileRange.whole(file.path), file_version(file.path)))
 
     def split(self, file: FileVersion) -> Iterator[tuple[FileRange, FileVersion]]:
         """The ranges of a file, each to be read by one worker."""

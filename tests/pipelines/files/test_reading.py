@@ -38,6 +38,19 @@ def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
     assert 29_000 <= found <= 31_000
 
 
+def test_files_in_process_are_read_as_a_whole(tmp_path, monkeypatch):
+    # At the end of a range nothing is read ahead.
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
+    monkeypatch.setattr("pipelines.files.text_lines.RANGE_BYTES", 10_000)
+    source = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"])
+    read, parts = source.read, []
+    monkeypatch.setattr(source, "read", lambda one: parts.append(one) or read(one))
+    assert sum(table.num_rows for table in source.tables()) == 20_000
+    assert len(parts) == 2
+    assert len(list(source.split(match_files(source.pattern)[0]))) > 10
+
+
 @pytest.mark.parametrize(
     ("job", "more", "in_order"),
     # One worker puts selected names in order.
