@@ -1,6 +1,6 @@
 # make run   a first release, from a million made-up users, in out/release
 # make test  the tests;  make test-long  also those that take minutes
-# make test-laws  100,000 releases of each of 67 lists at three rates, more than an hour
+# make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; a quarter of an hour
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
@@ -41,12 +41,13 @@ test: .venv/installed-test
 test-long: .venv/installed-test
 	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "not law and not flink and not spark"
 
-# PART=K/N: the K-th of N parts
+# PART=K/N, here and for the laws: the K-th of N parts
 test-slow: .venv/installed-test
 	PIPELINE_EXAMPLES=25 $(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=1800 -m "slow and not law and not flink and not spark" $(if $(PART),--part=$(PART))
 
+# LAW_RELEASES=N: so many of each list
 test-laws: .venv/installed-test
-	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law
+	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
 
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants

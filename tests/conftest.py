@@ -1,4 +1,4 @@
-"""``--part=K/N``: the K-th of N parts of the slow tests, so that CI can take them in turns."""
+"""``--part=K/N``: the K-th of N parts of the tests, so that CI can take them in turns."""
 
 import zlib
 
@@ -14,7 +14,7 @@ settings.load_profile("untimed")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--part", metavar="K/N", help="only this part of the slow tests, K from 1")
+    parser.addoption("--part", metavar="K/N", help="only this part of the tests, K from 1")
 
 
 def pytest_collection_modifyitems(config, items):

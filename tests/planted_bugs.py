@@ -88,7 +88,10 @@ MUTANTS = (
         "dp_transforms/mechanisms/integer_partition/corner_price.py",
         "gmpy2.mpq(3, 4) - gmpy2.mpq(1, 4) / q",
         "gmpy2.mpq(4, 5) - gmpy2.mpq(1, 5) / q",
-        ("tests/mechanisms/integer_partition/test_corner_price.py",),
+        (
+            "tests/mechanisms/integer_partition/test_corner_price.py::"
+            "test_loss_enclosures_contain_the_rational_bound",
+        ),
     ),
     Mutant(
         "the product in the corner-weighted price is cut short",
@@ -304,7 +307,7 @@ MUTANTS = (
         "dp_transforms/mechanisms/frequency_list.py",
         "return sum(width * abs(a - b)",
         "return sum(width * abs(a - b) // 2",
-        ("tests/mechanisms/sampler/test_walk.py", "tests/statistical"),
+        ("tests/mechanisms/test_partition_bounds.py",),
     ),
     Mutant(
         "dist taken as L1: an evaluation prints the L1 distance as dist",

@@ -38,6 +38,7 @@ class RowLaw:
         """P(x_i = v) at [i - 1, v]."""
 
         self.expected_l1 = float((self.marginals * distances).sum())
+        self.expected_total = float((self.marginals * values).sum())
 
     def of_rank(self, rank: int) -> dict[int, float]:
         """The law of x_rank."""

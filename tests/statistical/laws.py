@@ -91,6 +91,39 @@ def assert_follows(
     return result
 
 
+def assert_all_follow(fits: Mapping[Any, Fit], significance: float = SIGNIFICANCE) -> None:
+    """Fails if one of several independent samples does not follow its law, or all together do not.
+
+    Half of the false-alarm rate goes to each. Chi-squares add up: what is off in every sample shows
+    where it is too small to show in one.
+    """
+    worst = min(fits, key=lambda name: fits[name].p_value)
+    result = fits[worst]
+    assert 2 * len(fits) * result.p_value >= significance, f"of {worst}: {result}"
+    chi_square = sum(fit.chi_square for fit in fits.values())
+    freedom = sum(fit.cells - 1 for fit in fits.values())
+    together = stats.chi2.sf(chi_square, max(freedom, 1))
+    assert 2 * together >= significance, (
+        f"together: chi-square {chi_square} of {freedom} degrees of freedom: {fits}"
+    )
+
+
+def score(draws: Any, mean: float) -> float:
+    """By how many standard errors the draws' mean is off: a standard normal number, nearly."""
+    return float((np.mean(draws) - mean) / np.std(draws) * np.sqrt(len(draws)))
+
+
+def assert_scores(scores: Mapping[Any, float], significance: float = SIGNIFICANCE) -> None:
+    """Fails if one of several independent scores is too large, or their sum is.
+
+    Draws are not normal: for 3,000 of a skewed law the rate may be up to three times as large.
+    """
+    sum_of_all = sum(scores.values()) / np.sqrt(len(scores))
+    worst = max(scores, key=lambda name: abs(scores[name]))
+    for name, value, number in ((worst, scores[worst], len(scores)), ("all", sum_of_all, 1)):
+        assert 4 * number * stats.norm.sf(abs(value)) >= significance, (name, value, scores)
+
+
 def assert_probability(
     successes: int, trials: int, probability: Any, significance: float = SIGNIFICANCE
 ) -> None:

@@ -38,6 +38,30 @@ def test_rejects_many_deviations_none_of_which_shows_alone():
     assert result.chi_square == pytest.approx(cells * 1.69)
 
 
+def test_what_is_off_in_every_sample_shows_together():
+    loaded = DIE | {1: Fraction(1, 6) + Fraction(1, 100), 2: Fraction(1, 6) - Fraction(1, 100)}
+    laws.assert_all_follow({seed: laws.fit(die_rolls(seed, 6000), DIE) for seed in range(40)})
+    fits = {seed: laws.fit(die_rolls(seed, 6000), loaded) for seed in range(40)}
+    for name, alone in fits.items():
+        laws.assert_all_follow({name: alone})
+    with pytest.raises(AssertionError, match="together"):
+        laws.assert_all_follow(fits)
+    with pytest.raises(AssertionError, match="of seven"):
+        laws.assert_all_follow({"seven": laws.fit(die_rolls(1, 6000) + 1, DIE)})
+
+
+def test_means_that_are_all_off_show_together():
+    rolls = [die_rolls(seed, 6000) for seed in range(40)]
+    laws.assert_scores({seed: laws.score(rolls[seed], 3.5) for seed in range(40)})
+    scores = {seed: laws.score(rolls[seed], 3.46) for seed in range(40)}
+    for name, alone in scores.items():
+        laws.assert_scores({name: alone})
+    with pytest.raises(AssertionError, match="all"):
+        laws.assert_scores(scores)
+    with pytest.raises(AssertionError, match="one"):
+        laws.assert_scores({"one": laws.score(rolls[1], 3.2)} | {seed: 0 for seed in range(40)})
+
+
 def test_rejects_an_outcome_that_the_law_excludes():
     with pytest.raises(AssertionError, match="outside the law"):
         laws.assert_follows([*die_rolls(1, 1000).tolist(), 7], DIE)

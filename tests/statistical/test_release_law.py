@@ -1,24 +1,32 @@
 """What releases look like, for every list of up to 8 users, against the law by rows.
 
 Statistics of a release: its three largest values, the first two together, how many values are
-positive, and the mean of its distance. Each check has the false-alarm rate of ``laws``.
+positive, the list itself, and the means of its distance and of its total. Each is tested for each
+list, and for all lists together, with the false-alarm rate of ``laws``: with the law tests of other
+modules 39 checks, 4e-8.
+
+With 10,000 releases of each of 67 lists these are found with a probability of 99%, of the law of a
+statistic with 10 cells: 5.2% of total variation in one list, or 1.2% in all; of a mean: 9.2% of a
+standard deviation in one list, or 1.04% in all. Four times as many find half as much.
 """
 
+import functools
 import itertools
 import math
+from collections import defaultdict
 from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, IntegerPartitionMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.row_law import RowLaw
 from tests.statistical import laws
+from tests.statistical.draws import RELEASES, Numbers, drawn_lists
 
 # Each with q, and ranks and values so many that the rest weighs less than 1e-12 of all.
 MECHANISMS = {
@@ -38,37 +46,46 @@ QUICK = list(zip(SOME[1:], MECHANISMS, strict=False))
     ("private", "name"), slow_unless(itertools.product(SOME, MECHANISMS), QUICK), ids=str
 )
 def test_3000_releases(private, name):
-    check_releases(private, name, 3000)
+    check_releases([private], name, 3000)
 
 
 @pytest.mark.law
 @pytest.mark.parametrize("name", MECHANISMS)
-@pytest.mark.parametrize("private", list(enumeration.partitions_of_at_most(8)), ids=str)
-def test_100_000_releases(private, name):
-    check_releases(private, name, 100_000)
+def test_many_releases_of_each_list(name):
+    check_releases(list(enumeration.partitions_of_at_most(8)), name, RELEASES)
 
 
-def check_releases(private, name, count):
+def check_releases(lists, name, count):
     mechanism, q, reach = MECHANISMS[name]
-    sampler = Sampler(Blocks.of(enumeration.as_list(private)), mechanism.decay)
-    law = RowLaw(private, q, reach)
-    top, lengths, distances = [], [], []
-    for seed in range(count):
-        released = sampler.release(InsecureSeededTape(seed))
-        repeats = np.minimum(released.multiplicities[:3], 3)
-        top.append([*np.repeat(released.frequencies[:3], repeats).tolist(), 0, 0, 0][:3])
-        lengths.append(released.distinct)
-        distances.append(released.l1_distance(enumeration.as_list(private)))
-    largest = np.array(top)
-    for rank in (1, 2, 3):
-        laws.assert_follows(largest[:, rank - 1], law.of_rank(rank))
-    laws.assert_follows(np.array(lengths), law.of_length())
-    width = 1 if q < 0.9 else 12
-    pairs = (largest[:, :2] // width).tolist()
-    laws.assert_follows([tuple(pair) for pair in pairs], law.of_two_largest(width))
-    error = np.std(distances) / math.sqrt(count)
-    # Six and a half standard errors: 1e-10, were it a normal law; it is a little more.
-    assert abs(np.mean(distances) - law.expected_l1) < 6.5 * error
+    fits, scores = defaultdict(dict), defaultdict(dict)
+    for number, private in enumerate(lists):
+        sampler = Sampler(Blocks.of(enumeration.as_list(private)), mechanism.decay)
+        # No two lists have a tape in common, so that they are independent.
+        drawn = drawn_lists(sampler, count, first=number * count)
+        law, found = RowLaw(private, q, reach), Numbers(drawn, private)
+        for rank in (1, 2, 3):
+            fits[rank][private] = laws.fit(found.values[:, rank - 1], law.of_rank(rank))
+        width = 1 if q < 0.9 else 12
+        pairs = map(tuple, (found.values[:, :2] // width).tolist())
+        fits["two largest"][private] = laws.fit(pairs, law.of_two_largest(width))
+        fits["distinct"][private] = laws.fit(found.distinct, law.of_length())
+        few_users = {
+            released: q ** enumeration.l1_distance(x, private) / law.total
+            for x, released in small_lists().items()
+        }
+        fits["list"][private] = laws.fit(drawn, few_users)
+        scores["distance"][private] = laws.score(found.distance, law.expected_l1)
+        scores["total"][private] = laws.score(found.total, law.expected_total)
+    for of_lists in fits.values():
+        laws.assert_all_follow(of_lists)
+    for of_lists in scores.values():
+        laws.assert_scores(of_lists)
+
+
+@functools.cache
+def small_lists():
+    """The lists of up to 12 users."""
+    return {x: enumeration.as_list(x) for x in enumeration.partitions_of_at_most(12)}
 
 
 def test_the_law_by_rows_is_that_of_enumeration():
@@ -92,3 +109,5 @@ def test_the_law_by_rows_is_that_of_enumeration():
         w * enumeration.l1_distance(x, private) for w, x in zip(weights, outcomes, strict=True)
     )
     assert law.expected_l1 == pytest.approx(distance / weights.sum())
+    total = sum(w * sum(x) for w, x in zip(weights, outcomes, strict=True))
+    assert law.expected_total == pytest.approx(total / weights.sum())

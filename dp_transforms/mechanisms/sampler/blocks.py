@@ -48,13 +48,15 @@ def fill_blocks(
     # Mirrored where the bit is 1, so that every block is one of zeros.
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     moves = np.abs(np.diff(states))
-    found_blocks, found_places = [], []
+    single, several = np.flatnonzero(moves == 1), np.flatnonzero(moves > 1)
+    found_blocks, found_places = [single[:0]], [single[:0]]
 
-    single = np.flatnonzero(moves == 1)
     words = tape.words("places", len(blocks))
     for bit in (0, 1):
         for climbing in (True, False):
             chosen = single[(blocks.bits[single] == bit) & ((entered[single] >= 0) == climbing)]
+            if not len(chosen):
+                continue
             lengths = blocks.lengths[chosen]
             decay = transfers[bit].positive if climbing else transfers[bit].negative
             x = places(decay, lengths, tape, "places", chosen, words[chosen])
@@ -66,9 +68,12 @@ def fill_blocks(
     late = moves - early
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
+        chosen = several[blocks.bits[several] == bit]
+        if not len(chosen):
+            continue
         decays = transfers[bit].negative, transfers[bit].positive
-        room = _room(decays[0], early) + _room(decays[1], late)
-        chosen = np.flatnonzero((blocks.bits == bit) & (moves > 1) & (blocks.lengths >= room))
+        room = _room(decays[0], early[chosen]) + _room(decays[1], late[chosen])
+        chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
         numbers, at = _near_the_ends(
             *decays, blocks.lengths[chosen], early[chosen], late[chosen], tape, f"ends {bit}"
@@ -76,7 +81,7 @@ def fill_blocks(
         found_blocks.append(chosen[numbers])
         found_places.append(at)
 
-    for block in np.flatnonzero((moves > 1) & ~is_roomy).tolist():
+    for block in several[~is_roomy[several]].tolist():
         splitter = _Splitter(transfers[blocks.bits[block]], tape, f"splits {block}")
         splitter.split(int(blocks.lengths[block]), int(entered[block]), int(moves[block]), 0)
         found_blocks.append(np.full(len(splitter.places), block))
@@ -214,6 +219,8 @@ def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -
     Returns:
       The parts of all partitions in a row, each partition's in descending order.
     """
+    if not counts.any():
+        return counts[:0]
     ends = counts.cumsum()
     starts = ends - counts
     total = int(counts.sum())

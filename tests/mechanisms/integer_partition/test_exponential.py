@@ -1,7 +1,6 @@
 """The mechanism: its law, its levels of precision, square corners, and its errors."""
 
 import itertools
-from collections import Counter
 from fractions import Fraction
 
 import numpy as np
@@ -13,8 +12,6 @@ from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
-from tests.row_law import RowLaw
-from tests.statistical import laws
 from tests.tapes import NearlyUndecidable
 
 
@@ -128,17 +125,3 @@ def test_sensitivity_divides_the_rate():
 def test_bad_parameters_are_named(arguments, named):
     with pytest.raises(ValueError, match=named):
         IntegerPartitionMechanism(**arguments)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("private", [(), (3, 1)], ids=str)
-def test_100_000_draws_follow_the_law(private):
-    """q = 1/2; the total weight of all lists is that of the law by rows."""
-    mechanism, total = IntegerPartitionMechanism(eta=Eta(1, 1, 1)), RowLaw(private, 0.5, 70).total
-    tapes = map(InsecureSeededTape, range(100_000))
-    drawn = Counter(mechanism.release_many(enumeration.as_list(private), 100_000, tapes))
-    law = {
-        enumeration.as_list(x): 0.5 ** enumeration.l1_distance(x, private) / total
-        for x in enumeration.partitions_of_at_most(sum(private) + 6)
-    }
-    laws.assert_follows(drawn, law)

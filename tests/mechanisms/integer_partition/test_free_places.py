@@ -14,6 +14,7 @@ from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 from tests.statistical import laws
+from tests.statistical.draws import RELEASES
 
 ETA = Eta(1, 1, 1)
 
@@ -83,8 +84,8 @@ def test_runs_may_be_cut(target, excess, number, length, runs, monkeypatch):
 
 @pytest.mark.law
 @pytest.mark.parametrize(("target", "excess", "number", "length", "runs"), CASES, ids=str)
-def test_5000_walks_of_each(target, excess, number, length, runs):
-    check(target, excess, number, length, runs, 5000)
+def test_many_walks_of_each(target, excess, number, length, runs):
+    check(target, excess, number, length, runs, RELEASES // 2)
 
 
 def check(target, excess, number, length, runs, draws):

@@ -1,0 +1,68 @@
+"""Many releases of one list, and numbers of each of them as arrays."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.sampler.levels import Sampler
+
+RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
+"""How many of each list ``make test-laws`` draws."""
+
+
+def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[FrequencyList]:
+    """Which lists the tapes of ``count`` seeds from ``first`` on release, and how often.
+
+    A list is a function of its walk, and is made once for each.
+    """
+    walks: Counter[Any] = Counter()
+    lists: dict[Any, FrequencyList] = {}
+    for seed in range(first, first + count):
+        walk = sampler.walk(InsecureSeededTape(seed))
+        moves = walk.blocks.tobytes(), walk.places.tobytes()
+        key = (*moves, tuple(walk.head_parts), tuple(walk.tail_parts))
+        walks[key] += 1
+        if key not in lists:
+            lists[key] = walk.applied_to(sampler.blocks)
+    found: Counter[FrequencyList] = Counter()
+    for key, times in walks.items():
+        found[lists[key]] += times
+    return found
+
+
+class Numbers:
+    """Numbers of each release, in one order.
+
+    Args:
+      lists: what was released, and how often.
+      private: the private list, descending.
+
+    Attributes:
+      values: the 8 largest values or more, one row for each release.
+      distinct: how many are positive.
+      total: their sum.
+      distance: the L1 distance from the private list.
+    """
+
+    def __init__(self, lists: Mapping[FrequencyList, int], private: Sequence[int]):
+        ranks = max(8, len(private))
+        rows = np.zeros((len(lists), ranks), dtype=np.int64)
+        for row, released in zip(rows, lists, strict=True):
+            repeats = np.minimum(released.multiplicities[:ranks], ranks)
+            head = np.repeat(released.frequencies[:ranks], repeats)[:ranks]
+            row[: len(head)] = head
+        times = list(lists.values())
+        self.values = np.repeat(rows, times, axis=0)
+        self.distinct = np.repeat([x.distinct for x in lists], times)
+        self.total = np.repeat([x.total for x in lists], times)
+        padded = [*private, *[0] * (ranks - len(private))]
+        # |x - f| = x + f - 2 min(x, f)
+        in_common = np.minimum(self.values, padded).sum(axis=1)
+        self.distance = self.total + sum(private) - 2 * in_common
