@@ -43,7 +43,7 @@ from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
 from dp_transforms.sample_data import yahoo
-from pipelines.files.grouped_file import parse_grouped_lists
+from pipelines.files.frequency_files import parse_grouped_lists
 from pipelines.files.names import LISTS_FILE
 from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items

@@ -26,31 +26,29 @@ if TYPE_CHECKING:
     from dp_transforms.windowed_lists import SelectWindowedPartitions as SelectWindowedPartitions
 
 _HOMES = {
-    "BoundContributions": "dp_transforms.contributions",
-    "DeclareBounded": "dp_transforms.contributions",
-    "CountDistinctUsers": "dp_transforms.counting",
-    "CountDegrees": "dp_transforms.degrees",
-    "CountProjectedDegrees": "dp_transforms.degrees",
-    "ReleaseFrequencyList": "dp_transforms.frequency_release",
-    "release_frequency_list": "dp_transforms.job_secret",
-    "Attribute": "dp_transforms.grouped_lists",
-    "ReleaseGroupedLists": "dp_transforms.grouped_lists",
-    "JobSecret": "dp_transforms.job_secret",
-    "PrivateFrequencyList": "dp_transforms.private_releases",
-    "PrivatePartitions": "dp_transforms.private_releases",
-    "ToRecords": "dp_transforms.runtime.records",
-    "SelectFromCounts": "dp_transforms.count_selection",
-    "SelectPartitions": "dp_transforms.selection",
-    "ReleaseUserDegrees": "dp_transforms.user_degrees",
-    "ReleaseListsByPeriod": "dp_transforms.windowed_lists",
-    "ReleaseWindowedLists": "dp_transforms.windowed_lists",
-    "SelectPartitionsByPeriod": "dp_transforms.windowed_lists",
-    "SelectWindowedPartitions": "dp_transforms.windowed_lists",
+    "contributions": ("BoundContributions", "DeclareBounded"),
+    "count_selection": ("SelectFromCounts",),
+    "counting": ("CountDistinctUsers",),
+    "degrees": ("CountDegrees", "CountProjectedDegrees"),
+    "frequency_release": ("ReleaseFrequencyList",),
+    "grouped_lists": ("Attribute", "ReleaseGroupedLists"),
+    "job_secret": ("JobSecret", "release_frequency_list"),
+    "private_releases": ("PrivateFrequencyList", "PrivatePartitions"),
+    "runtime.records": ("ToRecords",),
+    "selection": ("SelectPartitions",),
+    "user_degrees": ("ReleaseUserDegrees",),
+    "windowed_lists": (
+        "ReleaseListsByPeriod",
+        "ReleaseWindowedLists",
+        "SelectPartitionsByPeriod",
+        "SelectWindowedPartitions",
+    ),
 }
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used, so that dp_transforms.mechanisms can be imported without Beam.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

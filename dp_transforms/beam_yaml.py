@@ -142,7 +142,8 @@ def release_grouped_lists(
         selection=PrivacyBudget(*given) if given else None,
         num_buckets=num_buckets,
     )
-    return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
+    rows = beam.FlatMapTuple(lambda name, group, one: _rows(one, attribute=name, group=group))
+    return release | "Rows" >> rows.with_output_types(_GROUPED)
 
 
 def release_degree_list(
@@ -163,26 +164,16 @@ def release_degree_list(
         Public: choose it without looking at the graph.
       num_buckets: how many parts edges and nodes are split into.
     """
-    count: beam.PTransform
-    if degree_bound is None:
-        count = CountDegrees(degree, num_buckets=num_buckets)
-    else:
+    count: beam.PTransform = CountDegrees(degree, num_buckets=num_buckets)
+    if degree_bound is not None:
         count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
     return count | "Release" >> release_frequency_list(epsilon)
 
 
-_FREQUENCIES = RowTypeConstraint.from_fields([("frequency", int), ("multiplicity", int)])
-_GROUPED = RowTypeConstraint.from_fields(
-    [("attribute", str), ("group", str), ("frequency", int), ("multiplicity", int)]
-)
+_LIST = [("frequency", int), ("multiplicity", int)]
+_FREQUENCIES = RowTypeConstraint.from_fields(_LIST)
+_GROUPED = RowTypeConstraint.from_fields([("attribute", str), ("group", str), *_LIST])
 
 
-def _rows(released: FrequencyList) -> list[beam.Row]:
-    return [beam.Row(frequency=int(f), multiplicity=int(m)) for f, m in released]
-
-
-def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
-    return [
-        beam.Row(attribute=attribute, group=group, frequency=int(f), multiplicity=int(m))
-        for f, m in released
-    ]
+def _rows(released: FrequencyList, **group: str) -> list[beam.Row]:
+    return [beam.Row(**group, frequency=f, multiplicity=m) for f, m in released]

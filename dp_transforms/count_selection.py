@@ -193,13 +193,8 @@ def select_with_public(
     key: bytes,
     noisy_counts: bool = False,
 ) -> pa.Table:
-    """``select_from_counts`` where some partitions are public.
-
-    Args:
-      beside: tables with the public partitions, one at least.
-      decide: decides about the other partitions.
-      public_law: decides about those.
-    """
+    """``select_from_counts`` where some partitions are public: those in the tables beside, of which
+    there is one at least. ``decide`` decides about the others."""
     public = single(concat(list(beside))[PARTITION])
     is_public = is_in(single(table[PARTITION]), public)
     listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None)

@@ -129,13 +129,6 @@ class CountOtherUsers(beam.PTransform):
     user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
     number is epsilon-differentially private given the names, and by adaptive composition costs
     epsilon beside them.
-
-    Args:
-      named: tables of the partitions that were named.
-      epsilon: positive.
-      secret: the job's secret; gives the noise.
-      purpose: what the noise is for.
-      num_buckets: how many parts users are split into.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.edges import DEGREES, OUT, SOURCE, TARGET, UNDIRECTED, neighbours
@@ -22,7 +22,6 @@ from dp_transforms.mechanisms.degree_projection import (
     project_degrees,
     project_directed_degrees,
 )
-from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound
 from dp_transforms.runtime.records import refuse_windows
@@ -209,14 +208,10 @@ def _projected(
         projected = project_degrees(edges, degree_bound, order_key)
     else:
         projected = project_directed_degrees(edges, degree_bound, order_key)[degree == OUT]
-    yield _counts(projected)
+    yield pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
 
 
 def _pairs(table: pa.Table) -> Iterable[tuple[Any, Any]]:
     # Of edges out of them, sources are the partitions.
     columns = decoded(table)
     return zip(columns[PARTITION].to_pylist(), columns[USER].to_pylist(), strict=True)
-
-
-def _counts(degrees: FrequencyList) -> pa.Table:
-    return pa.table({COUNT: degrees.frequencies.repeat(degrees.multiplicities)})

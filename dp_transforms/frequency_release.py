@@ -116,34 +116,20 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
 
 class NamedList(NamedTuple):
-    """What is released under a name.
+    """What is released under a name."""
 
-    Attributes:
-      place: sorts the lists.
-      label: what comes out before the list.
-      mechanism: releases it.
-      purpose: see ``release_frequency_list``.
-    """
-
-    place: Any
-    label: tuple[str, ...]
+    place: Any  # sorts the lists
+    label: tuple[str, ...]  # comes out before the list
     mechanism: PartitionMechanism
-    purpose: str
+    purpose: str  # see ``release_frequency_list``
 
 
 class ReleaseNamedLists(beam.PTransform):
-    """Releases a list for each wanted name, in order: (*label, ReleasedList).
+    """Releases a list for each wanted name, in order: (*label, ReleasedList), which is ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
-    the name, and ``partition``. A wanted name that no pair has gets an empty list, which is
-    released like any other; one that is not wanted gets none.
-
-    Args:
-      wanted: pairs of a name and None.
-      of_name: says what is released under a name.
-      kind: the type of what comes out.
-      secret: the job's secret.
-      num_buckets: how many parts partitions are split into.
+    the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no
+    pair has gets an empty list, which is released like any other; one that is not wanted gets none.
     """
 
     def __init__(
@@ -155,10 +141,8 @@ class ReleaseNamedLists(beam.PTransform):
         num_buckets: int | None,
     ):
         super().__init__()
-        self._wanted = wanted
-        self._of_name = of_name
-        self._kind = kind
-        self._secret = secret
+        self._wanted, self._kind = wanted, kind
+        self._release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
         self._count = CountDistinctUsers(
             already_distinct=True, secret=secret, num_buckets=num_buckets
         )
@@ -173,10 +157,7 @@ class ReleaseNamedLists(beam.PTransform):
         return (
             {"found": found, "wanted": self._wanted}
             | "OfWanted" >> beam.CoGroupByKey()
-            | "Release"
-            >> beam.FlatMap(_release_wanted, self._of_name, self._secret).with_resource_hints(
-                **ON_ONE_WORKER
-            )
+            | "Release" >> beam.FlatMap(self._release).with_resource_hints(**ON_ONE_WORKER)
             # The hints above are for one step: what follows is not fused to it. Lists come in
             # order, not in that in which the records were read.
             | "Gather" >> beam.combiners.ToList()

@@ -52,12 +52,6 @@ class SelectInRounds(beam.PTransform):
     In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
     more; a user with no more than kappa needs no other bound. All distinct partitions of one user
     are held together.
-
-    Args:
-      strategy: the strategy, with its number of rounds.
-      purpose: what the random numbers are for.
-      secret: the job's secret.
-      num_buckets: how many parts users and partitions are split into, see ``shuffle``.
     """
 
     def __init__(
@@ -132,10 +126,8 @@ class SelectInRounds(beam.PTransform):
 
 
 class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel that also takes side inputs: tables, and what was measured."""
-
-    def __init__(self, kernel: Callable[..., pa.Table]):
-        super().__init__(kernel)
+    """``OnThreads`` for a kernel that gives one table, and also takes side inputs: tables, and what
+    was measured."""
 
     def process(
         self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Plan | None = None
@@ -155,11 +147,8 @@ def unless_empty(
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
-    """How many users are in each class by their number of partitions, see ``users_in_classes``.
-
-    Args:
-      pairs: distinct (user, partition) pairs, all of each user.
-    """
+    """How many users are in each class by their number of partitions, see ``users_in_classes``,
+    given all distinct (user, partition) pairs of each of them."""
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may have users that no row has.
     return users_in_classes(has[has > 0], edges)
@@ -168,12 +157,8 @@ def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
 ) -> pa.Table:
-    """What ``SelectInRounds`` selects, in no order; in this process.
-
-    Args:
-      pairs: all distinct (user, partition) pairs.
-      strategy, secret, purpose: see ``SelectInRounds``.
-    """
+    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
+    this process."""
     by = f"{purpose} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
@@ -228,15 +213,9 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: Plan | None = None,
 ) -> pa.Table:
-    """The partitions that one round selects.
-
-    Args:
-      table: plain columns ``partition``, ``weight`` and ``count``.
-      strategy: decides.
-      index: which round, from 0.
-      key: 32 secret bytes, of this round alone.
-      beside, measured: see ``weigh_remaining``.
-    """
+    """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
+    with plain columns ``partition``, ``weight`` and ``count``. For the rest see
+    ``weigh_remaining``."""
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])

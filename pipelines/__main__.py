@@ -10,7 +10,6 @@ import difflib
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from dp_transforms.version import VERSION
 
@@ -19,37 +18,33 @@ SUCCESS, USAGE_ERROR = 0, 2
 _NAME = "dp-frequency-lists"
 
 
-class Command(NamedTuple):
-    """A module of this package with a ``main(argv) -> exit code``, and one line of help."""
-
-    module: str
-    help: str
-
-
 COMMANDS = {
-    "plan": Command("plan", "what a release would be worth, from public numbers alone: start here"),
-    "release": Command("release_frequency_list", "how many users partitions have, without names"),
-    "select": Command("select_partitions", "the names of partitions that enough users have"),
-    "release-groups": Command(
-        "release_grouped_lists", "the list of all users and of each group, from one budget"
+    "plan": ("plan", "what a release would be worth, from public numbers alone: start here"),
+    "release": ("release_frequency_list", "how many users partitions have, without names"),
+    "select": ("select_partitions", "the names of partitions that enough users have"),
+    "release-groups": (
+        "release_grouped_lists",
+        "the list of all users and of each group, from one budget",
     ),
-    "degrees": Command("release_degree_list", "how many nodes of a graph have each degree"),
-    "release-all": Command("release_all", "both, from one read and one budget"),
-    "choose-kappa": Command(
-        "choose_kappa", "how many partitions users have, and which kappa to take: before the others"
+    "degrees": ("release_degree_list", "how many nodes of a graph have each degree"),
+    "release-all": ("release_all", "both, from one read and one budget"),
+    "choose-kappa": (
+        "choose_kappa",
+        "how many partitions users have, and which kappa to take: before the others",
     ),
-    "ledger": Command("ledger", "a budget that several jobs share: make one, see what is left"),
-    "report": Command("report", "draw a released list, with error bars: a page and pictures"),
-    "evaluate": Command("evaluate", "a release beside the list it was made from: PRIVATE"),
-    "audit": Command("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
-    "sample": Command("sample_records", "made-up records to try the others on"),
+    "ledger": ("ledger", "a budget that several jobs share: make one, see what is left"),
+    "report": ("report", "draw a released list, with error bars: a page and pictures"),
+    "evaluate": ("evaluate", "a release beside the list it was made from: PRIVATE"),
+    "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
+    "sample": ("sample_records", "made-up records to try the others on"),
 }
+"""Modules of this package with a ``main(argv) -> exit code``, and one line of help on each."""
 
 
 def usage() -> str:
     """The help of the command itself."""
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {one.help}" for name, one in COMMANDS.items())
+    commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
     return f"""\
 usage: {_NAME} COMMAND [options]
 
@@ -85,10 +80,10 @@ def _completion(shell: str = "", *others: str) -> int:
     whole = argparse.ArgumentParser(_NAME)
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers()
-    for name, one in COMMANDS.items():
-        parser = importlib.import_module(f"pipelines.{one.module}").make_parser()
+    for name, (module, about) in COMMANDS.items():
+        parser = importlib.import_module(f"pipelines.{module}").make_parser()
         # Both have a --help.
-        commands.add_parser(name, help=one.help, parents=[parser], add_help=False)
+        commands.add_parser(name, help=about, parents=[parser], add_help=False)
     print(shtab.complete(whole, shell))
     return SUCCESS
 
@@ -110,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: there is no command {name!r}: {hint}", file=sys.stderr)
         return USAGE_ERROR
     # Imported only now: Beam takes a second, and help should not.
-    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     code: int = module.main(arguments) or SUCCESS
     return code
 

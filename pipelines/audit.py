@@ -1,9 +1,7 @@
 """Audits a mechanism on a pair of neighbours: how much epsilon do its outputs show?
 
-The mechanism runs many times on an input and on its neighbour, by the kernels of the jobs: users
-are bounded and counted, and partitions decided on, under a fresh secret each time. An event that
-tells the inputs apart gives a certified lower bound on epsilon; where the two laws are known
-exactly, so is epsilon. What is printed depends on the records: it is PRIVATE.
+An event that tells the inputs apart gives a certified lower bound on epsilon; where the two laws
+are known exactly, so is epsilon.
 """
 
 from __future__ import annotations

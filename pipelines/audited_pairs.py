@@ -36,23 +36,14 @@ _MOST_ENUMERATED = 12
 
 @dataclass(frozen=True)
 class Audit:
-    """A mechanism and a pair of neighbours.
+    """A mechanism and a pair of neighbours."""
 
-    Attributes:
-      draw: gives n independent outputs for each of the two inputs.
-      statistics: what to look for in outputs.
-      exact: the exact epsilon at ``delta``; None where the laws are not known.
-      epsilon: what is promised.
-      delta: at this delta.
-      pair: the inputs, in words.
-    """
-
-    draw: tuple[Callable[[int], list[Any]], Callable[[int], list[Any]]]
-    statistics: Sequence[Statistic]
-    exact: Callable[[], float] | None
-    epsilon: float
+    draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
+    statistics: Sequence[Statistic]  # what to look for in outputs
+    exact: Callable[[], float] | None  # epsilon at this delta; None where laws are not known
+    epsilon: float  # what is promised
     delta: float
-    pair: str
+    pair: str  # the inputs, in words
 
 
 def list_audit(
@@ -106,15 +97,8 @@ def selection_audit(
     own: Iterable[Any],
     noisy_counts: bool = False,
 ) -> Audit:
-    """The path from records to selected partitions.
-
-    Args:
-      strategy: decides.
-      table: records.
-      without: the same without a user.
-      own: the partitions of that user.
-      noisy_counts: released with the names.
-    """
+    """The path from records to selected partitions and perhaps noisy counts, on records with and
+    without a user, whose partitions are given too."""
     names = frozenset(own)
     kappa = strategy.max_partitions_per_user
     exact = None

@@ -25,18 +25,11 @@ from pipelines.files.paths import local_path, reason
 
 
 class Part(NamedTuple):
-    """What one release of a job costs.
+    """What one release of a job costs."""
 
-    Attributes:
-      purpose: what it is for; holds nothing private.
-      budget: what it spends.
-      loss_range: see ``Ledger.reserve``; known of lists.
-      unit: what neighbours are.
-    """
-
-    purpose: str
+    purpose: str  # holds nothing private
     budget: PrivacyBudget
-    loss_range: float | None = None
+    loss_range: float | None = None  # see ``Ledger.reserve``; known of lists
     unit: PrivacyUnit = PrivacyUnit.USER
 
 
@@ -52,7 +45,7 @@ def add_ledger_flag(group: Any) -> None:
 
 @contextlib.contextmanager
 def spending(
-    path: str | None, whole: PrivacyBudget, parts: Sequence[Part]
+    path: str | None, whole: PrivacyBudget | None, parts: Sequence[Part]
 ) -> Iterator[dict[str, Any]]:
     """Reserves all parts, and commits them when the block is left without an error.
 
@@ -60,29 +53,34 @@ def spending(
 
     Args:
       path: a ledger; None for one of this job alone.
-      whole: what a ledger of this job alone may spend.
+      whole: what a ledger of this job alone may spend; without one, there is none.
       parts: what is spent.
 
     Yields:
-      What to say of the budget in each privacy.json.
+      What to add to each privacy.json.
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
         left, and then no part is reserved; or it cannot be written after the release.
     """
+    if path is None and whole is None:
+        yield {}
+        return
     with contextlib.ExitStack() as stack:
         if path is None:
+            assert whole is not None
             own = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
             ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=parts[0].unit)
         else:
             ledger = _opened(path)
         reserved = _reserved(ledger, parts)
-        yield {
+        budget = {
             "epsilon": str(ledger.budget.epsilon),
             "delta": str(ledger.budget.delta),
             "neighbours": parts[0].unit.neighbours,
             "ledger": [_told(line, reserved) for line in ledger.lines()],
         }
+        yield {"budget": budget}
         try:
             for reservation in reserved:
                 reservation.commit()
@@ -91,22 +89,6 @@ def spending(
                 f"the release was made and its budget is spent, but {path} cannot be written "
                 f"any more to say that it is complete"
             ) from None
-
-
-@contextlib.contextmanager
-def charged(
-    path: str | None, parts: Sequence[Part], whole: PrivacyBudget | None = None
-) -> Iterator[dict[str, Any]]:
-    """As ``spending``, and nothing where there is neither a shared ledger nor a whole.
-
-    Yields:
-      What to add to each privacy.json.
-    """
-    if path is None and whole is None:
-        yield {}
-        return
-    with spending(path, whole or PrivacyBudget(0), parts) as budget:
-        yield {"budget": budget}
 
 
 def price(path: str | None, parts: Sequence[Part]) -> list[str]:
@@ -153,15 +135,10 @@ def _reserved(ledger: Ledger, parts: Sequence[Part]) -> list[Reservation]:
     """All parts, or an error and none."""
     reserved: list[Reservation] = []
     try:
-        for part in parts:
-            budget = part.budget
+        for purpose, budget, loss_range, unit in parts:
             reserved.append(
                 ledger.reserve(
-                    budget.epsilon,
-                    budget.delta,
-                    purpose=part.purpose,
-                    unit=part.unit,
-                    loss_range=part.loss_range,
+                    budget.epsilon, budget.delta, purpose=purpose, unit=unit, loss_range=loss_range
                 )
             )
     except (BudgetExceededError, PrivacyUnitError, CorruptedJournalError, OSError) as error:

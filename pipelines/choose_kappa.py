@@ -1,8 +1,4 @@
-"""Chooses kappa privately: user records in, a histogram of how many partitions users have out.
-
-The histogram is released under epsilon-DP, for adding or removing all records of one user. Which
-kappa is best for the release that follows is computed from it alone, and costs nothing more.
-"""
+"""Chooses kappa privately, from a released histogram of how many partitions users have."""
 
 from __future__ import annotations
 
@@ -25,12 +21,13 @@ from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, add_json_flag, refuse, require, run
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import csv_lines, parse_rows
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.paths import local_path
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports import page
-from pipelines.reports.kappa_views import kappa_table, plot_kappas
+from pipelines.reports.plots import kappa_table, plot_kappas
 from pipelines.reports.privacy_statement import user_degrees_statement
 
 if TYPE_CHECKING:
@@ -107,11 +104,7 @@ def build(
 
 
 def release_here(work: Work, mechanism: UserDegreeMechanism) -> ReleasedDegrees:
-    """What the job of ``build`` releases, computed in this process and without Beam.
-
-    Raises:
-      InputError: see ``Work.counted_here``.
-    """
+    """What the job of ``build`` releases, by ``Work.counted_here`` without Beam."""
     from dp_transforms.runtime.local import count_user_degrees
 
     degrees = work.counted_here(count_user_degrees, mechanism.max_degree)
@@ -124,10 +117,7 @@ def degree_lines(released: ReleasedDegrees) -> list[bytes]:
     >>> degree_lines(ReleasedDegrees((1, 2), (40, -3), 1.0))
     [b'1,40\\n', b'2,-3\\n']
     """
-    return [
-        f"{low},{users}\n".encode()
-        for low, users in zip(released.lowest, released.users, strict=True)
-    ]
+    return [csv_lines([row]) for row in zip(released.lowest, released.users, strict=True)]
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
@@ -138,12 +128,9 @@ def read_degrees(directory: str) -> ReleasedDegrees:
     """
     directory = local_path(directory)
     with page.reading(directory, "a release of choose-kappa"):
-        header, *lines = page.read_file(directory, DEGREES_FILE).decode().splitlines()
-        if header.encode() + b"\n" != DEGREES_HEADER:
-            raise ValueError
-        rows = sorted(tuple(map(int, line.split(","))) for line in lines)
+        rows = parse_rows(page.read_file(directory, DEGREES_FILE), DEGREES_HEADER)
+        lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
         epsilon = json.loads(page.read_file(directory, PRIVACY_FILE))["epsilon"]
-        lowest, users = zip(*rows, strict=True)
         return ReleasedDegrees(lowest, users, float(epsilon))
 
 

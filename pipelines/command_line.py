@@ -36,7 +36,7 @@ Options = Callable[[], "PipelineOptions"]
 class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line on stderr, and exit code 2.
 
-    Unless told otherwise, it keeps the line breaks of descriptions and epilogs, and takes no prefix
+    Unless told otherwise, it keeps the line breaks of descriptions and epilogs. It takes no prefix
     of a flag for the flag. Flags may be written with dashes in place of underscores, and then
     errors write them so. Each parser with a --help has a --version too.
     """
@@ -45,8 +45,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        options.setdefault("allow_abbrev", False)
-        super().__init__(**options)
+        # Of jobs, other flags are Beam's: a prefix of one must not be taken for one of these.
+        super().__init__(**options, allow_abbrev=False)
         if self.add_help:
             self.add_argument(
                 "--version",
@@ -84,10 +84,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 class JobParser(OneLineParser):
-    """A parser for a job's own flags; what it does not know are options of Beam or of the runner.
-
-    Its errors are one line on stderr, and exit code 2.
-    """
+    """A parser for a job's own flags; what it does not know are options of Beam or its runner."""
 
     def __init__(self, module: str, description: str, epilog: str):
         super().__init__(
@@ -95,8 +92,6 @@ class JobParser(OneLineParser):
             usage="%(prog)s --input=GLOB --output=DIR ... [options of Beam or of its runner]",
             description=description,
             epilog=epilog,
-            # Other flags are Beam's: a prefix of one must not be taken for one of these.
-            allow_abbrev=False,
         )
 
     def add_common_flags(self) -> None:

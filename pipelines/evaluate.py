@@ -1,8 +1,4 @@
-"""Compares a release with the list that it was made from: distance, and guessing metrics.
-
-What it prints depends on the private list, so it is PRIVATE too: for those who may see the data,
-or for public lists.
-"""
+"""Compares a release with the list that it was made from. What it prints is PRIVATE."""
 
 from __future__ import annotations
 

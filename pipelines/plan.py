@@ -1,8 +1,4 @@
-"""What releases would be worth, from public numbers alone: nothing here reads private data.
-
-The expected error of the frequency list, how many users a partition needs to be named, and the
-time and memory that a release takes on this machine.
-"""
+"""What releases would be worth, from public numbers alone: nothing here reads private data."""
 
 from __future__ import annotations
 
@@ -100,12 +96,8 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """The plans as text: of lists, of mechanisms, and of selections if there is a delta.
-
-    Args:
-      plans: one for each epsilon.
-      why: says of the mechanisms which one is the default.
-    """
+    """The plans as text: of lists, of mechanisms and which one is the default, and of selections if
+    there is a delta."""
     rows = [["epsilon", "expected dist", "of all contributions", "seconds for one release"]]
     rows += [
         [

@@ -50,7 +50,7 @@ class Watch(TellsBound, beam.PTransform):
             tell = _Tell(self._stage, total)
             elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
         if self._counters:
-            elements |= "Count" >> beam.ParDo(_Count(self._rows)).with_output_types(kind)
+            elements |= "Count" >> beam.Map(_counted, self._rows).with_output_types(kind)
         return elements
 
 
@@ -113,13 +113,9 @@ def _on_terminal() -> bool:
     return sys.__stderr__ is not None and sys.__stderr__.isatty()
 
 
-class _Count(beam.DoFn):
-    def __init__(self, rows: str):
-        self._counter = Metrics.counter(_NAMESPACE, rows)
-
-    def process(self, element: Any) -> Iterator[Any]:
-        self._counter.inc(_size(element))
-        yield element
+def _counted(element: Any, rows: str) -> Any:
+    Metrics.counter(_NAMESPACE, rows).inc(_size(element))
+    return element
 
 
 def _size(element: Any) -> int:

@@ -1,8 +1,7 @@
 """Both releases from one read: the frequency list, and the names of partitions that may be named.
 
-Users' contributions are bounded once, and both releases see the same bounded records. A ledger
-splits the privacy budget between them: together they are (epsilon, delta)-DP, for adding or
-removing all records of one user.
+Users' contributions are bounded once, both releases see the same bounded records, and their costs
+add up.
 """
 
 from __future__ import annotations

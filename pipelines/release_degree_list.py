@@ -32,8 +32,9 @@ from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import csv_lines
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import directory_from_flags, frequency_lines
+from pipelines.files.output import directory_from_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
 
@@ -62,23 +63,12 @@ examples:
 
 @dataclass(frozen=True)
 class DegreeRelease:
-    """Which degrees to release, and what to protect.
-
-    Attributes:
-      epsilon: what the release costs.
-      degree: "undirected", "in" or "out".
-      degree_bound: D, public, of the projection that protects nodes; None to protect edges.
-      nodes: how many nodes there are, if that is public: no more come out, at no cost.
-      mechanism_name: as for ``partition_mechanism``.
-
-    Raises:
-      ValueError: a value is out of range.
-    """
+    """Which degrees to release, and what to protect. ValueError if a value is out of range."""
 
     epsilon: Number
-    degree: str = UNDIRECTED
-    degree_bound: int | None = None
-    nodes: int | None = None
+    degree: str = UNDIRECTED  # or "in" or "out"
+    degree_bound: int | None = None  # D, public, of a projection that protects nodes; or edges
+    nodes: int | None = None  # how many there are, if that is public: no more come out, at no cost
     mechanism_name: str = AUTO
 
     def __post_init__(self) -> None:
@@ -90,22 +80,18 @@ class DegreeRelease:
         """What releases the list."""
         from dp_transforms.degrees import edge_private_sensitivity
 
-        sensitivity = edge_private_sensitivity(self.degree)
+        sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
-        return partition_mechanism(
-            self.epsilon, sensitivity, self.mechanism_name, bounds=self._bounds
-        )
-
-    @property
-    def _bounds(self) -> PartitionBounds | None:
-        if self.nodes is None:
-            return None
-        if self.degree_bound is not None:
-            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
-        # Without self-loops and repeated edges no node has more neighbours than others there are.
-        others = positive_integer("nodes", self.nodes) - 1
-        return PartitionBounds.of_runs([0], [others], [self.nodes])
+            if self.nodes is not None:
+                raise ValueError(
+                    "nodes is for the privacy of edges: a node more changes their number"
+                )
+        elif self.nodes is not None:
+            # Without self-loops and repeated edges a node has no more neighbours than others are.
+            others = positive_integer("nodes", self.nodes) - 1
+            bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
+        return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
 
     def count(self, secret: JobSecret, num_buckets: int) -> beam.PTransform:
         """What counts, or projects and counts, the degrees."""
@@ -168,10 +154,8 @@ def _add_columns(group: Any) -> None:
 def build(
     pipeline: beam.Pipeline, work: Work, release: DegreeRelease, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
-
-    The records are edges, with sources as users and targets as partitions.
-    """
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release. The
+    records are edges, with sources as users and targets as partitions."""
     import apache_beam as beam
     import pyarrow as pa
 
@@ -184,7 +168,7 @@ def build(
     released = watched | "Release" >> ReleaseFrequencyList(
         mechanism=release.mechanism, secret=work.secret
     )
-    lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
+    lines = released | "Lines" >> beam.Map(csv_lines).with_output_types(bytes)
     _ = lines | "Publish" >> publish
 
 

@@ -1,9 +1,4 @@
-"""The main job: user records in, a differentially private frequency list out.
-
-Each user is bounded to a number of partitions, distinct users are counted per partition, and how
-often each count occurs is released by a mechanism for integer partitions: pure epsilon-DP, for
-adding or removing all records of one user.
-"""
+"""The main job: user records in, a differentially private frequency list out."""
 
 from __future__ import annotations
 
@@ -20,9 +15,9 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.files.frequency_files import read_frequency_list
+from pipelines.files.frequency_files import csv_lines, read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
+from pipelines.files.output import ReleaseDirectory, directory_from_flags
 from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import frequency_list_statement
@@ -87,10 +82,8 @@ def make_parser() -> JobParser:
 def build(
     pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
 ) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
-
-    The mechanism's sensitivity is the number of partitions kept per user.
-    """
+    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release. The
+    mechanism's sensitivity is the number of partitions kept per user."""
     import apache_beam as beam
 
     from dp_transforms.contributions import BoundContributions
@@ -114,16 +107,12 @@ def release_bounded(
     counts = pairs | "Count" >> count
     watched = counts | "WatchCounts" >> work.watch("counting users per partition", "partitions")
     released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=work.secret)
-    lines = released | "Lines" >> beam.Map(frequency_lines).with_output_types(bytes)
+    lines = released | "Lines" >> beam.Map(csv_lines).with_output_types(bytes)
     return lines | "Publish" >> publish
 
 
 def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
-    """What the job of ``build`` releases, computed in this process and without Beam.
-
-    Raises:
-      InputError: see ``Work.counted_here``.
-    """
+    """What the job of ``build`` releases, by ``Work.counted_here`` without Beam."""
     from dp_transforms.runtime.local import count_distinct_users
 
     partitions = work.counted_here(count_distinct_users, mechanism.sensitivity)
@@ -164,7 +153,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS, "epsilon")
     refuse(flags, "is for one list, not for one of each --period", *VARIANTS, "report")
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.periods import list_content, period_job
+    from pipelines.files.periods import period_job
 
     budget = PrivacyBudget(flags.epsilon)
     make = functools.partial(
@@ -179,7 +168,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
         statement["partition_columns"] = flags.partition_column
         statement["periods"] = {"epsilon_of_all": float(budget.epsilon)}
-        return statement, list_content
+        return statement, lambda released: [FREQUENCIES_HEADER, csv_lines(released)]
 
     part = Part(f"frequency list of each {flags.period}", budget)
     return period_job(flags, options, part, FREQUENCIES_FILE, make, describe)
@@ -233,7 +222,7 @@ def _release(
         FREQUENCIES_HEADER,
         statement,
         build,
-        lambda: [frequency_lines(released_here())],
+        lambda: [csv_lines(released_here())],
     )
 
 

@@ -1,9 +1,5 @@
 """Frequency lists of groups: all users, and one for each gender, age, language or whatever else.
-
-Each user counts in at most a number of partitions, and in one group of each attribute. Within an
-attribute the groups' releases cost no more than one; the costs of different attributes add up. See
-``dp_transforms.grouped_lists`` for the whole argument.
-"""
+See ``dp_transforms.grouped_lists`` for the argument of privacy."""
 
 from __future__ import annotations
 
@@ -15,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.postprocessing.planning import zipf_error
+from dp_transforms.postprocessing.planning import zipf_list
 from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
-from pipelines.files.grouped_file import grouped_lines
+from pipelines.files.frequency_files import grouped_lines
 from pipelines.files.names import LISTS_FILE, LISTS_HEADER
 from pipelines.files.output import directory_from_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
@@ -128,13 +124,13 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     from dp_transforms.grouped_lists import ALL_USERS_LIST, SELECTION
 
-    attributes = _attributes(flags)
     # The parameters are heard of before the files are.
-    release = _release(flags, attributes)
-    for warning in warnings_of_small_groups(attributes, _sizes(flags, attributes), release):
+    release = _release(flags)
+    sizes = _sizes(flags, release.attributes)
+    for warning in warnings_of_small_groups(release.attributes, sizes, release):
         print(f"warning: {warning}", file=sys.stderr)
     work = Work.from_flags(flags, flags.group_by)
-    _check_groups(attributes, work.reader.attribute_fields)
+    _check_groups(release.attributes, work.reader.attribute_fields)
     directory = directory_from_flags(flags, LISTS_FILE)
     costs = release.costs
     # In one attribute's lists only one moves, so they have the range that one has.
@@ -159,21 +155,16 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 def warnings_of_small_groups(
     attributes: Sequence[Attribute], sizes: dict[str, list[int]], release: ReleaseGroupedLists
 ) -> Iterator[str]:
-    """What to say of groups whose lists would be mostly noise, by their public sizes.
-
-    The error is that expected of a Zipf list of as many users, as in ``pipelines.plan``.
-
-    Args:
-      attributes: with public groups, where there are sizes.
-      sizes: of the groups of an attribute, by its name.
-      release: what is planned.
+    """What to say of groups whose lists would be mostly noise, by their public sizes, which are
+    given by attribute. The error is that of a Zipf list of as many users, as in ``pipelines.plan``.
     """
     mechanism = release.for_group
     for attribute in attributes:
         if attribute.name not in sizes:
             continue
         for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
-            part = zipf_error(mechanism, users)
+            reference = zipf_list(users)
+            part = mechanism.law.expected_l1(reference) / reference.total
             if part > LARGE_ERROR:
                 error = f"an error of {part:.0%} of them" if part < 1 else "more noise than users"
                 yield (
@@ -183,8 +174,11 @@ def warnings_of_small_groups(
                 )
 
 
-def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> ReleaseGroupedLists:
-    selected = [attribute.name for attribute in attributes if attribute.groups is None]
+def _release(flags: argparse.Namespace) -> ReleaseGroupedLists:
+    from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+
+    public = _by_attribute("groups", flags.groups, flags.group_by)
+    selected = [name for name in flags.group_by if name not in public]
     given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
     if selected and len(given) < 2:
         raise ValueError(
@@ -193,10 +187,8 @@ def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> Rele
         )
     if given and not selected:
         raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
-    from dp_transforms.grouped_lists import ReleaseGroupedLists
-
     return ReleaseGroupedLists(
-        attributes,
+        [Attribute(name, public.get(name)) for name in flags.group_by],
         epsilon_all=flags.epsilon_all,
         epsilon_groups=flags.epsilon_groups,
         max_partitions_per_user=flags.max_partitions_per_user,
@@ -204,13 +196,6 @@ def _release(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> Rele
         mechanism=flags.mechanism,
         secret=JobSecret.from_os(),
     )
-
-
-def _attributes(flags: argparse.Namespace) -> list[Attribute]:
-    from dp_transforms.grouped_lists import Attribute
-
-    names = _by_attribute("groups", flags.groups, flags.group_by)
-    return [Attribute(name, names.get(name)) for name in flags.group_by]
 
 
 def _sizes(flags: argparse.Namespace, attributes: Sequence[Attribute]) -> dict[str, list[int]]:

@@ -13,7 +13,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
 from pipelines import flag_types
-from pipelines.budgeting import Part, add_ledger_flag, charged, price
+from pipelines.budgeting import Part, add_ledger_flag, price, spending
 from pipelines.command_line import Job, JobParser, Options, make_runner
 from pipelines.errors import InputError
 from pipelines.files.names import LISTS_FILE
@@ -33,20 +33,6 @@ if TYPE_CHECKING:
 FEW_RECORDS = 500_000
 """One worker is done with so many before Flink has started the parts of each stage."""
 
-Watching = Callable[..., "Watch"]
-"""Makes a Watch from a stage and what its rows are; ``counters=False`` leaves them uncounted."""
-
-
-def watching(progress: bool, counters: bool) -> Watching:
-    """What tells of stages; see ``Watch``."""
-
-    def watch(stage: str, rows: str, counters: bool = counters, total: int = 0) -> Watch:
-        from pipelines.progress import Watch
-
-        return Watch(stage, rows, progress, counters, total)
-
-    return watch
-
 
 class Work:
     """Records, and how a job works on them whatever it releases.
@@ -55,7 +41,7 @@ class Work:
       reader: gives the records.
       secret: where all random decisions come from; a fresh one by default. No two jobs share one.
       num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      watch: tells of stages; by default nothing is told.
+      progress, counters: what ``watch`` tells of stages.
     """
 
     def __init__(
@@ -63,12 +49,13 @@ class Work:
         reader: RecordSource,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
-        watch: Watching | None = None,
+        progress: bool = False,
+        counters: bool = False,
     ):
         self.reader = reader
         self.secret = secret or JobSecret.from_os()
         self.num_buckets = num_buckets or reader.num_buckets
-        self.watch = watch or watching(progress=False, counters=False)
+        self._progress, self._counters = progress, counters
 
     @classmethod
     def from_flags(cls, flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> Work:
@@ -76,8 +63,13 @@ class Work:
         from pipelines.files.record_files import records_from_flags
 
         reader = records_from_flags(flags, attribute_columns)
-        watch = watching(flags.progress, flags.show_private_counters)
-        return cls(reader, num_buckets=flags.num_buckets, watch=watch)
+        return cls(reader, None, flags.num_buckets, flags.progress, flags.show_private_counters)
+
+    def watch(self, stage: str, rows: str, counters: bool = True, total: int = 0) -> Watch:
+        """A ``Watch`` of a stage, whose rows may be left uncounted."""
+        from pipelines.progress import Watch
+
+        return Watch(stage, rows, self._progress, counters and self._counters, total)
 
     def records(self, pipeline: beam.Pipeline, rows: str = "records") -> beam.PCollection:
         """The records in the job's pipeline, where ``rows`` is what they are called while they are
@@ -114,24 +106,16 @@ class Work:
 class Release:
     """What a job is about to release, after all checks that need no data.
 
-    Attributes:
-      parts: what is spent.
-      directories: receive the release.
-      build: adds the whole job to a pipeline, given what each privacy.json has to say of the budget
-        beside its own statement.
-      here: does the whole job in this process, without Beam, given the same. One of the two may be
-        missing.
-      whole: what a ledger of this job alone may spend; without one, only a shared ledger is
-        charged.
-      done: says what was written; ``say_done`` by default.
+    Either ``build`` adds the whole job to a pipeline, given what each privacy.json has to say of
+    the budget beside its own statement, or ``here`` does it in this process, without Beam.
     """
 
-    parts: Sequence[Part]
-    directories: Sequence[ReleaseDirectory]
+    parts: Sequence[Part]  # what is spent
+    directories: Sequence[ReleaseDirectory]  # receive the release
     build: Callable[[beam.Pipeline, dict[str, Any]], None] | None = None
     here: Callable[[dict[str, Any]], None] | None = None
-    whole: PrivacyBudget | None = None
-    done: Callable[[], None] | None = None
+    whole: PrivacyBudget | None = None  # for a ledger of this job alone, if there is to be one
+    done: Callable[[], None] | None = None  # says what was written; ``say_done`` by default
 
     @classmethod
     def of_file(
@@ -186,12 +170,8 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """The flags from which ``records_from_flags`` makes a reader.
-
-    Args:
-      parser: gets them, in groups.
-      add_columns: adds the flags that name columns to a group.
-    """
+    """The flags from which ``records_from_flags`` makes a reader; ``add_columns`` adds those that
+    name columns to a group."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -253,12 +233,9 @@ def add_release_flags(
 ) -> Any:
     """Adds the flags of privacy and output that jobs share; returns their group.
 
-    Args:
-      parser: of the job.
-      epsilon, kappa: what --epsilon and --max_partitions_per_user mean to this job, which has no
-        such flag without.
-      delta: the same of --delta: which part of the release may fail.
-      lists: whether lists are released, for which there are a --mechanism and a --report.
+    The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
+    the release --delta is for: without a text there is no such flag. Where lists are released there
+    are a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
     if epsilon is not None:
@@ -294,9 +271,8 @@ def add_release_flags(
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
-    """The job that charges the budget, makes the release and says what was written.
-
-    What is asked for can be written, or else there is an error before anything is read or spent.
+    """The job that charges the budget, makes the release and says what was written. If that cannot
+    be written, there is an error before anything is read or spent.
 
     Raises:
       ValueError: a report cannot be drawn, or see ``make_runner``.
@@ -329,7 +305,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         run_to_end(pipeline, flags.show_private_counters)
 
     def job() -> None:
-        with charged(flags.ledger, release.parts, release.whole) as budget:
+        with spending(flags.ledger, release.whole, release.parts) as budget:
             make(budget)
         (release.done or functools.partial(say_done, flags, release.directories))()
 

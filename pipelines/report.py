@@ -21,7 +21,7 @@ from dp_transforms.postprocessing.frequency_intervals import distinct_interval
 from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
 from dp_transforms.postprocessing.guessing_intervals import Interval, ReleaseError
 from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
-from pipelines.command_line import FAILURE, SUCCESS, OneLineParser
+from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import parse_frequency_list
 from pipelines.files.names import (
@@ -109,8 +109,7 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
     band = f"where the true one is ({page.CONFIDENCE:.0%} confidence)"
 
     def rank_frequency(axes: Any) -> None:
-        ends = np.cumsum(released.multiplicities)
-        frequencies = released.frequencies[np.searchsorted(ends, ranks)]
+        frequencies = released.at_ranks(ranks)
         axes.fill_between(ranks, np.maximum(lower, 0.5), upper, alpha=0.25, lw=0, label=band)
         axes.loglog(ranks, frequencies, label="as released")
         axes.set_ylim(bottom=0.5)
@@ -157,29 +156,17 @@ def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:
     error = _error(released, statement)
     mechanism = mechanism_of_statement(statement)
     estimates = None if mechanism is None else GuessingEstimates(released, mechanism)
-    rows = [
-        (
-            f"Success rate of {guesses:,} guess{'es' if guesses > 1 else ''}",
-            guessing_metrics.success_rate_bits(released, guesses),
-            guessing_intervals.success_rate_bits_interval(released, guesses, error),
-            None if estimates is None else estimates.success_rate_bits(guesses, LIKELY),
-        )
-        for guesses in _GUESSES
+    rows: list[tuple[str, str, Any]] = [
+        (f"Success rate of {n:,} guess{'es' if n > 1 else ''}", "success_rate_bits", n)
+        for n in _GUESSES
     ]
-    rows += [
-        (
-            f"Guesswork to reach {float(alpha):.0%}",
-            guessing_metrics.alpha_guesswork_bits(released, alpha),
-            guessing_intervals.alpha_guesswork_bits_interval(released, alpha, error),
-            None if estimates is None else estimates.alpha_guesswork_bits(alpha, LIKELY),
-        )
-        for alpha in _ALPHAS
-    ]
-    cells = [
-        (name, page.bits_text(value, interval))
-        + (() if one is None else (page.bits_text(one.value, Interval(one.lower, one.upper)),))
-        for name, value, interval, one in rows
-    ]
+    rows += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
+    cells = []
+    for name, metric, of in rows:
+        cells.append([name, page.metric_text(metric, of, released, error)])
+        if estimates is not None:
+            one = getattr(estimates, metric)(of, LIKELY)
+            cells[-1].append(page.bits_text(one.value, Interval(one.lower, one.upper)))
     heads: tuple[str, ...] = ("Metric", "As released")
     words = ""
     if estimates is not None:
@@ -230,8 +217,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         grouped = files.exists(files.join(directory, LISTS_FILE))
         print((write_groups_report if grouped else write_report)(directory, flags.about))
     except ValueError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return FAILURE
+        return failed(str(error))
     return SUCCESS
 
 

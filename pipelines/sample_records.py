@@ -1,8 +1,7 @@
-"""Makes records to try the jobs on: synthetic users with passwords as frequent as RockYou's.
+"""Makes records to try the jobs on, of a random sample of the accounts of the RockYou list.
 
-The users are a random sample, without replacement, of the accounts of the RockYou list that comes
-with the package. Users and passwords are made-up identifiers; two users share a password identifier
-exactly if the sampled accounts shared a password.
+Users and passwords are made-up identifiers; two users share a password identifier exactly if the
+sampled accounts shared a password.
 """
 
 from __future__ import annotations

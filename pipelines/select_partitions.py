@@ -1,9 +1,4 @@
-"""Selects the partitions that may be named: user records in, differentially private names out.
-
-Each user counts in at most a number of partitions, and a partition is released if enough users
-have it, decided at random so that no user's presence shows: (epsilon, delta)-DP for adding or
-removing all records of one user.
-"""
+"""Selects the partitions that may be named: user records in, differentially private names out."""
 
 from __future__ import annotations
 
@@ -26,8 +21,8 @@ from pipelines.files.names import PARTITIONS_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.reports.plots import plot_explanation
 from pipelines.reports.privacy_statement import selection_statement
-from pipelines.reports.selection_plot import plot_explanation
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -223,7 +218,8 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
     from pipelines.files.partition_file import header_line
-    from pipelines.files.periods import NamesByPeriod, names_content, period_job
+    from pipelines.files.periods import NamesByPeriod, period_job
+    from pipelines.files.publishing import in_order
 
     make = functools.partial(
         NamesByPeriod,
@@ -242,9 +238,8 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         )
         statement["periods"] = {"max_partitions_per_user_and_period": flags.max_partitions_per_user}
         header = header_line(reader.partition_fields, flags.noisy_counts)
-        return statement, functools.partial(
-            names_content, header=header, by_count=flags.noisy_counts
-        )
+        by_count = flags.noisy_counts
+        return statement, lambda lines: [header, *in_order(lines, by_count)]
 
     budget = PrivacyBudget(flags.epsilon, flags.delta)
     part = _part(flags, f"names of partitions in each {flags.period}", budget)

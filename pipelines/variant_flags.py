@@ -71,11 +71,7 @@ def add_variant_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMechanism:
-    """The mechanism that the flags ask for.
-
-    Args:
-      flags: with epsilon or eta, and those of ``add_variant_flags``.
-      kappa: the sensitivity.
+    """The mechanism of sensitivity kappa that --epsilon or --eta and ``add_variant_flags`` ask for.
 
     Raises:
       ValueError: flags exclude each other, or one is missing; the message names them.

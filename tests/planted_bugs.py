@@ -180,8 +180,8 @@ MUTANTS = (
     Mutant(
         "node privacy with the sensitivity of the degrees of one end",
         "dp_transforms/mechanisms/degree_projection.py",
-        "(3 if directed else 2) * degree_bound",
-        "(2 if directed else 1) * degree_bound",
+        "(3 if directed else 2) * positive_integer",
+        "(2 if directed else 1) * positive_integer",
         ("tests/mechanisms/test_degree_projection.py",),
     ),
     Mutant(

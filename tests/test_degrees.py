@@ -73,5 +73,5 @@ def test_arguments_are_checked_when_the_pipeline_is_built():
             make("up")
     with pytest.raises(ValueError, match="degree must be one of"):
         edge_private_sensitivity("both")
-    with pytest.raises(ValueError, match="degree_bound must be positive, got 0"):
+    with pytest.raises(ValueError, match="degree_bound must be a positive integer, got 0"):
         CountProjectedDegrees(0)

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.budget import PrivacyBudget as PrivacyBudget
+from dp_transforms.budget.budget import PrivacyUnit as PrivacyUnit
 from dp_transforms.budget.journal import CorruptedJournalError as CorruptedJournalError
 from dp_transforms.budget.ledger import BudgetExceededError as BudgetExceededError
 from dp_transforms.budget.ledger import Ledger as Ledger
@@ -11,7 +12,6 @@ from dp_transforms.budget.ledger import LedgerLine as LedgerLine
 from dp_transforms.budget.ledger import PrivacyUnitError as PrivacyUnitError
 from dp_transforms.budget.ledger import Reservation as Reservation
 from dp_transforms.budget.shares import BudgetShares as BudgetShares
-from dp_transforms.budget.unit import PrivacyUnit as PrivacyUnit
 
 if TYPE_CHECKING:
     from dp_transforms.budget.accounting import Composition as Composition
@@ -23,22 +23,23 @@ if TYPE_CHECKING:
     from dp_transforms.budget.events import partition_event as partition_event
 
 _HOMES = {
-    "Composition": "dp_transforms.budget.accounting",
-    "compose": "dp_transforms.budget.accounting",
-    "largest_epsilon": "dp_transforms.budget.accounting",
-    "ApproximateDpEvent": "dp_transforms.budget.events",
-    "BoundedRangeDpEvent": "dp_transforms.budget.events",
-    "gaussian_threshold_event": "dp_transforms.budget.events",
-    "partition_event": "dp_transforms.budget.events",
+    "accounting": ("Composition", "compose", "largest_epsilon"),
+    "events": (
+        "ApproximateDpEvent",
+        "BoundedRangeDpEvent",
+        "gaussian_threshold_event",
+        "partition_event",
+    ),
 }
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: dp-accounting and scipy take seconds, and few jobs compose.
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return [*globals(), *(name for names in _HOMES.values() for name in names)]

@@ -43,8 +43,7 @@ from dp_transforms.mechanisms.arrays import FloatArray
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
 """Renyi orders: dense enough that the best of them is within 0.1% of the infimum over all."""
 
-_GRID_POINTS = 10_000
-"""Points of the privacy-loss grid per unit of basic composition."""
+_GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic composition.
 
 _FOURIER_ERROR = 1e-12
 """More than the error in delta of a composition of privacy-loss distributions."""
@@ -140,23 +139,14 @@ def largest_epsilon(
 
 @dataclass(frozen=True)
 class _Part:
-    """``count`` applications of one mechanism.
-
-    Attributes:
-      count: how many.
-      epsilon: it is epsilon-DP unless it fails; None if it is for no epsilon.
-      delta: the probability of failure.
-      rho: it is rho-zCDP unless it fails.
-      renyi: its Renyi divergence at each order, unless it fails.
-      loss: its privacy-loss distribution on a grid of the given interval, failures included; None
-        if unknown.
-    """
+    """``count`` applications of one mechanism, which may fail."""
 
     count: int
-    epsilon: float | None
-    delta: float
-    rho: float
-    renyi: Callable[[FloatArray], FloatArray]
+    epsilon: float | None  # it is epsilon-DP unless it fails; None if it is for no epsilon
+    delta: float  # the probability of failure
+    rho: float  # it is rho-zCDP unless it fails
+    renyi: Callable[[FloatArray], FloatArray]  # its divergence at each order, unless it fails
+    # Its privacy-loss distribution on a grid of an interval, failures included; None if unknown.
     loss: Callable[[float], PrivacyLossDistribution] | None
 
 

@@ -23,8 +23,7 @@ from dp_accounting import dp_event
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 
-_RANGE_IS_EPSILON = 0.25
-"""Below it the exponential mechanism's range and its price are both 2 c."""
+_RANGE_IS_EPSILON = 0.25  # Below it the exponential mechanism's range and its price are both 2 c.
 
 
 def _check_epsilon(event: dp_event.DpEvent, attribute: object, value: float) -> None:

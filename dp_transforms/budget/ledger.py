@@ -31,14 +31,11 @@ import enum
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
-from types import TracebackType
 from typing import Any
 
-from dp_transforms.budget.budget import PrivacyBudget
+from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.filter import Cost, PrivacyFilter
 from dp_transforms.budget.journal import CorruptedJournalError, Entry, Journal
-from dp_transforms.budget.unit import PrivacyUnit
 from dp_transforms.mechanisms.decimals import Real
 
 _FORMAT = "dp-frequency-lists privacy ledger 3"
@@ -168,11 +165,6 @@ class Ledger:
     def unit(self) -> PrivacyUnit | None:
         """What neighbours are; None for a ledger of format 1, which does not say."""
         return self._unit
-
-    @property
-    def composition_delta(self) -> Fraction:
-        """The part of delta that is set aside for composition."""
-        return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
         """All reservations, the first one first.
@@ -323,12 +315,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._open and kind is None:
             self.commit()
 

@@ -1,4 +1,32 @@
 """PRIVATE: what is computed from the private list. For experiments and audits; never publish it."""
 
-from dp_transforms.evaluation.expectations import expected_l1 as expected_l1
+from __future__ import annotations
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition.corner_weighted import (
+    CornerWeightedPartitionMechanism,
+)
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.laws import labelled_sums
 from dp_transforms.mechanisms.laws.marginals import Marginals as Marginals
+from dp_transforms.mechanisms.sampler.walls import walled_blocks
+
+
+def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
+    """The exact mean of ||x - f||_1 over the mechanism's releases x of f; as private as f.
+
+    ``dist`` of Blocki et al. (2016) is half of it. Nothing is drawn.
+
+    Raises:
+      ValueError: it is not known for such a mechanism.
+
+    >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+    >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
+    7.3
+    """
+    if isinstance(mechanism, CornerWeightedPartitionMechanism) and mechanism.bounds is not None:
+        # Between the bounds, distances from f are those from the nearest list and a constant.
+        moved = frequency_list.l1_distance(mechanism.bounds.nearest(frequency_list))
+        blocks = walled_blocks(frequency_list, mechanism.bounds)
+        return moved + labelled_sums.expected_l1(blocks, mechanism.rate)
+    return mechanism.law.expected_l1(frequency_list)

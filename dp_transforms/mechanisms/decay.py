@@ -77,12 +77,7 @@ class Weights:
     """Products of powers of q, enclosed, for states 0..count-1.
 
     A first release makes thousands of them, so they use the contexts and not ``Enclosure``'s
-    operators, which look a context up for each operation.
-
-    Args:
-      decay: the ratio q.
-      count: how many states.
-      precision: bits that the enclosures should have at the end.
+    operators, which look a context up for each operation. At the end they have ``precision`` bits.
     """
 
     def __init__(self, decay: Decay, count: int, precision: int):

@@ -66,14 +66,10 @@ class ExactNumber(Fraction):
 
 
 def exact_fraction(name: str, value: Any) -> ExactNumber:
-    """The finite number that ``value`` prints as, exactly.
-
-    Args:
-      name: the parameter's name, for the error.
-      value: a ``Real``, or a number of numpy or gmpy2.
+    """The finite number that a ``Real``, or a number of numpy or gmpy2, prints as, exactly.
 
     Raises:
-      ValueError: the value is not a finite number.
+      ValueError: the value is not a finite number; the message names it by ``name``.
 
     >>> exact_fraction("epsilon", 0.1) * 10 == 1
     True
@@ -146,19 +142,11 @@ def decimal_text(value: Fraction) -> str:
 def round_down(value: Fraction, digits: int) -> Fraction:
     """The largest decimal of ``digits`` significant digits that is not above a non-negative value.
 
-    >>> round_down(Fraction(2, 3), 3), round_up(Fraction(2, 3), 3)
-    (Fraction(333, 500), Fraction(667, 1000))
+    >>> round_down(Fraction(2, 3), 3)
+    Fraction(333, 500)
     """
-    step = _last_place(value, digits)
-    return math.floor(value / step) * step
-
-
-def round_up(value: Fraction, digits: int) -> Fraction:
-    """The smallest decimal of ``digits`` significant digits that is not below the value."""
-    step = _last_place(value, digits)
-    return math.ceil(value / step) * step
-
-
-def _last_place(value: Fraction, digits: int) -> Fraction:
+    if not value:
+        return value
     # The logarithm may be off by one at a power of ten, which costs or adds a digit.
-    return Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits) if value else Fraction(1)
+    step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    return math.floor(value / step) * step

@@ -36,6 +36,7 @@ import operator
 from collections import Counter
 from collections.abc import Iterable
 
+from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 Node = int | str | bytes
@@ -52,8 +53,7 @@ def node_private_sensitivity(degree_bound: int, directed: bool = False) -> int:
     >>> node_private_sensitivity(degree_bound=50)
     100
     """
-    _check_bound(degree_bound)
-    return (3 if directed else 2) * degree_bound
+    return (3 if directed else 2) * positive_integer("degree_bound", degree_bound)
 
 
 def project_degrees(
@@ -77,7 +77,7 @@ def project_degrees(
     >>> list(project_degrees(star, degree_bound=3))
     [(3, 1), (1, 3)]
     """
-    _check_bound(degree_bound)
+    positive_integer("degree_bound", degree_bound)
     pairs = {(a, b) if a < b else (b, a) for a, b in _encoded(edges)}
     degrees: Counter[bytes] = Counter()
     for a, b in in_fixed_order(pairs, order_key):
@@ -100,7 +100,7 @@ def project_directed_degrees(
     >>> list(in_degrees), list(out_degrees)
     ([(2, 1), (1, 1)], [(2, 1), (1, 1)])
     """
-    _check_bound(degree_bound)
+    positive_integer("degree_bound", degree_bound)
     into: Counter[bytes] = Counter()
     out_of: Counter[bytes] = Counter()
     for a, b in in_fixed_order(set(_encoded(edges)), order_key):
@@ -148,8 +148,3 @@ def _encode(node: Node) -> bytes:
 
 def _positive(degrees: Counter[bytes]) -> FrequencyList:
     return FrequencyList.from_counts([degree for degree in degrees.values() if degree])
-
-
-def _check_bound(degree_bound: int) -> None:
-    if degree_bound < 1:
-        raise ValueError(f"degree_bound must be positive, got {degree_bound}")

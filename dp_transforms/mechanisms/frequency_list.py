@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import bisect
 import csv
+import itertools
+import math
+import operator
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -158,17 +163,18 @@ class FrequencyList:
         """How many items the list has."""
         return int(self._multiplicities.sum())
 
+    def at_ranks(self, ranks: Integers, tail: int = 0) -> IntArray:
+        """The frequencies at some ranks, counted from 1; ``tail`` behind the last."""
+        ends = np.cumsum(self._multiplicities)
+        return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
+
     def l1_distance(self, other: FrequencyList) -> int:
         """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of
         it."""
-        ends = [np.cumsum(f.multiplicities) for f in (self, other)]
         # Ranks up to which both lists are constant.
-        cuts = np.union1d(*ends)
+        cuts = np.union1d(*(np.cumsum(f.multiplicities) for f in (self, other)))
         widths = np.diff(cuts, prepend=0).tolist()
-        here, there = (
-            np.append(f.frequencies, 0)[np.searchsorted(end, cuts, side="left")].tolist()
-            for f, end in zip((self, other), ends, strict=True)
-        )
+        here, there = (f.at_ranks(cuts).tolist() for f in (self, other))
         return sum(width * abs(a - b) for width, a, b in zip(widths, here, there, strict=True))
 
     def __iter__(self) -> Iterator[tuple[int, int]]:
@@ -201,6 +207,49 @@ class FrequencyList:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrequencyList, (self._frequencies, self._multiplicities)
+
+
+class RankSums:
+    """Sums over the first ranks of a list, without writing the list out.
+
+    ``ends[r]`` is the last rank of run r and ``sums[r]`` the number of users at ranks up to it;
+    ``ends[0]`` and ``sums[0]`` are 0. All are Python integers of any size.
+    """
+
+    def __init__(self, frequency_list: FrequencyList):
+        self.total = frequency_list.total
+        self.frequencies: list[int] = frequency_list.frequencies.tolist()
+        self.ends = [0, *itertools.accumulate(m for _, m in frequency_list)]
+        self.sums = [0, *itertools.accumulate(v * m for v, m in frequency_list)]
+
+    def sum_to(self, rank: int) -> int:
+        """The number of users at ranks 1 to ``rank``."""
+        if rank >= self.ends[-1]:
+            return self.total
+        run = bisect.bisect_right(self.ends, rank) - 1
+        return self.sums[run] + (rank - self.ends[run]) * self.frequencies[run]
+
+    def at_least(self, value: int) -> int:
+        """How many ranks have frequencies of at least a value above 0."""
+        return self.ends[bisect.bisect_right(self.frequencies, -value, key=operator.neg)]
+
+    def rank_reaching(self, users: Fraction) -> int:
+        """The first rank at which the sum is at least ``users``, for 0 < users <= total."""
+        run = bisect.bisect_left(self.sums, users) - 1
+        return self.ends[run] + math.ceil((users - self.sums[run]) / self.frequencies[run])
+
+    def sum_of_sums(self, rank: int) -> int:
+        """The sum of ``sum_to(j)`` over 0 <= j < rank."""
+        result = 0
+        for start, end, base, value in zip(
+            self.ends, self.ends[1:], self.sums, self.frequencies, strict=False
+        ):
+            width = min(end, rank) - start
+            if width <= 0:
+                break
+            # Ranks start, start + 1, ... of this run have sums base, base + value, ...
+            result += width * base + value * (width * (width - 1) // 2)
+        return result + max(0, rank - self.ends[-1]) * self.total
 
 
 def _two_integers(row: list[str], place: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -25,8 +26,7 @@ NO_BOUND = 2**62
 MAX_DISTANCE = 2**40
 """The largest ``distance`` of bounds around a list: they have some 2 sqrt(distance) values."""
 
-_LARGEST = 2**63 - 1
-"""No value of any list is above this."""
+_LARGEST = 2**63 - 1  # No value of any list is above this.
 
 
 def check_distance(distance: int) -> None:
@@ -74,13 +74,11 @@ class PartitionBounds:
             if not isinstance(getattr(self, name), FrequencyList):
                 raise ValueError(f"{name} must be a FrequencyList")
         for name in ("unbounded_ranks", "beyond"):
-            value = integer(name, getattr(self, name))
-            if not 0 <= value < NO_BOUND:
-                raise ValueError(f"{name} must be between 0 and 2**62, got {value}")
+            _check(name, getattr(self, name))
         if len(self.upper) and self.upper.frequencies[-1] < self.beyond:
             raise ValueError(f"upper must not fall below beyond = {self.beyond}")
         ends = self._rank_ends(self.lower)
-        crossed = np.flatnonzero(_at_ranks(self.lower, ends) > self._upper_at(ends))
+        crossed = np.flatnonzero(self.lower.at_ranks(ends) > self._upper_at(ends))
         if len(crossed):
             rank = 1 + (ends.item(crossed.item(0) - 1) if crossed.item(0) else 0)
             raise ValueError(f"lower is above upper at rank {rank}, so no list lies between")
@@ -113,8 +111,7 @@ class PartitionBounds:
             )
         for name, entries in (("lower", lower), ("upper", upper), ("repeats", repeats)):
             for i, entry in enumerate(entries):
-                if not 0 <= integer(f"{name}[{i}]", entry) <= NO_BOUND:
-                    raise ValueError(f"{name}[{i}] must be between 0 and 2**62, got {entry}")
+                _check(f"{name}[{i}]", entry, NO_BOUND)
         counts = np.asarray(repeats, np.int64)
         highest = np.minimum.accumulate(np.asarray(upper, np.int64))
         lowest = np.maximum.accumulate(np.asarray(lower, np.int64)[::-1])[::-1]
@@ -148,8 +145,7 @@ class PartitionBounds:
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
         """|x_i - r_i| <= width at every rank, for a public list r and zeros behind it."""
-        if not 0 <= integer("width", width) < NO_BOUND:
-            raise ValueError(f"width must be between 0 and 2**62, got {width}")
+        _check("width", width)
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
             lower=FrequencyList.from_runs(np.maximum(values - width, 0), repeats),
@@ -193,14 +189,14 @@ class PartitionBounds:
     def contain(self, frequency_list: FrequencyList) -> bool:
         """Whether a list keeps the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
-        values = _at_ranks(frequency_list, ends)
-        kept = (_at_ranks(self.lower, ends) <= values) & (values <= self._upper_at(ends))
+        values = frequency_list.at_ranks(ends)
+        kept = (self.lower.at_ranks(ends) <= values) & (values <= self._upper_at(ends))
         return bool(kept.all())
 
     def nearest(self, frequency_list: FrequencyList) -> FrequencyList:
         """The list with f_i moved between L_i and U_i: the nearest that keeps the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
-        values = np.maximum(_at_ranks(frequency_list, ends), _at_ranks(self.lower, ends))
+        values = np.maximum(frequency_list.at_ranks(ends), self.lower.at_ranks(ends))
         values = np.minimum(values, self._upper_at(ends))
         return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
 
@@ -213,11 +209,10 @@ class PartitionBounds:
 
     def _upper_at(self, ranks: IntArray) -> IntArray:
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
-        bounds = _at_ranks(self.upper, inner, self.beyond)
+        bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)
 
 
-def _at_ranks(values: FrequencyList, ranks: IntArray, tail: int = 0) -> IntArray:
-    """The entries at some ranks, counted from 1; ``tail`` behind the last."""
-    ends = values.multiplicities.cumsum()
-    return np.append(values.frequencies, tail)[ends.searchsorted(ranks, side="left")]
+def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
+    if not 0 <= integer(name, value) <= most:
+        raise ValueError(f"{name} must be between 0 and 2**62, got {value}")

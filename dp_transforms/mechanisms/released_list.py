@@ -91,7 +91,7 @@ class ReleasedList(FrequencyList):
         return views.to_pandas(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.99) -> Any:
-        """A picture with error bars; see ``postprocessing.pictures.plot_released_list``."""
+        """A picture with error bars; see ``postprocessing.views.plot_released_list``."""
         from dp_transforms.postprocessing import views
 
         return views.plot_released_list(self, path, confidence)

@@ -49,8 +49,7 @@ def frequency_interval(
     each = failure_probability(confidence) / (2 * max(1, len(ranks)))
     below = np.array(law.largest_shortfalls(each, ranks), dtype=np.int64)
     above = law.largest_excess(each)
-    ends = np.cumsum(released.multiplicities)
-    frequencies = np.append(released.frequencies, 0)[np.searchsorted(ends, ranks)]
+    frequencies = released.at_ranks(ranks)
     return np.maximum(frequencies - above, 0), frequencies + below
 
 

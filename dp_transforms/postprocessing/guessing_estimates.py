@@ -41,8 +41,7 @@ from dp_transforms.postprocessing.smoothing import (
 _MOST_RATE = 0.5
 """Above, most frequencies do not change at all: the released list is as good as a smooth one."""
 _DRAWS = 48
-_FIRST_SEED = 10**6
-"""Other draws than those of the fit."""
+_FIRST_SEED = 10**6  # Other draws than those of the fit.
 _WIDENING = 3
 
 
@@ -90,11 +89,8 @@ class GuessingEstimates:
         self._rate = mechanism.law.rate
 
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> BitsEstimate:
-        """lambda_beta in bits (see ``guessing.success_rate_bits``).
-
-        Args:
-          guesses: beta.
-          confidence: that of the interval; approximate.
+        """lambda_beta in bits (see ``guessing_metrics.success_rate_bits``), with an approximate
+        interval.
 
         Raises:
           ValueError: guesses is not positive, or confidence is not between 0 and 1.
@@ -102,11 +98,7 @@ class GuessingEstimates:
         return self._estimate(lambda one: success_rate_bits(one, guesses), confidence)
 
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> BitsEstimate:
-        """G-tilde_alpha (see ``guessing.alpha_guesswork_bits``).
-
-        Args:
-          alpha: the part of the accounts.
-          confidence: that of the interval; approximate.
+        """G-tilde_alpha (``guessing_metrics.alpha_guesswork_bits``), with an approximate interval.
 
         Raises:
           ValueError: alpha is not in (0, 1], or confidence is not between 0 and 1.

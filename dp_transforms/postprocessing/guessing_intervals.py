@@ -40,14 +40,13 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.postprocessing.frequency_intervals import failure_probability
 from dp_transforms.postprocessing.guessing_metrics import (
-    RankSums,
     check_alpha,
     check_guesses,
     guesswork_key_space,
+    rank_sums,
 )
 
-_RANK_DECAY = 0.9
-"""Rank b is given this share of the failure probability of rank b - 1."""
+_RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of rank b - 1.
 
 
 class Interval(NamedTuple):
@@ -172,7 +171,7 @@ class _Band:
     """
 
     def __init__(self, released: FrequencyList, error: ReleaseError):
-        self.ranks = RankSums(released)
+        self.ranks = rank_sums(released)
         self._error = error
         total, l1 = self.ranks.total, error.l1
         self._total, self._l1 = float(total), float(l1)
@@ -200,12 +199,8 @@ class _Band:
         self._widths = ends - self._starts
 
     def rate(self, covered: Any, moved: Any, side: int) -> Any:
-        """A bound on lambda_b where the first b ranks hold ``covered`` users.
-
-        Args:
-          covered, moved: S and w of the class.
-          side: 1 for a bound from above, -1 for one from below.
-        """
+        """A bound on lambda_b, for S and w of the class: side is 1 for one from above, -1 for one
+        from below."""
         if self._total <= self._l1:
             return max(side, 0) + 0.0 * covered
         extreme = np.maximum if side > 0 else np.minimum

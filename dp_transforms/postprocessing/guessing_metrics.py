@@ -18,61 +18,21 @@ bounds what the noise can have done to them.
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
-import numpy as np
-
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Real, exact_fraction
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 
 _Number = TypeVar("_Number", float, Fraction)
 
 
-class RankSums:
-    """Sums over the first ranks of a list, without writing the list out.
-
-    ``ends[r]`` is the last rank of run r and ``sums[r]`` the number of users at ranks up to it;
-    ``ends[0]`` and ``sums[0]`` are 0. All are Python integers of any size.
-    """
-
-    def __init__(self, frequency_list: FrequencyList):
-        if not len(frequency_list):
-            raise ValueError("frequency_list is empty, and guessing metrics need at least one item")
-        self.total = frequency_list.total
-        self.frequencies: list[int] = frequency_list.frequencies.tolist()
-        self.ends = [0, *itertools.accumulate(m for _, m in frequency_list)]
-        self.sums = [0, *itertools.accumulate(v * m for v, m in frequency_list)]
-
-    def sum_to(self, rank: int) -> int:
-        """The number of users at ranks 1 to ``rank``."""
-        if rank >= self.ends[-1]:
-            return self.total
-        run = bisect.bisect_right(self.ends, rank) - 1
-        return self.sums[run] + (rank - self.ends[run]) * self.frequencies[run]
-
-    def rank_reaching(self, users: Fraction) -> int:
-        """The first rank at which the sum is at least ``users``, for 0 < users <= total."""
-        run = bisect.bisect_left(self.sums, users) - 1
-        return self.ends[run] + math.ceil((users - self.sums[run]) / self.frequencies[run])
-
-    def sum_of_sums(self, rank: int) -> int:
-        """The sum of ``sum_to(j)`` over 0 <= j < rank."""
-        result = 0
-        for start, end, base, value in zip(
-            self.ends, self.ends[1:], self.sums, self.frequencies, strict=False
-        ):
-            width = min(end, rank) - start
-            if width <= 0:
-                break
-            # Ranks start, start + 1, ... of this run have sums base, base + value, ...
-            result += width * base + value * (width * (width - 1) // 2)
-        return result + max(0, rank - self.ends[-1]) * self.total
+def rank_sums(frequency_list: FrequencyList) -> RankSums:
+    """The sums of a list. ValueError if it is empty."""
+    if not len(frequency_list):
+        raise ValueError("frequency_list is empty, and guessing metrics need at least one item")
+    return RankSums(frequency_list)
 
 
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
@@ -85,24 +45,19 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     0.7
     """
     check_guesses(guesses)
-    return float(Fraction(RankSums(frequency_list).sum_to(guesses), frequency_list.total))
+    return float(Fraction(rank_sums(frequency_list).sum_to(guesses), frequency_list.total))
 
 
 def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
     """lambda_beta as an effective key length, lg(beta / lambda_beta): resistance to online
-    guessing.
+    guessing. For one guess it is the min-entropy.
 
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
     """
     check_guesses(guesses)
-    covered = RankSums(frequency_list).sum_to(guesses)
+    covered = rank_sums(frequency_list).sum_to(guesses)
     return math.log2(Fraction(guesses * frequency_list.total, covered))
-
-
-def min_entropy(frequency_list: FrequencyList) -> float:
-    """H_infinity = -lg p_1, in bits; the same as ``success_rate_bits`` for one guess."""
-    return success_rate_bits(frequency_list, 1)
 
 
 def guesses_to_reach(frequency_list: FrequencyList, alpha: Real) -> int:
@@ -115,7 +70,7 @@ def guesses_to_reach(frequency_list: FrequencyList, alpha: Real) -> int:
     >>> guesses_to_reach(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)
     2
     """
-    ranks = RankSums(frequency_list)
+    ranks = rank_sums(frequency_list)
     return ranks.rank_reaching(check_alpha(alpha) * ranks.total)
 
 
@@ -149,71 +104,6 @@ def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
     return (2 * work / rate - 1) / (2 - rate)
 
 
-def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]:
-    """Guesses per account, and the fraction of accounts that they break.
-
-    One point per distinct frequency; the curve between two points is a straight line.
-
-    >>> guesses, rates = guessing_curve(FrequencyList([5, 2, 1], [1, 1, 3]))
-    >>> guesses.tolist(), rates.tolist()
-    ([1, 2, 5], [0.5, 0.7, 1.0])
-    """
-    ranks = RankSums(frequency_list)
-    rates = np.array(ranks.sums[1:], dtype=np.float64) / ranks.total
-    return np.array(ranks.ends[1:], dtype=np.int64), rates
-
-
-@dataclass(frozen=True)
-class Attack:
-    """Where a rational attacker stops.
-
-    Attributes:
-      guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.
-      success_rate: the fraction of accounts broken.
-      profit: the mean profit per account, in units of the cost of one guess.
-    """
-
-    guesses: int
-    success_rate: float
-    profit: float
-
-
-def rational_attack(frequency_list: FrequencyList, value_per_cost: Real) -> Attack:
-    """The attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
-
-    Blocki, Harsha and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018): an
-    attacker who gives up on an account after B guesses gains value * lambda_B and spends one unit
-    for every guess made, on average the sum of 1 - lambda_j over 0 <= j < B. Guess B pays for
-    itself if value * p_B >= 1 - lambda_{B-1}. The profit may fall and rise again, so this is the
-    global maximum and not the first guess that does not pay; among equals it is the fewest guesses.
-
-    Raises:
-      ValueError: the list is empty, or value_per_cost is negative.
-
-    >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
-    Attack(guesses=1, success_rate=0.5, profit=1.0)
-    """
-    value = exact_fraction("value_per_cost", value_per_cost)
-    if value < 0:
-        raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
-    ranks = RankSums(frequency_list)
-    best_profit, best_guesses = Fraction(0), 0
-    # Inside a run p is constant while 1 - lambda falls, so the profit is convex: only run ends can
-    # win.
-    spent = 0
-    for run, frequency in enumerate(ranks.frequencies):
-        width = ranks.ends[run + 1] - ranks.ends[run]
-        spent += width * (ranks.total - ranks.sums[run]) - frequency * (width * (width - 1) // 2)
-        profit = value * ranks.sums[run + 1] - spent
-        if profit > best_profit:
-            best_profit, best_guesses = profit, ranks.ends[run + 1]
-    return Attack(
-        guesses=best_guesses,
-        success_rate=float(Fraction(ranks.sum_to(best_guesses), ranks.total)),
-        profit=float(best_profit / ranks.total),
-    )
-
-
 def check_alpha(alpha: Real) -> Fraction:
     """alpha as an exact fraction, if it is in (0, 1]."""
     fraction = exact_fraction("alpha", alpha)
@@ -234,7 +124,7 @@ def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Real) -> tuple[Fra
     G_alpha = (1 - lambda_mu) mu + sum of i p_i over i <= mu. An account still costs a guess at step
     j + 1 iff the first j guesses failed, so this is the sum of 1 - lambda_j over 0 <= j < mu.
     """
-    ranks = RankSums(frequency_list)
+    ranks = rank_sums(frequency_list)
     guesses = ranks.rank_reaching(check_alpha(alpha) * ranks.total)
     work = Fraction(guesses * ranks.total - ranks.sum_of_sums(guesses), ranks.total)
     return work, Fraction(ranks.sum_to(guesses), ranks.total)

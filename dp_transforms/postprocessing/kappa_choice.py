@@ -35,8 +35,7 @@ from dp_transforms.postprocessing.planning import zipf_list
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _SIMULATIONS = 8
-_ENOUGH = 5_000
-"""An L1 distance of so much, over some simulations, varies by a few percent."""
+_ENOUGH = 5_000  # An L1 distance of so much, over some simulations, varies by a few percent.
 
 
 @dataclass(frozen=True)

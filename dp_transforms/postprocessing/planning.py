@@ -20,7 +20,6 @@ from dp_transforms.mechanisms.integer_partition.choice import (
     chosen_mechanism,
     partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 
@@ -148,12 +147,6 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
     return FrequencyList(found[kept], multiplicities[kept])
 
 
-def zipf_error(mechanism: PartitionMechanism, users: int) -> float:
-    """The expected L1 distance for a Zipf list, as a fraction of its contributions."""
-    reference = zipf_list(users)
-    return mechanism.law.expected_l1(reference) / reference.total
-
-
 def _plan(
     reference: FrequencyList, epsilon: Number, delta: Number | None, kappa: int
 ) -> ReleasePlan:
@@ -195,10 +188,8 @@ def _selections(
             half = strategy(epsilon, delta, max_partitions_per_user=kappa).median_users
         except StrategyRefusal:
             continue
-        named = (
-            0
-            if half is None
-            else int(reference.multiplicities[reference.frequencies >= half].sum())
-        )
+        named = 0
+        if half is not None:
+            named = int(reference.multiplicities[reference.frequencies >= half].sum())
         plans.append(SelectionPlan(name, name == chosen, half, named))
     return tuple(plans)

@@ -22,7 +22,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.postprocessing.frequency_intervals import frequency_interval
 from dp_transforms.postprocessing.guessing_intervals import ReleaseError
-from dp_transforms.postprocessing.guessing_metrics import RankSums
+from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
 _GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Up to more ranks than any list has."""
@@ -95,7 +95,7 @@ def rank_frequency_interval(
     """
     if min(ranks, default=1) < 1:
         raise ValueError(f"ranks must be positive, got {min(ranks)}")
-    sums = RankSums(released)
+    sums = rank_sums(released)
     ends = np.array(sums.ends, dtype=np.float64)
     covered = np.array(sums.sums, dtype=np.float64)
     moved = np.array([error.up_to(end) for end in sums.ends], dtype=np.float64)

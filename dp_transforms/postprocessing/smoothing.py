@@ -50,8 +50,7 @@ ROUGHNESS = 0.05
 """How much the slope changes in one unit of u: the standard deviation."""
 
 _KNOTS: IntArray = np.unique(np.rint(1.35 ** np.arange(130)).astype(np.int64))
-_TO_DIAGONAL = 0.75
-"""Knots go so far, by the side of the largest square below the curve."""
+_TO_DIAGONAL = 0.75  # Knots go so far, by the side of the largest square below the curve.
 _FEW = 30
 _ROUNDS = 8
 _DRAWS = 24
@@ -156,7 +155,9 @@ class Curve:
 
     def turns(self) -> FloatArray:
         """By how much the slope of w(u), less that of the reference, changes at inner knots."""
-        return np.diff(self._slopes())
+        ranks, frequencies = self.points
+        expected = np.interp(ranks - frequencies, *self.reference)
+        return np.diff(np.diff(ranks + frequencies - expected) / self._widths())
 
     def prior_factor(self, roughness: float) -> FloatArray:
         """A matrix that makes independent standard normal numbers of the turns, as the prior has
@@ -174,20 +175,11 @@ class Curve:
         ranks, frequencies = self.points
         return np.maximum(np.diff(ranks - frequencies), 0.01)
 
-    def _slopes(self) -> FloatArray:
-        ranks, frequencies = self.points
-        expected = np.interp(ranks - frequencies, *self.reference)
-        return np.diff(ranks + frequencies - expected) / self._widths()
-
 
 @dataclass(frozen=True)
 class SmoothFit:
-    """What a release tells of the list that it was made from.
-
-    Attributes:
-      curve: the one that was found.
-      information: Fisher's, about the values at its knots.
-    """
+    """What a release tells of the list that it was made from: a curve, and Fisher's information
+    about the values at its knots."""
 
     curve: Curve
     information: FloatArray
@@ -314,6 +306,6 @@ def _both_ways(frequency_list: FrequencyList, side: int) -> tuple[FloatArray, Fl
     these."""
     ends = np.cumsum(frequency_list.multiplicities)
     numbers = np.arange(1, side + 1)
-    at_ranks = np.append(frequency_list.frequencies, 0)[np.searchsorted(ends, numbers)]
     runs = np.searchsorted(-frequency_list.frequencies, -numbers, side="right")
-    return at_ranks.astype(np.float64), np.append(0, ends)[runs].astype(np.float64)
+    at_ranks = frequency_list.at_ranks(numbers).astype(np.float64)
+    return at_ranks, np.append(0, ends)[runs].astype(np.float64)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.postprocessing.pictures import plot_released_list as plot_released_list
+import numpy as np
+
+from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
@@ -37,3 +40,46 @@ def to_pandas(released: ReleasedList) -> Any:
     frame = pandas.DataFrame(released.to_dict(), dtype="int64")
     frame.attrs.update(released.cost or {})
     return frame
+
+
+def plot_released_list(
+    released: ReleasedList, path: str | os.PathLike[str] | None = None, confidence: float = 0.99
+) -> Any:
+    """The frequency of each rank, on logarithmic axes, with proven error bars.
+
+    All error bars hold together with at least the given probability, whatever the private list was.
+    Where no ``law`` of the mechanism is known (see ``rank_intervals``), or no mechanism, as of a
+    list from a file, there are none.
+
+    Args:
+      released: what a mechanism returned.
+      path: write an image there.
+      confidence: of the error bars.
+
+    Returns:
+      The ``matplotlib`` figure.
+
+    Raises:
+      ImportError: matplotlib is not installed; it is in the extra ``report``.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(layout="constrained")
+    axes = figure.subplots()
+    try:
+        law = None if released.mechanism is None else released.mechanism.law
+    except ValueError:
+        law = None
+    if law is not None and len(released):
+        grid, lower, upper = rank_frequency_band(released, law, confidence)
+        label = f"error bars, {confidence:.0%} together"
+        axes.fill_between(grid, lower, upper, alpha=0.3, label=label)
+    # A run of equal frequencies is a step, from its first rank to its last.
+    ends = released.multiplicities.cumsum()
+    ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
+    axes.plot(ranks, released.frequencies.repeat(2), label="released")
+    axes.set(xscale="log", yscale="log", xlabel="rank", ylabel="users")
+    axes.legend()
+    if path is not None:
+        figure.savefig(path)
+    return figure

@@ -28,7 +28,7 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PValue
 
-from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.runtime.records import Kind
 from dp_transforms.runtime.steps import is_filter
 
@@ -55,11 +55,8 @@ class TellsBound:
     """Mixed into a transform that knows the bound of its output."""
 
     def bound(self, before: Bound) -> Bound:
-        """The bound of the output; that of the input unless a transform says otherwise.
-
-        Args:
-          before: the input's, or the sum of the inputs'.
-        """
+        """The bound of the output, from the input's, or the sum of the inputs'; the same unless a
+        transform says otherwise."""
         return before
 
 
@@ -114,13 +111,7 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
 def known_bound(
     pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
 ) -> int:
-    """How many partitions a release must reckon with: what is claimed, or what is known.
-
-    Args:
-      pcoll: what is released from.
-      claimed: the number that the caller gave, if any.
-      transform: the release, for messages.
-      of_counts: whether it takes counts.
+    """How many partitions a release must reckon with: what the caller claimed, or what is known.
 
     Raises:
       ValueError: these are records where counts are due, or the other way round; the bound is not

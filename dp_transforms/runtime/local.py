@@ -13,7 +13,7 @@ import collections
 import functools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -60,26 +60,22 @@ def count_distinct_users(
         secret.key("route partitions"),
         num_buckets,
     )
-    found: collections.Counter[int] = collections.Counter()
-    for table in counts:
-        found.update(histogram(table))
-    return found
+    return _added(map(histogram, counts))
 
 
 def count_user_degrees(
     records: Iterable[pa.Table], max_degree: int, secret: JobSecret, num_buckets: int
 ) -> collections.Counter[int]:
-    """How many users have each number of distinct partitions, of which more count as max_degree.
-
-    Args, Raises: see ``count_distinct_users``.
-
-    Returns:
-      {number of partitions: users}.
-    """
-    found: collections.Counter[int] = collections.Counter()
+    """How many users have each number of distinct partitions, of which more count as max_degree:
+    {number of partitions: users}. Args, Raises: see ``count_distinct_users``."""
     # All of a user's pairs are in one of the tables.
-    for table in _bounded(records, max_degree, secret, num_buckets):
-        found.update(user_degrees(table))
+    return _added(map(user_degrees, _bounded(records, max_degree, secret, num_buckets)))
+
+
+def _added(histograms: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
+    found: collections.Counter[int] = collections.Counter()
+    for one in histograms:
+        found.update(one)
     return found
 
 

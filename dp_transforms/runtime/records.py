@@ -335,15 +335,9 @@ class ToRecords(beam.PTransform):
 def record_type(
     kind: Kind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
 ) -> Any:
-    """The element type of records of a kind.
-
-    Args:
-      kind: the kind.
-      names: what a record's parts are called, of user, partition, count and noisy_count. A tuple of
-        one part is that part itself.
-      like: the element type of records of the same kind that these are made from.
-      like_names: what the two parts of those are called, if they are tuples.
-    """
+    """The element type of records of a kind, with these parts of user, partition, count and
+    noisy_count, which are made from others of that kind: ``like``, where tuples have the parts
+    ``like_names``. A tuple of one part is that part itself."""
     if kind is Kind.TABLES:
         return pa.Table
     if kind is Kind.DICTS:

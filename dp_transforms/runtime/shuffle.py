@@ -86,11 +86,8 @@ class InOrder(beam.PTransform):
     """Puts rows into the order of a column, on one worker: plain tables in, sorted tables out.
 
     In whatever order rows came, and in however many tables, they leave in the same. So the order of
-    a release is a function of what is released.
-
-    Args:
-      name: the column. No two rows have the same value.
-      key: keys the hash by which more rows than fit in a table are divided into several.
+    a release is a function of what is released. No two rows have the same value; more than fit in
+    a table are divided into several, by keyed hashes.
     """
 
     def __init__(self, name: str, key: bytes):
@@ -112,7 +109,7 @@ class OnThreads(beam.DoFn):
       kernel: maps an element to any number of results.
     """
 
-    def __init__(self, kernel: Callable[[Any], Iterable[Any]]):
+    def __init__(self, kernel: Callable[..., Iterable[Any]]):
         self._kernel = kernel
 
     def start_bundle(self) -> None:

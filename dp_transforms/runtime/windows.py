@@ -31,13 +31,7 @@ class BoundPeriods(beam.PTransform):
     """Bounds each user's periods, and partitions in each: see ``columnar.periods``.
 
     Tables with the columns ``user``, ``partition`` and ``list`` in; distinct pairs of a user and a
-    struct of ``list`` and ``partition`` out, as tables.
-
-    Args:
-      periods: the names of those that are kept at all.
-      most_periods, at_most: how many.
-      secret: decides which ones.
-      num_buckets: how many parts users are split into.
+    struct of ``list`` and ``partition`` out, as tables. Only these periods are kept at all.
     """
 
     def __init__(
@@ -78,11 +72,7 @@ def refuse_other_than_tables(tables: beam.PCollection, transform: str) -> None:
 
 
 class WindowRange:
-    """The windows that begin from start on, and before stop.
-
-    Raises:
-      ValueError: start is not before stop.
-    """
+    """The windows that begin from start on, and before stop, which is later, or a ValueError."""
 
     def __init__(self, start: TimestampTypes, stop: TimestampTypes):
         self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
@@ -106,11 +96,8 @@ class WindowRange:
 
 
 class NameWindows(beam.PTransform):
-    """Records in windows as tables in the global one, with the window's name as ``list``.
-
-    Args:
-      names: see ``WindowRange.names``; records of other windows are left out.
-    """
+    """Records in windows as tables in the global one, with the window's name as ``list``. Those of
+    windows that are not in ``WindowRange.names`` are left out."""
 
     def __init__(self, names: Mapping[int, str]):
         super().__init__()

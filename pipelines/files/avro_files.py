@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from pipelines.errors import InputError
-from pipelines.files.logical_types import record_field, record_table
+from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import FileRange, open_bytes
-from pipelines.files.record_format import RecordFormat
+from pipelines.files.record_source import RecordFormat
 
 BATCH_ROWS = 1 << 17
 
@@ -45,8 +45,7 @@ class AvroFiles(RecordFormat):
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
         with open_bytes(path) as file:
-            types = _types(path, _opened(path, "reader", file).writer_schema, columns)
-        return _schema(types)
+            return record_schema(path, _fields(_opened(path, "reader", file)), columns)
 
     def estimated_rows(self, path: str, size: int) -> int:
         with open_bytes(path) as file:
@@ -63,11 +62,12 @@ class AvroFiles(RecordFormat):
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         with open_bytes(part.path) as file:
             reader = _opened(part.path, "reader", file)
-            types = _types(part.path, reader.writer_schema, columns)
+            fields = _fields(reader)
+            schema = record_schema(part.path, fields, columns)
             while True:
                 try:
                     records = list(itertools.islice(reader, BATCH_ROWS))
-                    table = _table(records, types)
+                    table = record_table(_table(records, fields, columns), schema)
                 except Exception:
                     # Whatever bytes that are no records make fastavro, a codec or Arrow raise.
                     raise InputError(_damaged(part.path)) from None
@@ -96,21 +96,11 @@ def _damaged(path: str) -> str:
     )
 
 
-def _types(path: str, schema: Any, columns: Sequence[str]) -> dict[str, pa.DataType]:
+def _fields(reader: Any) -> pa.Schema:
+    """The fields of a file's records, where there is no Arrow type for one as null."""
+    schema = reader.writer_schema
     fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    kinds = {field["name"]: field["type"] for field in fields}
-    types = {}
-    for column in columns:
-        if column not in kinds:
-            some = ", ".join([*kinds][:10]) + (", ..." if len(kinds) > 10 else "")
-            raise InputError(f"{path} has no field {column!r}: its fields are {some}")
-        types[column] = _type(kinds[column])
-        if types[column] is None or record_field(column, types[column]) is None:
-            raise InputError(
-                f"{path}: field {column!r} has a type in which it is not clear which values are "
-                "equal: store it as a string or an integer"
-            )
-    return types
+    return pa.schema([(field["name"], _type(field["type"]) or pa.null()) for field in fields])
 
 
 def _type(kind: Any) -> pa.DataType | None:
@@ -131,16 +121,12 @@ def _type(kind: Any) -> pa.DataType | None:
     return _TYPES.get(kind["type"]) if logical is None else _LOGICAL_TYPES.get(logical)
 
 
-def _table(records: list[Any], types: dict[str, pa.DataType]) -> pa.Table:
-    columns = {}
-    for name, kind in types.items():
-        values = [record[name] for record in records]
+def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    found = {}
+    for name in columns:
+        values, kind = [record[name] for record in records], fields.field(name).type
         if kind == pa.string():
             # Of a UUID its text.
             values = [value if value is None else str(value) for value in values]
-        columns[name] = pa.array(values, kind)
-    return record_table(pa.table(columns), _schema(types))
-
-
-def _schema(types: dict[str, pa.DataType]) -> pa.Schema:
-    return pa.schema([record_field(name, kind) for name, kind in types.items()])
+        found[name] = pa.array(values, kind)
+    return pa.table(found)

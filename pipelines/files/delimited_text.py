@@ -16,7 +16,6 @@ from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
 from pipelines.files import text_lines
 from pipelines.files.paths import FileRange
-from pipelines.files.record_format import TextFormat
 
 _QUOTE = b'"'
 _BYTE_ORDER_MARK = "\ufeff"
@@ -34,7 +33,7 @@ _END = "end of the records"
 
 
 @dataclass(frozen=True)
-class DelimitedText(TextFormat):
+class DelimitedText(text_lines.TextFormat):
     """How records are written in text files: one record per line, fields between delimiters.
 
     Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
@@ -75,10 +74,9 @@ class DelimitedText(TextFormat):
                 f"encoding must be the name of a Python codec such as utf-8, latin-1 or cp1252, "
                 f"got {self.encoding!r}"
             ) from None
+        text = f'a{self.delimiter}"\n'
         try:
-            single_bytes = f'a{self.delimiter}"\n'.encode(self.encoding) == (
-                b"a" + self.delimiter.encode("ascii") + b'"\n'
-            )
+            single_bytes = text.encode(self.encoding) == text.encode("ascii")
         except (UnicodeError, LookupError):
             single_bytes = False
         if not single_bytes:

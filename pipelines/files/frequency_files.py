@@ -1,10 +1,18 @@
-"""Files of frequency lists, read with one set of errors."""
+"""Files of frequency lists: of one list, and of those of groups."""
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from pipelines.errors import InputError
+from pipelines.files.names import FREQUENCIES_HEADER, LISTS_HEADER
 from pipelines.files.paths import local_path, reason
+
+Lists = dict[tuple[str, str], FrequencyList]
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
@@ -32,14 +40,47 @@ def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> Fr
         ) from None
 
 
-def parse_frequency_list(content: bytes) -> FrequencyList:
-    """The list in the bytes of a file that a job has written.
+def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    """The lines of a released file.
+
+    >>> csv_lines(FrequencyList([7, 1], [1, 20]))
+    b'7,1\\n1,20\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
+def grouped_lines(attribute: str, group: str, released: FrequencyList) -> bytes:
+    """The lines of one list; an empty list has none."""
+    return csv_lines((attribute, group, *pair) for pair in released)
+
+
+def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
+    """The rows below the header in the bytes of a file that a job has written.
 
     Raises:
-      ValueError: these are not the bytes of such a file.
+      ValueError, csv.Error: these are not the bytes of such a file.
     """
-    header, *lines = content.decode().splitlines()
-    if header != "frequency,multiplicity":
-        raise ValueError("not a frequency list")
-    pairs = [tuple(map(int, line.split(","))) for line in lines]
+    found, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    if csv_lines([found]) != header:
+        raise ValueError(f"the file must begin with the line {header.decode().strip()}")
+    return rows
+
+
+def parse_frequency_list(content: bytes) -> FrequencyList:
+    """The list in such bytes. Raises as ``parse_rows``."""
+    return _list_of(parse_rows(content, FREQUENCIES_HEADER))
+
+
+def parse_grouped_lists(content: bytes) -> Lists:
+    """The lists in such bytes, by (attribute, group); ("", "") is that of all users."""
+    pairs: dict[tuple[str, str], list[list[str]]] = {}
+    for attribute, group, *pair in parse_rows(content, LISTS_HEADER):
+        pairs.setdefault((attribute, group), []).append(pair)
+    return {name: _list_of(rows) for name, rows in pairs.items()}
+
+
+def _list_of(rows: list[list[str]]) -> FrequencyList:
+    pairs = [(int(frequency), int(multiplicity)) for frequency, multiplicity in rows]
     return FrequencyList([value for value, _ in pairs], [count for _, count in pairs])

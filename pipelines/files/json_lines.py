@@ -13,7 +13,6 @@ from pipelines.errors import InputError
 from pipelines.files import text_lines
 from pipelines.files.logical_types import record_field, record_table
 from pipelines.files.paths import FileRange
-from pipelines.files.record_format import TextFormat
 
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
@@ -21,7 +20,7 @@ _TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 @dataclass(frozen=True)
-class JsonLines(TextFormat):
+class JsonLines(text_lines.TextFormat):
     """Records in the top-level keys of objects, of which each has a line of its own.
 
     Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the

@@ -58,12 +58,7 @@ def logical_name(field: pa.Field) -> str:
 
 
 def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    """The columns of records that some columns become.
-
-    Args:
-      path: where they are, for errors.
-      schema: of all columns.
-      columns: the names of those.
+    """The columns of records that some of all columns at a path become.
 
     Raises:
       InputError: there is no such column, there are two, or one is of an unfit type.
@@ -92,11 +87,8 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def from_text(text: str, field: pa.Field) -> Any:
-    """The value in a column of records that a text stands for, in whichever way it is written.
-
-    Args:
-      text: such as 1.50.
-      field: made by ``record_field``, or of a string column.
+    """The value that a text such as 1.50 stands for, in whichever way it is written, in a column
+    that ``record_field`` made, or of strings.
 
     Raises:
       ValueError: it is not of the column's logical type.
@@ -129,9 +121,10 @@ def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
     kind = schema.field(found[0]).type
     field = record_field(column, kind)
     if field is None:
+        known = "a type" if pa.types.is_null(kind) else f"the type {kind},"
         raise InputError(
-            f"{path}: column {column!r} has the type {kind}, in which it is not clear which values "
-            f"are equal: store it as a string or an integer"
+            f"{path}: column {column!r} has {known} in which it is not clear which values are "
+            "equal: store it as a string or an integer"
         )
     return field
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import csv
+import io
 import json
 import os
 import uuid
@@ -9,11 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
 from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILES
-from pipelines.files.other_formats import FORMATS, converted, names_beside
 from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
+
+PARQUET, JSON_LINES = "parquet", "jsonl"
+FORMATS = (PARQUET, JSON_LINES)
 
 _CHUNK_BYTES = 1 << 20
 # What Beam's filesystems raise is an OSError or a ValueError.
@@ -28,7 +32,7 @@ class ReleaseDirectory:
       path: the directory; it is made when the release is written, if it does not exist.
       file_name: the released file's name in it.
       overwrite: replace an earlier release of that name, and what was made of it.
-      formats: in which the release is written beside that file, of ``other_formats``.
+      formats: of ``FORMATS``, in which the release is written beside that file.
       numbers: how many of its columns hold integers, the last ones.
 
     Raises:
@@ -59,7 +63,13 @@ class ReleaseDirectory:
                         f"{self.file(name)} exists: give another --output, or --overwrite to "
                         f"replace it"
                     )
-            probe = self._files.join(self._existing_directory(), f".{uuid.uuid4().hex}.probe")
+            directory = self.path
+            if self._files is LocalFiles:
+                # It is only made when there is something to write: a failed job leaves none.
+                directory = os.path.abspath(directory)
+                while not _exists(directory):
+                    directory = os.path.dirname(directory)
+            probe = self._files.join(directory, f".{uuid.uuid4().hex}.probe")
             self._files.create(probe).close()
             self._files.delete([probe])
         except InputError:
@@ -140,15 +150,6 @@ class ReleaseDirectory:
                     f"give another --output"
                 )
 
-    def _existing_directory(self) -> str:
-        directory = self.path
-        if filesystem(directory) is LocalFiles:
-            # It is only made when there is something to write: a failed job leaves none.
-            directory = os.path.abspath(directory)
-            while not _exists(directory):
-                directory = os.path.dirname(directory)
-        return directory
-
 
 def directory_from_flags(
     flags: Any, file_name: str, path: str | None = None, numbers: int = 2
@@ -188,13 +189,36 @@ def add_output_flags(group: Any) -> None:
     )
 
 
-def frequency_lines(released: FrequencyList) -> bytes:
-    """The lines of a frequency list's file after its header.
+def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
+    """What the files beside a CSV file are called.
 
-    >>> frequency_lines(FrequencyList([7, 1], [1, 20]))
-    b'7,1\\n1,20\\n'
+    >>> names_beside("list.csv")
+    ['list.parquet', 'list.jsonl']
     """
-    return "".join(f"{value},{multiplicity}\n" for value, multiplicity in released).encode()
+    return [f"{file_name.removesuffix('.csv')}.{name}" for name in formats]
+
+
+def converted(text: bytes, name: str, numbers: int) -> bytes:
+    """The content of a CSV file with its header in another of ``FORMATS``. The last ``numbers``
+    columns hold integers, others text.
+
+    >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
+    {"page": "home", "users": 7}
+    """
+    header, *rows = csv.reader(io.StringIO(text.decode(), newline=""))
+    texts = len(header) - numbers
+    records = [(*row[:texts], *map(int, row[texts:])) for row in rows]
+    if name == JSON_LINES:
+        objects = (dict(zip(header, record, strict=True)) for record in records)
+        return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in objects).encode()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    types = [pa.string()] * texts + [pa.int64()] * numbers
+    columns = [pa.array([record[i] for record in records], kind) for i, kind in enumerate(types)]
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.table(columns, header), sink)
+    return sink.getvalue().to_pybytes()
 
 
 def _exists(path: str) -> bool:
@@ -219,9 +243,7 @@ def _same(one: str, other: str) -> bool:
 
 def _remove(paths: Iterable[str]) -> None:
     for path in paths:
-        try:
+        # The error on the way here, if any, says more than this one would.
+        with contextlib.suppress(*_FAULTS):
             if filesystem(path).exists(path):
                 filesystem(path).delete([path])
-        except _FAULTS:
-            # The error on the way here, if any, says more than this one would.
-            pass

@@ -14,7 +14,7 @@ from dp_transforms.runtime.threads import map_ahead
 from pipelines.errors import InputError
 from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import FileRange, open_bytes
-from pipelines.files.record_format import RecordFormat
+from pipelines.files.record_source import RecordFormat
 
 RANGE_BYTES = 32 << 20
 BATCH_ROWS = 1 << 20

@@ -14,6 +14,7 @@ from apache_beam.io.filesystems import FileSystems
 from dp_transforms.columnar.columns import PARTITION
 from dp_transforms.runtime.records import NOISY_COUNT
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
 from pipelines.files.paths import local_path, reason
 
@@ -24,26 +25,19 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
     >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], "noisy_count": [9, 12]})))
     [b'a,9\\n', b'"b, c",12\\n']
     """
-    line = io.StringIO()
-    writer = csv.writer(line, lineterminator="\n")
-    columns = [_texts(field) for field in _fields(table[PARTITION].combine_chunks())]
+    partitions = table[PARTITION].combine_chunks()
+    composite = pa.types.is_struct(partitions.type)
+    columns = [_texts(field) for field in (partitions.flatten() if composite else [partitions])]
     if NOISY_COUNT in table.column_names:
         columns.append(table[NOISY_COUNT].to_pylist())
     for values in zip(*columns, strict=True):
-        writer.writerow(values)
-        yield line.getvalue().encode()
-        line.seek(0)
-        line.truncate()
+        yield csv_lines([values])
 
 
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     """The first line of a release: a composite partition's columns keep their names."""
-    names = [field.name for field in fields]
-    line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(
-        (names if len(names) > 1 else [PARTITION]) + [NOISY_COUNT] * noisy_counts
-    )
-    return line.getvalue().encode()
+    names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
+    return csv_lines([names + [NOISY_COUNT] * noisy_counts])
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
@@ -68,18 +62,11 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
             values = [from_text(value, field) for value, field in zip(row, fields, strict=True)]
         except ValueError as error:
             raise InputError(f"{path}, line {rows.line_num}: {error}") from None
-        names = [field.name for field in fields]
-        composite = len(values) > 1
-        partitions.append(
-            beam.Row(**dict(zip(names, values, strict=True))) if composite else values[0]
-        )
+        named = zip((field.name for field in fields), values, strict=True)
+        partitions.append(beam.Row(**dict(named)) if len(values) > 1 else values[0])
     if not partitions:
         raise InputError(f"{path} has no public partitions: write one on each line")
     return partitions
-
-
-def _fields(partitions: pa.Array) -> list[pa.Array]:
-    return partitions.flatten() if pa.types.is_struct(partitions.type) else [partitions]
 
 
 def _texts(values: pa.Array) -> list[Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import Any
@@ -14,18 +13,15 @@ import pyarrow.compute as pc
 
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, single
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.windowed_lists import SelectPartitionsByPeriod
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, Options
 from pipelines.errors import InputError
 from pipelines.files.logical_types import logical_name
-from pipelines.files.names import FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, directory_from_flags, frequency_lines
+from pipelines.files.output import directory_from_flags
 from pipelines.files.partition_file import partition_lines
 from pipelines.files.paths import filesystem
 from pipelines.files.period_names import FORMS, period_names
-from pipelines.files.publishing import in_order
 from pipelines.files.record_source import RecordSource
 from pipelines.release_job import Release, Work, release_job
 
@@ -65,7 +61,7 @@ def period_job(
       make: of the names of periods and ``num_buckets``, a transform that gives pairs of a period
         and its release, with a secret of its own. No two jobs share one.
       describe: of that transform and the records, the privacy.json, in which ``periods`` is what it
-        says of these beside the usual; and what makes the lines of a file.
+        says of these beside the usual; and what makes a file's content of a period's release.
 
     Raises:
       ValueError, InputError: see ``period_names``, ``Work.from_flags`` and ``check_times``.
@@ -92,31 +88,20 @@ def period_job(
     statement["periods"] = periods | statement["periods"]
 
     def build(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+        def publish(name: str, released: Any) -> None:
+            of_period = statement | budget | {"period": name}
+            directories[name].publish(content(released), of_period)
+
         name_periods = beam.Map(_in_periods, flags.period, path).with_output_types(pa.Table)
-        publish = functools.partial(_publish, directories, content, statement | budget)
         named = work.records(pipeline) | "Periods" >> name_periods
         _ = named | "Release" >> release | "Publish" >> beam.MapTuple(publish)
 
     return release_job(flags, options, Release([part], [*directories.values()], build))
 
 
-def _publish(
-    directories: dict[str, ReleaseDirectory],
-    content: Callable[[Any], list[bytes]],
-    statement: dict[str, Any],
-    name: str,
-    released: Any,
-) -> None:
-    """Writes the release of one period into its directory, with its statement."""
-    directories[name].publish(content(released), statement | {"period": name})
-
-
 class NamesByPeriod(beam.PTransform):
-    """The lines of names that are selected in each period: (period, lines), of every period.
-
-    Args:
-      periods, options: of ``SelectPartitionsByPeriod``, which is the attribute ``select``.
-    """
+    """The lines of names that are selected in each period by ``SelectPartitionsByPeriod``, which is
+    the attribute ``select``: (period, lines), of every period."""
 
     def __init__(self, periods: Sequence[str], **options: Any):
         super().__init__()
@@ -143,16 +128,6 @@ def _lines_of_periods(selected: pa.Table) -> Iterator[tuple[str, list[bytes]]]:
         yield name, list(partition_lines(selected.filter(pc.equal(selected[LIST], name))))
 
 
-def list_content(released: ReleasedList) -> list[bytes]:
-    """The file of a period's list."""
-    return [FREQUENCIES_HEADER, frequency_lines(released)]
-
-
-def names_content(lines: list[bytes], header: bytes, by_count: bool) -> list[bytes]:
-    """The file of a period's names."""
-    return [header, *in_order(lines, by_count)]
-
-
 def _in_periods(table: pa.Table, period: str, path: str) -> pa.Table:
     """Records with the period of each in the place of its time, which is their last column."""
     names = periods_of(path, table.columns[-1], period)
@@ -160,12 +135,8 @@ def _in_periods(table: pa.Table, period: str, path: str) -> pa.Table:
 
 
 def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
-    """The names of the periods in which times are, each as it is written.
-
-    Args:
-      path: what to name in an error.
-      times: text such as 2026-01-31, 2026-01-31 23:59 or 2026-01-31T23:59:59Z.
-      period: one of ``period_names.PERIODS``.
+    """The names of the periods in which times are, each as it is written: text such as 2026-01-31,
+    2026-01-31 23:59 or 2026-01-31T23:59:59Z.
 
     Raises:
       InputError: a time is missing, or is written in another way.

@@ -37,10 +37,7 @@ class PublishRelease(beam.PTransform):
         by_count: bool = False,
     ):
         super().__init__()
-        self._by_count = by_count
-        self._directory = directory
-        self._header = header
-        self._statement = statement
+        self._publish = functools.partial(_published, directory, header, statement, by_count)
         self._figure = ""
         self._beside: tuple[beam.pvalue.AsSingleton, ...] = ()
 
@@ -51,15 +48,8 @@ class PublishRelease(beam.PTransform):
         return told
 
     def expand(self, lines: beam.PCollection[bytes]) -> beam.PCollection[None]:
+        publish = functools.partial(self._publish, self._figure)
         # An Any is opaque to runners: they see blocks, not lists of lines.
-        publish = functools.partial(
-            _published,
-            directory=self._directory,
-            header=self._header,
-            statement=self._statement,
-            by_count=self._by_count,
-            name=self._figure,
-        )
         blocks = lines | "Blocks" >> beam.ParDo(_Blocks()).with_output_types(Any)
         return (
             lines.pipeline
@@ -69,15 +59,14 @@ class PublishRelease(beam.PTransform):
 
 
 def _published(
-    _: None,
-    blocks: Iterable[list[bytes]],
-    figure: int | None = None,
-    *,
     directory: ReleaseDirectory,
     header: bytes,
     statement: dict[str, Any],
     by_count: bool,
     name: str,
+    _: None,
+    blocks: Iterable[list[bytes]],
+    figure: int | None = None,
 ) -> None:
     lines = in_order(itertools.chain.from_iterable(blocks), by_count)
     told = {} if figure is None else {name: figure}

@@ -15,11 +15,8 @@ from pipelines.files.record_source import RecordSource
 class ReadRecords(beam.PTransform):
     """The records of a source: pa.Table elements with the columns user and partition.
 
-    Files are read through Beam's filesystems, in ranges that are shared between the workers. One
-    worker gets the result of a query, and hands it on.
-
-    Args:
-      source: a ``RecordFiles``, or a ``files.database.RecordQuery``.
+    ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
+    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on.
     """
 
     def __init__(self, source: RecordSource):

@@ -18,8 +18,7 @@ from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange, FileVersion, file_version, local_path, match_files
-from pipelines.files.record_format import RecordFormat
-from pipelines.files.record_source import RecordSource
+from pipelines.files.record_source import RecordFormat, RecordSource
 
 FILES_CHECKED_AT_LAUNCH = 16
 
@@ -98,11 +97,7 @@ class RecordFiles(RecordSource):
             yield part, version
 
     def read(self, element: tuple[FileRange, FileVersion]) -> Iterator[pa.Table]:
-        """The records of a range.
-
-        Raises:
-          InputError: see ``tables``.
-        """
+        """The records of a range. Raises as ``tables``."""
         part, version = element
         for table in self._format.read(part, self._columns):
             self._check_schema(part.path, table.schema)
@@ -126,11 +121,7 @@ class RecordFiles(RecordSource):
 def records_from_flags(
     flags: argparse.Namespace, attribute_columns: Sequence[str] = ()
 ) -> RecordSource:
-    """The files, or the query, that the flags describe.
-
-    Raises:
-      InputError, ValueError: see RecordFiles, DelimitedText and RecordQuery.
-    """
+    """The files, or the query, that the flags describe. Raises what these do."""
     columns = flags.user_column, flags.partition_column
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
     if flags.query is not None:

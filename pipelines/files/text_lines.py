@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from pipelines.errors import InputError
 from pipelines.files.paths import FileRange, open_bytes
+from pipelines.files.record_source import RecordFormat
 
 BLOCK_BYTES = 4 << 20
 RANGE_BYTES = 64 << 20
@@ -33,27 +34,26 @@ _CODECS = {
 CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its name says"
 
 
-def estimated_lines(path: str, size: int) -> int:
-    """Roughly how many lines a file of this size has, by the length of its first ones.
+class TextFormat(RecordFormat):
+    """Of records that have a line each, or some lines, if it is ``multiline``."""
 
-    Raises:
-      InputError: the file cannot be opened.
-    """
-    with text_bytes(path) as file:
-        try:
-            sample = file.read(_SAMPLE_BYTES)
-        except OSError:
-            raise InputError(f"{path}: {CUT_SHORT}") from None
-    if is_compressed(path):
-        size *= _COMPRESSION_RATIO
-    return size * sample.count(b"\n") // max(1, len(sample))
+    multiline: bool = False
 
+    def estimated_rows(self, path: str, size: int) -> int:
+        """Roughly how many lines a file of this size has, by the length of its first ones."""
+        with text_bytes(path) as file:
+            try:
+                sample = file.read(_SAMPLE_BYTES)
+            except OSError:
+                raise InputError(f"{path}: {CUT_SHORT}") from None
+        if is_compressed(path):
+            size *= _COMPRESSION_RATIO
+        return size * sample.count(b"\n") // max(1, len(sample))
 
-def split(path: str, size: int, whole: bool = False) -> Iterator[FileRange]:
-    """Ranges that cover the file, to be read in any order; one, if it must be read as a whole."""
-    if whole or is_compressed(path):
-        return iter([FileRange.whole(path)])
-    return FileRange.alike(path, size, RANGE_BYTES)
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        if self.multiline or is_compressed(path):
+            return iter([FileRange.whole(path)])
+        return FileRange.alike(path, size, RANGE_BYTES)
 
 
 def is_compressed(path: str) -> bool:

@@ -1,8 +1,5 @@
-"""A page about the lists of groups: how hard their partitions are to guess, or how concentrated
-these are if they are no passwords, with error bars.
-
-Everything is computed from the released files alone, so a report costs no privacy.
-"""
+"""A page about lists of groups: how hard their partitions are to guess, or how concentrated these
+are if they are no passwords, with error bars."""
 
 from __future__ import annotations
 
@@ -13,15 +10,10 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing.guessing_intervals import (
     ReleaseError,
     alpha_guesswork_bits_interval,
-    success_rate_bits_interval,
     success_rate_interval,
 )
-from dp_transforms.postprocessing.guessing_metrics import (
-    alpha_guesswork_bits,
-    success_rate,
-    success_rate_bits,
-)
-from pipelines.files.grouped_file import Lists, parse_grouped_lists
+from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate
+from pipelines.files.frequency_files import Lists, parse_grouped_lists
 from pipelines.files.names import GROUPS_FILE, LISTS_FILE, PRIVACY_FILE
 from pipelines.files.paths import local_path
 from pipelines.reports import page
@@ -34,16 +26,8 @@ _INCHES_OF_A_GROUP = 0.26
 
 
 def write_groups_report(directory: str, about: str | None = None) -> str:
-    """Writes the page and its picture beside released lists of groups; returns the page's path.
-
-    Args:
-      directory: of any filesystem of Beam's, with released_lists.csv and privacy.json.
-      about: see ``pipelines.report.write_report``.
-
-    Raises:
-      InputError: these cannot be read or are not of this kind, or the report cannot be written.
-      ImportError: matplotlib is not installed.
-    """
+    """Writes the page and its picture beside released_lists.csv and privacy.json; for the rest see
+    ``pipelines.report.write_report``."""
     directory = local_path(directory)
     with page.reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
         lists = parse_grouped_lists(page.read_file(directory, LISTS_FILE))
@@ -62,20 +46,9 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
 def _content(lists: Lists, errors: dict[tuple[str, str], ReleaseError], picture: bytes) -> str:
     rows = [("List, contributions", f"{_GUESSES} guesses", "Half broken")]
     for name, released in lists.items():
-        error = errors[name]
-        rows.append(
-            (
-                f"{_label(name)}, {released.total:,}",
-                page.bits_text(
-                    success_rate_bits(released, _GUESSES),
-                    success_rate_bits_interval(released, _GUESSES, error),
-                ),
-                page.bits_text(
-                    alpha_guesswork_bits(released, _ALPHA),
-                    alpha_guesswork_bits_interval(released, _ALPHA, error),
-                ),
-            )
-        )
+        guesses = page.metric_text("success_rate_bits", _GUESSES, released, errors[name])
+        half = page.metric_text("alpha_guesswork_bits", _ALPHA, released, errors[name])
+        rows.append((f"{_label(name)}, {released.total:,}", guesses, half))
     caption = (
         "Effective key lengths: how hard it is to guess half of the contributions of a list. Each "
         f"bar holds the value of the true list with {page.CONFIDENCE:.0%} confidence; a bar "

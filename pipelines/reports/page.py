@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import csv
 import html
 import importlib.util
 import io
@@ -12,7 +13,9 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from dp_transforms.postprocessing.guessing_intervals import Interval
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.postprocessing import guessing_intervals, guessing_metrics
+from dp_transforms.postprocessing.guessing_intervals import Interval, ReleaseError
 from pipelines.errors import InputError
 from pipelines.files.names import PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import filesystem, reason
@@ -57,14 +60,8 @@ def check_available() -> None:
 
 
 def document(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
-    """A whole page as HTML.
-
-    Args:
-      title: text.
-      content: HTML, what is below the title.
-      words: the privacy statement in paragraphs of text.
-      statement: the privacy.json.
-    """
+    """A whole page as HTML: a title, HTML content below it, and the privacy statement in paragraphs
+    of text and as privacy.json."""
     paragraphs = "\n".join(_cell(text, "p") for text in words)
     return f"""<!DOCTYPE html>
 <html lang="en">
@@ -150,7 +147,7 @@ def reading(directory: str, content: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{directory} cannot be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, csv.Error):
         raise InputError(f"{directory} does not hold {content}") from None
 
 
@@ -182,6 +179,12 @@ def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
         raise InputError(f"{directory} cannot be written: {reason(error)}") from None
     path: str = place.join(directory, REPORT_FILE)
     return path
+
+
+def metric_text(metric: str, of: Any, released: FrequencyList, error: ReleaseError) -> str:
+    """A metric in bits of ``guessing_metrics``, and below it its interval."""
+    value = getattr(guessing_metrics, metric)(released, of)
+    return bits_text(value, getattr(guessing_intervals, f"{metric}_interval")(released, of, error))
 
 
 def bits_text(value: float, interval: Interval) -> str:

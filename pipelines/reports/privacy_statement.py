@@ -19,8 +19,7 @@ from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartit
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
-from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
-from dp_transforms.mechanisms.laws.known_laws import LAWS
+from dp_transforms.mechanisms.laws.corner_law import LAWS, CornerWeightedLaw
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
@@ -30,19 +29,14 @@ if TYPE_CHECKING:
     from dp_transforms.grouped_lists import ReleaseGroupedLists
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
-EDGE, NODE = "edge", "node"
+EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
-    """The statement of one released frequency list. Nothing in it depends on the data.
-
-    Args:
-      mechanism: what released it.
-      bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
-        declares that they are.
-    """
+    """The statement of one released frequency list. Nothing in it depends on the data. The job
+    itself kept users to max_partitions_per_user, or else the caller declares that they are."""
     bound = {
         "max_partitions_per_user": mechanism.sensitivity,
         "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
@@ -53,24 +47,18 @@ def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool
 def degree_list_statement(
     mechanism: PartitionMechanism, degree: str, degree_bound: int | None
 ) -> dict[str, Any]:
-    """The statement of one released list of degrees. Nothing in it depends on the graph.
-
-    Args:
-      mechanism: what released it.
-      degree: which degree of a node.
-      degree_bound: of the projection, where nodes are protected; None where edges are.
-    """
+    """The statement of one released list of degrees. Nothing in it depends on the graph. The bound
+    is that of the projection, where nodes are protected; None where edges are."""
+    unit = PrivacyUnit.EDGE if degree_bound is None else PrivacyUnit.NODE
     about: dict[str, Any] = {
-        "privacy_unit": EDGE if degree_bound is None else NODE,
+        "privacy_unit": unit.value,
         "degree": degree,
         "self_loops": "dropped",
         "repeated_edges": "counted once",
     }
-    if degree_bound is None:
-        return _statement(mechanism, PrivacyUnit.EDGE.neighbours, about)
-    return _statement(
-        mechanism, PrivacyUnit.NODE.neighbours, about | {"degree_bound": degree_bound}
-    )
+    if degree_bound is not None:
+        about["degree_bound"] = degree_bound
+    return _statement(mechanism, unit.neighbours, about)
 
 
 def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
@@ -129,12 +117,10 @@ def selection_statement(
     """The statement of one selection. Nothing in it depends on the data.
 
     Args:
-      strategy: what selected the partitions.
-      noisy_counts: whether they come with noisy counts.
-      bounded_by_job: the job itself kept users to max_partitions_per_user; otherwise the caller
-        declares that they are.
-      public_partitions: how many names were public before.
-      public_threshold: what their noisy counts had to exceed.
+      strategy, noisy_counts: what selected the partitions, and whether they come with counts.
+      bounded_by_job: see ``frequency_list_statement``.
+      public_partitions, public_threshold: how many names were public before, and what their noisy
+        counts had to exceed.
       others_epsilon: what the number of users of other partitions costs, if it is released.
     """
     described = strategy.describe()

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 
 def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
-    """Rows of as many cells each, in columns: words to the left, numbers to the right.
-
-    Args:
-      rows: one at least.
-      words: how many columns are words, from the first one; the others are numbers.
+    """Rows of as many cells each, one at least. The first columns are words, to the left; others
+    are numbers, to the right.
 
     >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
            users

@@ -10,25 +10,15 @@ from pipelines.reports.privacy_statement import NODE
 
 
 class Wording(NamedTuple):
-    """The words of a page that go with a kind of list.
-
-    Attributes:
-      title: of the page.
-      total: what the frequencies add up to, before what has them.
-      items: what has a frequency, in the plural.
-      frequency: what a frequency is, at the axis.
-      ranks_title: of the picture of frequencies by rank.
-      ranks_caption: below it.
-      guessing: whether guessing metrics mean something for such a list.
-    """
+    """The words of a page that go with a kind of list."""
 
     title: str
-    total: str
-    items: str
-    frequency: str
-    ranks_title: str
-    ranks_caption: str
-    guessing: bool
+    total: str  # what the frequencies add up to, before what has them
+    items: str  # what has a frequency, in the plural
+    frequency: str  # what a frequency is, at the axis
+    ranks_title: str  # of the picture of frequencies by rank
+    ranks_caption: str  # below it
+    guessing: bool  # whether guessing metrics mean something for such a list
 
 
 _PARTITIONS = Wording(

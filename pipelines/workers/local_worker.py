@@ -24,11 +24,7 @@ def end_with_any_thread() -> None:
 
 
 def run(tell_ready: Callable[[], object] = lambda: None) -> None:
-    """Runs Beam's own main.
-
-    Args:
-      tell_ready: is called when this worker is about to report.
-    """
+    """Runs Beam's own main, and calls ``tell_ready`` when this worker is about to report."""
     from apache_beam.runners.worker import sdk_worker_main
 
     from pipelines.workers.early_connection import connect_early

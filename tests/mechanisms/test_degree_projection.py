@@ -164,9 +164,9 @@ def test_the_order_of_two_edges_does_not_depend_on_the_others():
 
 
 def test_bad_arguments_are_refused():
-    with pytest.raises(ValueError, match="degree_bound must be positive, got 0"):
+    with pytest.raises(ValueError, match="degree_bound must be a positive integer, got 0"):
         project_degrees([(1, 2)], 0)
-    with pytest.raises(ValueError, match="degree_bound must be positive, got -1"):
+    with pytest.raises(ValueError, match="degree_bound must be a positive integer, got -1"):
         node_private_sensitivity(-1)
     with pytest.raises(ValueError, match="type NoneType"):
         project_degrees([(1, None)], 2)

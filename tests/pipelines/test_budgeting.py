@@ -43,8 +43,9 @@ def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
     Ledger.create(path, 1)
     with spending(path, WHOLE, PARTS) as statement:
         assert states(path) == ["reserved", "reserved"]
-        assert [line["purpose"] for line in statement["ledger"]] == ["a list", "names"]
-        assert [line["loss_range"] for line in statement["ledger"]] == ["0.45", "0.4"]
+        ledger = statement["budget"]["ledger"]
+        assert [line["purpose"] for line in ledger] == ["a list", "names"]
+        assert [line["loss_range"] for line in ledger] == ["0.45", "0.4"]
     assert states(path) == ["committed", "committed"]
 
 
@@ -64,8 +65,8 @@ def test_what_fails_stays_spent(path):
 
 def test_a_job_without_a_shared_ledger_has_one_of_its_own():
     with spending(None, WHOLE, PARTS) as statement:
-        assert statement["epsilon"] == "1"
-        assert [line["epsilon"] for line in statement["ledger"]] == ["0.3", "0.2"]
+        assert statement["budget"]["epsilon"] == "1"
+        assert [line["epsilon"] for line in statement["budget"]["ledger"]] == ["0.3", "0.2"]
     with pytest.raises(InputError, match="only epsilon 0"), spending(None, WHOLE, PARTS * 3):
         pytest.fail("more than the whole")
 

@@ -20,7 +20,7 @@ def test_every_command_explains_itself(name, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_also_a_module_to_run(name):
-    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
 
 

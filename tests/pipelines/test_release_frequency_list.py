@@ -24,8 +24,9 @@ from dp_transforms.version import VERSION
 from pipelines.command_line import make_runner
 from pipelines.errors import InputError
 from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.frequency_files import csv_lines
 from pipelines.files.names import FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, frequency_lines
+from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_frequency_list import build, main, make_parser, release_here
@@ -145,7 +146,7 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
         return RecordFiles(path, "user", ["partition"])
 
     released = {
-        suffix: frequency_lines(release_here(Work(reader(suffix), SECRET, num_buckets), mechanism))
+        suffix: csv_lines(release_here(Work(reader(suffix), SECRET, num_buckets), mechanism))
         for num_buckets, suffix in enumerate(("parquet", "plain.parquet", "csv", "csv.gz"), 1)
     }
     (lines,) = set(released.values())

@@ -10,7 +10,7 @@ from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
-from pipelines.files.grouped_file import parse_grouped_lists
+from pipelines.files.frequency_files import parse_grouped_lists
 from pipelines.files.names import LISTS_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishRelease

@@ -21,7 +21,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate_bits,
 )
 from pipelines.errors import InputError
-from pipelines.files.grouped_file import parse_grouped_lists
+from pipelines.files.frequency_files import parse_grouped_lists
 from pipelines.files.names import CURVE_FILE, GROUPS_FILE, RANKS_FILE, REPORT_FILE
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release

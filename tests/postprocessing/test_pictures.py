@@ -8,8 +8,8 @@ from dp_transforms.mechanisms import (
     ReleasedList,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.pictures import plot_released_list
 from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
+from dp_transforms.postprocessing.views import plot_released_list
 
 PRIVATE = FrequencyList([90210, 31, 1], [1, 2, 777])
 MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)

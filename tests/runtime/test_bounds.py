@@ -17,7 +17,7 @@ from dp_transforms import (
     SelectPartitions,
     ToRecords,
 )
-from dp_transforms.budget.unit import PrivacyUnit
+from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import OptimalSelection
 from dp_transforms.runtime.bounds import Bound, bound_of

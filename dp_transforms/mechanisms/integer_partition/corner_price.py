@@ -61,12 +61,8 @@ def _product(decay: Decay, k: Enclosure, precision: int) -> Enclosure:
 
 @lru_cache(maxsize=256)
 def rate_of(loss: Fraction) -> Fraction:
-    """A rate c, a multiple of ``RATE_UNIT``, whose loss for one cell is certainly at most ``loss``.
-
-    It is the largest such multiple, or the one below it.
-
-    Args:
-      loss: epsilon / sensitivity, below ln 3.
+    """A rate c, a multiple of ``RATE_UNIT``, whose loss for one cell is certainly at most ``loss``,
+    which is epsilon / sensitivity and below ln 3: the largest, or the one below it.
 
     >>> float(rate_of(Fraction(1)))  # doctest: +ELLIPSIS
     0.893297...

@@ -139,17 +139,9 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
-    """An upper bound of Pr[||x - f||_1 > distance] for every f of at most ``max_total`` users.
-
-    Args:
-      decay: q.
-      max_total: N.
-      distance: d.
-
-    Returns:
-      The sum in ``DistanceBoundedPartitionMechanism``, bounded from above by a geometric series;
-      1 where its terms do not fall yet.
-    """
+    """An upper bound of Pr[||x - f||_1 > distance] for every f of at most ``max_total`` users: the
+    sum in ``DistanceBoundedPartitionMechanism``, bounded from above by a geometric series; 1 where
+    its terms do not fall yet."""
     first = distance + 1
     with gmpy2.context(precision=_PRECISION):
         rate = gmpy2.mpfr(decay.log_enclosure(_PRECISION)[0])

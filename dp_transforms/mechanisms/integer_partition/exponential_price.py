@@ -40,8 +40,7 @@ _STEPS = 64
 _SMALL = Fraction(1, 8)
 """Below this rate R is e**c within 1e-5, and 2 c is said to be the price: then it is the range of
 the loss too, and composes as such."""
-_LARGE = 32
-"""Above this rate phi >= 1 - q - q**2 says enough: R <= 1 + 2 q + q**2."""
+_LARGE = 32  # Above this rate phi >= 1 - q - q**2 says enough: R <= 1 + 2 q + q**2.
 
 
 def unit_cost(decay: Decay) -> Any:
@@ -64,10 +63,7 @@ def unit_cost(decay: Decay) -> Any:
 
 @lru_cache(maxsize=256)
 def rate_of(cost: Fraction) -> Fraction:
-    """A rate c whose ``unit_cost`` is certainly at most ``cost``, and nearly the largest.
-
-    Args:
-      cost: epsilon / sensitivity.
+    """A rate c whose ``unit_cost`` is certainly at most epsilon / sensitivity; nearly the largest.
 
     >>> float(rate_of(Fraction(1)))  # doctest: +ELLIPSIS
     0.568526...

@@ -43,27 +43,15 @@ from dp_transforms.mechanisms.sampler.walk import Blocks, Walk
 _NUMBERS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 """What K may be, where all of the walks have as many that are drawn to see."""
 
-_LENGTHS = (2, 3, 5, 8)
-"""What L may be, in units of 1 / c."""
-
-_DRAWS = 16
-"""The number of those walks."""
-
-_WHOLE = 4
-"""How much longer a walk takes than its states do."""
+_LENGTHS = (2, 3, 5, 8)  # What L may be, in units of 1 / c.
+_DRAWS = 16  # The number of those walks.
+_WHOLE = 4  # How much longer a walk takes than its states do.
 
 _PRECISION = 128
 
 
 class FreePlaces:
-    """Attempts at walks of one excess.
-
-    Args:
-      sampler: of the walks, without walls.
-      number: K.
-      length: L.
-      runs: m.
-    """
+    """Attempts at walks without walls of one excess; number, length and runs are K, L and m."""
 
     def __init__(self, sampler: Sampler, number: int, length: int, runs: int):
         self._sampler = sampler
@@ -168,12 +156,8 @@ class _Runs:
         self._block_lengths = blocks.lengths
 
     def free(self, states: IntArray, length: int) -> IntArray:
-        """The runs of at least this length with one move, between states of 0 or more.
-
-        Args:
-          states: at the ends of the first blocks; the last of them ends a run.
-          length: L.
-        """
+        """The runs of at least the length L with one move, between states of 0 or more, given the
+        states at the ends of the first blocks, of which the last ends a run."""
         known = int(self.ends.searchsorted(len(states)))
         at_ends = states[np.append(0, self.ends[:known])]
         found = (np.abs(np.diff(at_ends)) == 1) & (at_ends[:-1] >= 0) & (at_ends[1:] >= 0)

@@ -33,14 +33,9 @@ from dp_transforms.mechanisms.randomness import KEY_BYTES, RandomTape, is_below
 from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks, Walk
 
-_STEEPEST = Fraction(3, 4)
-"""A tilt beyond this part of c would make the walk go too far."""
-
-_TILT_UNIT = Fraction(1, 2**24)
-"""Tilts are multiples of this part of c."""
-
-_DRAWS = 16
-"""The number of draws from which the mean and the variance under a tilt are estimated."""
+_STEEPEST = Fraction(3, 4)  # A tilt beyond this part of c would make the walk go too far.
+_TILT_UNIT = Fraction(1, 2**24)  # Tilts are multiples of this part of c.
+_DRAWS = 16  # The number of draws from which the mean and the variance under a tilt are estimated.
 
 _FAR = 8
 """A total is out of reach if it is this many standard deviations from the mean that the steepest
@@ -202,10 +197,6 @@ class _Tilts:
 
     All is found from draws of a constant tape, and by exact arithmetic: the tilt is a function of f
     alone, on every machine.
-
-    Args:
-      blocks: f's blocks.
-      decay: q.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):

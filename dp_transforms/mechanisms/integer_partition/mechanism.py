@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -187,8 +188,8 @@ class PartitionMechanism(ABC):
           ValueError: the total is above 2**62, or the tape has served a release.
           TypeError: it is not a FrequencyList.
         """
-        draw = self._checked_draw(frequency_list)
-        return self._drawn(draw, tape or RandomTape.from_os())
+        (released,) = self.release_many(frequency_list, 1, iter([tape or RandomTape.from_os()]))
+        return released
 
     def release_many(
         self, frequency_list: FrequencyList, count: int, tapes: Iterator[RandomTape] | None = None
@@ -202,15 +203,6 @@ class PartitionMechanism(ABC):
         """
         if count < 0:
             raise ValueError(f"count must not be negative, got {count}")
-        draw = self._checked_draw(frequency_list)
-        source = tapes or iter(RandomTape.from_os, None)
-        return [self._drawn(draw, next(source)) for _ in range(count)]
-
-    def _drawn(self, draw: Draw, tape: RandomTape) -> ReleasedList:
-        drawn = draw(tape.serve("frequency list"))
-        return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
-
-    def _checked_draw(self, frequency_list: FrequencyList) -> Draw:
         if not isinstance(frequency_list, FrequencyList):
             raise TypeError(
                 "a mechanism releases a FrequencyList, got a "
@@ -218,7 +210,11 @@ class PartitionMechanism(ABC):
             )
         if frequency_list.total > MAX_TOTAL:
             raise ValueError("the total of a list to release must be at most 2**62")
-        return self._draw(frequency_list)
+        draw, released = self._draw(frequency_list), []
+        for tape in itertools.islice(tapes or iter(RandomTape.from_os, None), count):
+            drawn = draw(tape.serve("frequency list"))
+            released.append(ReleasedList(drawn.frequencies, drawn.multiplicities, self))
+        return released
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:

@@ -57,10 +57,7 @@ def checkpoint_bounds(
     scale = sensitivity / positive_rational("epsilon", epsilon)
     ranks = every * np.arange(1, count + 1)
     served = (tape or RandomTape.from_os()).serve("checkpoints")
-    ends = frequency_list.multiplicities.cumsum()
-    values = np.append(frequency_list.frequencies, 0)[ends.searchsorted(ranks)]
-    noise = discrete_laplace(scale, served, "checkpoints", count)
-    noisy = values + noise
+    noisy = frequency_list.at_ranks(ranks) + discrete_laplace(scale, served, "checkpoints", count)
     upper = np.minimum.accumulate(np.clip(noisy + width, 0, NO_BOUND))
     lower = np.maximum.accumulate(np.clip(noisy - width, 0, NO_BOUND)[::-1])[::-1]
     # Where noise is larger than the width they may cross.

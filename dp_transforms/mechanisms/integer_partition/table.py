@@ -47,22 +47,14 @@ _TOO_LARGE = (
 
 @dataclass(frozen=True)
 class _Row:
-    """The values of one rank: lowest..highest, with their weights as integers.
-
-    Attributes:
-      lowest, highest: the bounds, inclusive.
-      target: f_i.
-      reach: the largest |v - f_i|.
-      weights: w(i, v) per value.
-      sums: cumulative weights.
-    """
+    """The values of one rank: lowest..highest, with their weights as integers."""
 
     lowest: int
     highest: int
-    target: int
-    reach: int
-    weights: list[Any]
-    sums: list[Any]
+    target: int  # f_i
+    reach: int  # the largest |v - f_i|
+    weights: list[Any]  # w(i, v) per value
+    sums: list[Any]  # cumulative
 
     def total(self, highest: int) -> Any:
         """The weight of all values up to ``highest``, which is within the bounds or above them."""

@@ -30,7 +30,6 @@ states of the window never leaves it.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import gmpy2
 import numpy as np
@@ -94,8 +93,3 @@ def remainder(upper: Powers, length: int) -> Array:
         found[centre + d, -1] = stay * every_climb
     found[-1, -1] = base ** (length * (window + 1)) * every_climb
     return found
-
-
-def with_kinds(bounds: Any) -> Any:
-    """The bounds between states: a matrix over levels and kinds, flattened."""
-    return np.repeat(np.repeat(bounds, 3, axis=0), 3, axis=1)

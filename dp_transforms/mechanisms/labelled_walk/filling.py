@@ -8,7 +8,7 @@ depend on the weights of runs only, and not on messages.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,32 +21,20 @@ from dp_transforms.mechanisms.labelled_walk.runs import Run, Runs
 from dp_transforms.mechanisms.randomness import RandomTape, Uniform
 from dp_transforms.mechanisms.sampler.walk import choose
 
-_MOVES = 4
-"""Blocks with at most this many moves are halved in one array operation."""
-
-_FIRST_BITS = 128
-"""The first precision of decisions for which floats are not precise enough."""
+_MOVES = 4  # Blocks with at most this many moves are halved in one array operation.
+_FIRST_BITS = 128  # The first precision of decisions for which floats are not precise enough.
 
 
-@dataclass(frozen=True)
-class Side:
-    """What lies on one side of a state: a run of zeros with a known other end, or an infinite one.
-
-    Attributes:
-      run: the run; of an infinite one, its walls.
-      code: the state at the other end, or None if the run is infinite.
-    """
+class Side(NamedTuple):
+    """What lies on one side of a state: a run of zeros and the state at its other end; or the walls
+    of an infinite run, and no state."""
 
     run: Run
     code: int | None
 
 
 class Filler:
-    """Draws states inside runs of zeros.
-
-    Args:
-      transfer: matrices of runs.
-    """
+    """Draws states inside runs of zeros."""
 
     def __init__(self, transfer: FloatTransfer):
         self._transfer = transfer
@@ -61,14 +49,8 @@ class Filler:
         return self._precise[bits, reach]
 
     def between(self, first: int, left: Side, right: Side, uniform: Uniform) -> int:
-        """Draws the state between two sides, with the product of their weights as its weight.
-
-        Args:
-          first: the least code that it can have; states are in the order of codes.
-          left: what is before it.
-          right: what is after it.
-          uniform: the number that decides.
-        """
+        """Draws the state between two sides, with the product of their weights as its weight, from
+        the code ``first`` on."""
         word = uniform.prefix(53)
         try:
             shares = self.float_shares(first, left, right)
@@ -86,14 +68,8 @@ class Filler:
         vectors: Callable[[Precise], tuple[Vector, Vector]],
         uniform: Uniform,
     ) -> int:
-        """Draws a state at rising precision.
-
-        Args:
-          first: the least code that it can have.
-          reach: windows contain the states |D| <= reach.
-          vectors: the weights of what is before the state and of what is after it.
-          uniform: the number that decides.
-        """
+        """The same at rising precision, on windows that contain the states |D| <= reach, from the
+        weights of what is before the state and of what is after it."""
 
         def choice(bits: int) -> int:
             level = self.precise(bits, reach)
@@ -136,35 +112,22 @@ class Filler:
         if not KINDS <= index < transfer.size - KINDS:
             raise Undecided
         number = transfer.number(side.run)
-        bounds = transfer.row(number, index) if is_left else transfer.column(number, index)
-        return bounds, transfer.errors[number]
+        near = np.s_[index, :] if is_left else np.s_[:, index]
+        return transfer.bounds(number, near), transfer.errors[number]
 
     def places(
         self, runs: Runs, befores: IntArray, behinds: IntArray, tape: RandomTape, channel: str
     ) -> tuple[IntArray, IntArray]:
-        """The places of all moves in runs of zeros, given the states at their ends.
-
-        Args:
-          runs: the runs.
-          befores: the codes of the states before them.
-          behinds: the codes of the states after them.
-          tape: "``channel`` r" is read in round r, a number for each part.
-          channel: see ``tape``.
+        """The places of all moves in runs of zeros, given the codes of the states before and behind
+        them. Reads "``channel`` r" in round r, a number for each part.
 
         Returns:
           (runs, places): the run and the place in it of every move, the places from 1.
         """
         numbers = np.flatnonzero(behinds // KINDS != befores // KINDS)
         # In rows: a part's run, the bits of the run in front of it, its length, and its two states.
-        parts = np.stack(
-            [
-                numbers,
-                np.zeros_like(numbers),
-                runs.lengths[numbers],
-                befores[numbers],
-                behinds[numbers],
-            ]
-        )
+        ends = (runs.lengths[numbers], befores[numbers], behinds[numbers])
+        parts = np.stack([numbers, np.zeros_like(numbers), *ends])
         is_walled = runs.walled(self._transfer.window)
         found_runs, found_places = [], []
         turn = 0

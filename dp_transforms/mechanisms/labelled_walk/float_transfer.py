@@ -16,13 +16,8 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
-from dp_transforms.mechanisms.labelled_walk.decoupling import (
-    long_from,
-    remainder,
-    window_of,
-    with_kinds,
-)
-from dp_transforms.mechanisms.labelled_walk.labels import KINDS, NO_WALL, Powers
+from dp_transforms.mechanisms.labelled_walk.decoupling import long_from, remainder, window_of
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS, Powers
 from dp_transforms.mechanisms.labelled_walk.precise import enclosed_powers
 from dp_transforms.mechanisms.labelled_walk.runs import Run
 
@@ -31,14 +26,9 @@ Shares = tuple[list[float], list[float]]
 
 UNIT = 2.0**-53
 TINY = 2.0**-900
-SURE = 2.0**-800
-"""A matrix entry above this is a lower bound too: TINY is negligible beside it."""
-
-FAINT = 2.0**-400
-"""Total weights below this are left to more precise numbers."""
-
-SLACK = 1 + 2.0**-20
-"""More than all relative errors, for numbers that need only be upper bounds."""
+SURE = 2.0**-800  # A matrix entry above this is a lower bound too: TINY is negligible beside it.
+FAINT = 2.0**-400  # Total weights below this are left to more precise numbers.
+SLACK = 1 + 2.0**-20  # More than all relative errors, for numbers that need only be upper bounds.
 
 _BITS = 53
 _DECOUPLED_BITS = 56
@@ -67,7 +57,9 @@ class FloatTransfer:
         self.size = KINDS * self.powers.levels
         with gmpy2.context(rounding_pair(_PRECISION)[1]):
             bounds = remainder(exact[1], self.long).astype(np.float64)
-        self.remainder: FloatArray = np.maximum(with_kinds(bounds) * SLACK, TINY)
+        # The same for all kinds.
+        bounds = np.kron(bounds, np.full((KINDS, KINDS), SLACK))
+        self.remainder: FloatArray = np.maximum(bounds, TINY)
         self.matrices: FloatArray = np.empty((self.long + 8, self.size, self.size))
         self.errors: list[float] = []
         self.growths: list[float] = []
@@ -114,26 +106,16 @@ class FloatTransfer:
             ends[[0, -1]] = 0
         return found[0].ravel(), found[1].ravel()
 
-    def row(self, number: int, index: int) -> FloatArray:
-        """(lower, upper) bounds of a row of a matrix, up to the matrix's relative error."""
-        return self._bounds(number, np.s_[index, :])
-
-    def column(self, number: int, index: int) -> FloatArray:
-        """(lower, upper) bounds of a column, likewise."""
-        return self._bounds(number, np.s_[:, index])
-
-    def _bounds(self, number: int, where: Any) -> FloatArray:
+    def bounds(self, number: int, where: Any) -> FloatArray:
+        """(lower, upper) bounds of a row or a column of a matrix, up to its relative error."""
         upper = self.matrices[number][where]
         if number in self.lower:
             return np.stack([self.lower[number][where], upper])
         return np.stack([np.where(upper > SURE, upper, 0), upper])
 
     def shares(self, weights: FloatArray, error: float) -> Shares:
-        """Enclosures of the states' shares, from (lower, upper) bounds of their weights.
-
-        Args:
-          weights: the bounds, for the states in order; the last level is the exit.
-          error: their relative error.
+        """Enclosures of the states' shares, from (lower, upper) bounds of their weights in order,
+        up to a relative error; the last level is the exit.
 
         Raises:
           Undecided: the total weight may be too small for floats.
@@ -178,11 +160,3 @@ def _as_floats(powers: Powers) -> Powers:
     costs: Array = powers.costs.astype(np.float64)
     rests: Array = powers.rests.astype(np.float64)
     return Powers(powers.window, costs, rests, float(powers.loop), float(powers.loop_rest))
-
-
-def tail(transfer: FloatTransfer, lowest: int = -NO_WALL) -> tuple[FloatArray, FloatArray]:
-    """(lower, upper) messages before an infinite run of zeros, up to ``limit_error``."""
-    upper = transfer.powers.settling(lowest)
-    lower = upper.copy()
-    lower[[0, -1]] = 0
-    return lower.ravel(), upper.ravel()

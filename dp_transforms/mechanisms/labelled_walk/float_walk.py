@@ -27,28 +27,21 @@ from dp_transforms.mechanisms.labelled_walk.float_transfer import (
     UNIT,
     FloatTransfer,
     Shares,
-    tail,
 )
 from dp_transforms.mechanisms.labelled_walk.labels import KINDS, OPEN
 from dp_transforms.mechanisms.labelled_walk.runs import Runs
 
 FLOOR = 2.0**-400
 
-GROWTH = 200
-"""In bits."""
+GROWTH = 200  # In bits.
 
 _LEAST, _MOST = 2.0**-60, 2.0**60
 
 _FALL = 2.0**-100
 
-PART = 4096
-"""Blocks whose decisions are made at once."""
-
-_CENTRAL = 2
-"""The largest |D| before a block for which they are."""
-
-_MOVES = 2
-"""They are made if there are fewer moves than this in the block."""
+PART = 4096  # Blocks whose decisions are made at once.
+_CENTRAL = 2  # The largest |D| before a block for which they are.
+_MOVES = 2  # They are made if there are fewer moves than this in the block.
 
 UNSETTLED = -(2**62)
 
@@ -57,8 +50,7 @@ class FloatWalk:
     """Enclosures of the probabilities that decisions at a list's blocks need.
 
     Args:
-      transfer: matrices of runs.
-      runs: f's blocks.
+      transfer, runs: matrices, and f's blocks.
       end: the least D that is allowed before the last infinite run, in the mirror.
 
     Attributes:
@@ -84,7 +76,9 @@ class FloatWalk:
         self.factors = np.ones((2, count + 1))
         bits = np.concatenate([[0], runs.bits, [1]])
         self.is_turned = bits[1:] != bits[:-1]
-        last = np.stack(tail(transfer, end))
+        last = np.stack([transfer.powers.settling(end)] * 2)
+        last[0, [0, -1]] = 0
+        last = last.reshape(2, -1)
         self.messages[count] = last[:, ::-1] if self.is_turned[count] else last
         self._rescale(count)
         with np.errstate(all="ignore"):
@@ -158,13 +152,8 @@ class FloatWalk:
         return transfer.shares(weights[:, KINDS * (transfer.window + 1) :], error)
 
     def shares(self, index: int, code: int) -> Shares:
-        """Enclosures of the shares of the states after a block, given the state before it.
-
-        Both are in the orientation in which the block is one of zeros.
-
-        Args:
-          index: the block.
-          code: the state before it, 3 D + kind; states after it are in order from code 3 D on.
+        """Enclosures of the shares of the states after a block, given the one before it, 3 D +
+        kind: in order from code 3 D on, in the orientation in which the block is one of zeros.
 
         Raises:
           Undecided: the total weight may be too small for floats.
@@ -173,20 +162,14 @@ class FloatWalk:
         if abs(code // KINDS) > transfer.window:
             raise Undecided
         first = KINDS * (transfer.window + 1 + code // KINDS)
-        row = transfer.row(number, first + code % KINDS)
+        row = transfer.bounds(number, np.s_[first + code % KINDS, :])
         error = self.errors.item(index + 1) + transfer.errors[number]
         return transfer.shares((self.messages[index + 1] * row)[:, first:], error)
 
 
 class Part:
-    """The decisions of the blocks ``start``, ``start`` + 1, ..., PART of them at most, all at once.
-
-    Args:
-      walk: the messages.
-      start: the first block.
-      lower: for each block of the list, a lower bound of its uniform number U.
-      upper: an upper bound, U < upper.
-    """
+    """The decisions of the blocks ``start``, ``start`` + 1, ..., PART of them at most, all at once,
+    for uniform numbers lower <= U < upper of each block of the list."""
 
     def __init__(self, walk: FloatWalk, start: int, lower: FloatArray, upper: FloatArray):
         lower, upper = lower[start : start + PART], upper[start : start + PART]
@@ -203,13 +186,9 @@ class Part:
         self._margin = 2 * errors + 2 * (walk.transfer.size + 16) * UNIT
 
     def states(self, code: int) -> list[int] | None:
-        """The state after each block if the state before it is this one.
-
-        Both are in the orientation in which the block is one of zeros.
-
-        Returns:
-          Codes, or UNSETTLED where floats are not precise enough; None for states far from zero.
-        """
+        """The state after each block if the state before it is this one, both in the orientation in
+        which the block is one of zeros; UNSETTLED where floats are not precise enough. None for
+        states far from zero."""
         if code not in self._answers:
             known = abs(code // KINDS) <= _CENTRAL
             self._answers[code] = self._states(code).tolist() if known else None

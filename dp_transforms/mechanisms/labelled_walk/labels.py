@@ -45,8 +45,7 @@ from dp_transforms.mechanisms.arrays import Array
 KINDS = 3
 HELD_ZERO, OPEN, HELD_ONE = range(KINDS)
 
-NO_WALL = 2**62
-"""A wall that no walk reaches."""
+NO_WALL = 2**62  # A wall that no walk reaches.
 
 
 @dataclass(frozen=True)
@@ -90,13 +89,8 @@ class Powers:
         return state + self.window + 1
 
     def backward(self, after: Array, lowest: int = -NO_WALL, highest: int = NO_WALL) -> Array:
-        """Messages before one step on a zero bit of f, from those after it.
-
-        Args:
-          after: an array of shape (levels, KINDS, ...).
-          lowest: the least D that is allowed before the step, at most 0.
-          highest: the largest, at least 0.
-        """
+        """Messages before one step on a zero bit of f, from those after it, an array of shape
+        (levels, KINDS, ...). Before the step lowest <= D <= highest is allowed, 0 among them."""
         shape = (-1,) + (1,) * (after.ndim - 2)
         here, above = self._here.reshape(shape), self._above.reshape(shape)  # type: ignore[attr-defined]
         stay_held = here * after[1:-1, HELD_ZERO]

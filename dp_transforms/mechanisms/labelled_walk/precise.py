@@ -60,13 +60,8 @@ def mirrored(vector: Vector) -> Vector:
 
 
 class Precise:
-    """The walk's weights at one precision.
-
-    Args:
-      decay: q.
-      bits: the precision of ratios, about.
-      reach: the window contains the states |D| <= reach, and more.
-    """
+    """The walk's weights, of whose ratios about so many bits are known, on a window that contains
+    the states |D| <= reach, and more."""
 
     def __init__(self, decay: Decay, bits: int, reach: int = 0):
         rate = float(decay.log_enclosure(64)[0])
@@ -92,13 +87,8 @@ class Precise:
         return self._each(lambda powers, _: powers.settling(lowest), (None, None))
 
     def enclosing(self, lower: Array, upper: Array, error: float) -> Vector:
-        """A vector from bounds in flat arrays of floats, on a smaller window.
-
-        Args:
-          lower: up to a relative error.
-          upper: likewise.
-          error: the relative error.
-        """
+        """A vector from bounds in flat arrays of floats on a smaller window, up to a relative
+        error."""
         side = (self._powers[0].levels - len(lower) // KINDS) // 2
         found = []
         for bound, factor, outside in ((lower, 1 - 2 * error, 0.0), (upper, 1 + 2 * error, None)):
@@ -137,12 +127,8 @@ class Precise:
         return vector
 
     def shares(self, first: int, left: Vector, right: Vector) -> tuple[list[Any], list[Any]]:
-        """Enclosures of Pr[at most the j-th state], for j = 0, 1, ...
-
-        Args:
-          first: the code of the first state; states are in the order of codes.
-          left: the weights of what is before a state.
-          right: the weights of what is after it.
+        """Enclosures of Pr[at most the j-th state], for j = 0, 1, ... from the code ``first`` on,
+        given the weights of what is before a state and after it.
 
         Raises:
           Undecided: the lower bound of the total weight is zero.
@@ -168,13 +154,11 @@ class Precise:
 
     def _before_long(self, run: Run, after: Vector) -> Vector:
         ends = self.settling(run.lowest), self.leaving(run.highest)
-        beyond = self._remainder
-        return self._decoupled(ends[0], ends[1], after, lambda sums: beyond @ sums)
+        return self._decoupled(*ends, after, lambda sums: self._remainder @ sums)
 
     def _after_long(self, run: Run, before: Vector) -> Vector:
         ends = self.leaving(run.highest), self.settling(run.lowest)
-        beyond = self._remainder
-        found = self._decoupled(ends[0], ends[1], before, lambda sums: sums @ beyond)
+        found = self._decoupled(*ends, before, lambda sums: sums @ self._remainder)
         # As in ``Powers.forward``: the upper exit holds one number, and the lower one none.
         found[1][0], found[1][-1, [OPEN - 1, OPEN + 1]] = 0, 0
         return found
@@ -182,15 +166,10 @@ class Precise:
     def _decoupled(
         self, near: Vector, far: Vector, vector: Vector, apply: Callable[[Array], Array]
     ) -> Vector:
-        """The vector on the other side of a long run: ``near``, up to a remainder.
+        """The vector on the other side of a long run: settling or leaving, whichever is ``near``
+        it, up to a remainder. ``apply`` multiplies by the bounds of that.
 
-        The factor that is dropped is the inner product of ``far`` and the vector.
-
-        Args:
-          near: settling or leaving, whichever is on the other side.
-          far: the other of the two.
-          vector: the vector on this side.
-          apply: multiplies by the bounds of ``decoupling.remainder``.
+        The factor that is dropped is the inner product of ``far``, the other one, and the vector.
         """
         down, up = self._contexts
         with gmpy2.context(down):

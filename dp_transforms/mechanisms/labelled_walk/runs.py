@@ -14,20 +14,12 @@ from dp_transforms.mechanisms.sampler.walk import Blocks
 
 @dataclass(frozen=True)
 class Run:
-    """A run of zero bits of f, or of one bits in the mirror image.
-
-    Attributes:
-      length: how many bits.
-      lowest: the least D that is allowed before its first bit, at most 0.
-      highest: the largest, at least 0.
-      low_rise: the change of ``lowest`` from bit to bit.
-      high_rise: that of ``highest``.
-    """
+    """A run of zero bits of f, or of one bits in the mirror image."""
 
     length: int
-    lowest: int = -NO_WALL
-    highest: int = NO_WALL
-    low_rise: int = 0
+    lowest: int = -NO_WALL  # the least D that is allowed before its first bit, at most 0
+    highest: int = NO_WALL  # the largest, at least 0
+    low_rise: int = 0  # the change of ``lowest`` from bit to bit
     high_rise: int = 0
 
     def part(self, start: int, length: int) -> Run:

@@ -44,12 +44,7 @@ def _filler(decay: Decay) -> tuple[FloatTransfer, Filler]:
 
 
 class CornerSampler:
-    """Draws lists x with weights q**||x - f||_1 w(x).
-
-    Args:
-      blocks: f's runs, each as one block.
-      decay: q, at least 1/3.
-    """
+    """Draws lists x with weights q**||x - f||_1 w(x), q >= 1/3, given f's runs as blocks."""
 
     def __init__(self, blocks: Blocks, decay: Decay):
         self._blocks = blocks
@@ -73,17 +68,11 @@ class CornerSampler:
         tail = self._outwards(tape, 2 - states.item(-1), "tail pieces")
         return Walk(head, blocks, places, tail).applied_to(self._blocks)
 
-    def states(self, tape: RandomTape, floats: bool = True) -> IntArray:
-        """The codes, 3 D + kind, of the states before each block and after the last.
-
-        Args:
-          tape: the channels "head" and "moves" are read.
-          floats: whether floats may decide; the states are the same without.
-        """
+    def states(self, tape: RandomTape) -> IntArray:
+        """The codes, 3 D + kind, of the states before each block and after the last, from the
+        channels "head" and "moves"."""
         word = tape.prefix("head", 0, 53)
         try:
-            if not floats:
-                raise Undecided
             code = choose(word * UNIT, (word + 1) * UNIT, *self._walk.head(self._first.highest))
         except Undecided:
             code = self._head(tape)
@@ -92,15 +81,13 @@ class CornerSampler:
         upper = lower + UNIT
         codes = [code]
         for index in range(count):
-            if floats and index % PART == 0:
+            if index % PART == 0:
                 part = Part(self._walk, index, lower, upper)
             seen = 2 - code if bits[index] else code
-            known = part.states(seen) if floats else None
+            known = part.states(seen)
             following = UNSETTLED if known is None else known[index % PART]
             if following == UNSETTLED:
                 try:
-                    if not floats:
-                        raise Undecided
                     shares = self._walk.shares(index, seen)
                     following = KINDS * (seen // KINDS)
                     following += choose(lower.item(index), upper.item(index), *shares)
@@ -111,13 +98,9 @@ class CornerSampler:
         return np.array(codes)
 
     def _outwards(self, tape: RandomTape, code: int, channel: str) -> list[int]:
-        """The distances of the moves in an infinite run from the list's end, at least 1 each.
-
-        Args:
-          tape: ``channel`` and "``channel`` splits r" are read.
-          code: the state next to the list; for the last run, in the mirror image.
-          channel: "head pieces" or "tail pieces".
-        """
+        """The distances of the moves in an infinite run from the list's end, at least 1 each, given
+        the state next to the list; for the last run, in the mirror image. Reads the channels "head
+        pieces" or "tail pieces", and "... splits r"."""
         is_head = channel == "head pieces"
         run = self._first if is_head else self._last
         codes = [code]

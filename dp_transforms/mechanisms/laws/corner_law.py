@@ -1,4 +1,5 @@
-"""What is known of a corner-weighted release's distribution from public numbers alone."""
+"""What is known of a corner-weighted release's distribution from public numbers alone; its
+marginals at a list; and the laws of all mechanisms."""
 
 from __future__ import annotations
 
@@ -9,10 +10,43 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws.corner_marginals import CornerMarginals
-from dp_transforms.mechanisms.laws.labelled_sums import expected_l1
-from dp_transforms.mechanisms.laws.release_law import ROUNDING, ReleaseLaw, corner_chains
+from dp_transforms.mechanisms.labelled_walk.labels import KINDS
+from dp_transforms.mechanisms.laws.labelled_sums import LabelledSums, expected_l1, window_for
+from dp_transforms.mechanisms.laws.marginals import Marginals
+from dp_transforms.mechanisms.laws.release_law import (
+    ROUNDING,
+    ExponentialLaw,
+    GeometricLaw,
+    ReleaseLaw,
+    corner_chains,
+)
 from dp_transforms.mechanisms.sampler.walk import Blocks
+
+
+class CornerMarginals(Marginals):
+    """The marginals of the corner-weighted mechanism, at a rate of at most ln 3: see ``Marginals``.
+
+    >>> found = CornerMarginals(FrequencyList([100, 1], [1, 10**6]), rate=0.893297)
+    >>> found.law_of_frequency(1).quantile(0.975)
+    103
+    """
+
+    def _window_for(self, rate: float) -> int:
+        return window_for(rate)
+
+    def _make_sums(self, up: complex, down: complex) -> LabelledSums:
+        return LabelledSums(up, down, self._window)
+
+    def _at_zero(self, bit: int) -> tuple[FloatArray, FloatArray]:
+        before, behind = np.zeros((2, 2 * self._window + 3, KINDS))
+        before[self._window + 1] = [0.5, 0.5, 0]
+        behind[self._window + 1] = [1, 1, 0.5]
+        turn = -1 if bit else 1
+        return before.ravel()[::turn], behind.ravel()[::turn]
+
+    def _by_state(self, products: FloatArray) -> FloatArray:
+        levels: FloatArray = products.reshape(len(products), -1, KINDS)[:, 1:-1].sum(axis=2)
+        return levels
 
 
 @dataclass(frozen=True)
@@ -112,3 +146,9 @@ class CornerWeightedLaw(ReleaseLaw):
         powers = np.exp(-self.rate * np.arange(1, count + 1))
         factors: FloatArray = np.log1p(self._share * powers / (1 - powers))
         return factors
+
+
+LAWS: dict[str, type[ReleaseLaw]] = {
+    law.words: law for law in (ExponentialLaw, CornerWeightedLaw, GeometricLaw)
+}
+"""By the name that a privacy statement gives the mechanism."""

@@ -93,12 +93,8 @@ class GeometricMarginals(ListMarginals):
         return found
 
     def _row_costs(self) -> tuple[FloatArray, FloatArray]:
-        """k - a n for the n-th cell beyond each run, and for the n-th from its end.
-
-        Returns:
-          (beyond, within), each of shape (steps, runs), where the zeros behind the list are a run
-          too; inf where there is no such cell.
-        """
+        """k - a n for the n-th cell beyond each run, and for the n-th from its end: two arrays of
+        shape (steps, runs), where the zeros behind the list are a run too; inf without a cell."""
         values, ends, steps = self._values, self._starts, self._steps
 
         def at_least(levels: IntArray) -> IntArray:

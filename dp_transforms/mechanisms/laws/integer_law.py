@@ -12,8 +12,7 @@ from dp_transforms.mechanisms.arrays import FloatArray
 
 _FEWEST_POINTS = 64
 _MOST_POINTS = 2**24
-_DEVIATIONS = 16
-"""The least width of a table, in standard deviations."""
+_DEVIATIONS = 16  # The least width of a table, in standard deviations.
 
 _STRETCH = 16
 """A characteristic function is taken to be 0 after this many consecutive small values."""
@@ -77,11 +76,8 @@ def law_from_characteristic(function: Callable[[float], complex], centre: int) -
 
     The inverse Fourier transform on n points wraps the distribution around modulo n. The table is
     doubled until both of its ends are empty. A wide distribution needs few values of the function,
-    since that is narrow; for a narrow one they are all computed.
-
-    Args:
-      function: asked at t in [0, pi]; cheap enough for some hundred calls.
-      centre: near the mean.
+    at t in [0, pi], since that is narrow; for a narrow one they are all computed. The centre is
+    near the mean.
 
     Raises:
       ValueError: the distribution is wider than 2**24 integers.

@@ -26,13 +26,8 @@ def window_for(rate: float) -> int:
 
 
 class LabelledSums(ChainSums):
-    """Sums over labelled walks, perhaps with walls, by states level * KINDS + kind.
-
-    Args:
-      up: the rate above zero; its real part is positive.
-      down: the rate below zero, likewise.
-      window: W.
-    """
+    """Sums over labelled walks, perhaps with walls, by states level * KINDS + kind: see
+    ``WalkSums``."""
 
     def __init__(self, up: complex, down: complex, window: int):
         above, below = (_powers(complex(rate), window) for rate in (up, down))
@@ -88,14 +83,9 @@ class LabelledSums(ChainSums):
 
 
 def expected_l1(blocks: Blocks, rate: float) -> float:
-    """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1) times its corner weight.
-
-    As ``walk_sums.expected_l1``: corner weights do not depend on c.
-
-    Args:
-      blocks: f's runs, each as one block; perhaps with walls.
-      rate: c, at most ln 3.
-    """
+    """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1) times its corner weight, given f's
+    runs as blocks, perhaps with walls. As ``walk_sums.expected_l1``: corner weights do not depend
+    on c."""
     exponent = complex(rate, STEP)
     return -LabelledSums(exponent, exponent, window_for(rate)).log_total(blocks).imag / STEP
 

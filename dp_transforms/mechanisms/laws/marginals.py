@@ -43,12 +43,8 @@ _NEGLIGIBLE = 1e-18
 
 
 class ListMarginals(ABC):
-    """The distribution of single frequencies of x, and the bias E[x_i] - f_i, at a list f.
-
-    Args:
-      frequency_list: f.
-      rate: c = -ln q.
-    """
+    """The distribution of single frequencies of x, and the bias E[x_i] - f_i, at a list f and the
+    rate c = -ln q."""
 
     def __init__(self, frequency_list: FrequencyList, rate: float):
         self._frequency_list, self._rate = frequency_list, rate
@@ -106,11 +102,9 @@ class ListMarginals(ABC):
 
     @abstractmethod
     def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
-        """P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), P(x <= own - 2), ...
-
-        Of the frequency at a rank in some run, whose own value is that of f. Until they are
-        negligible; the second may go on below zero.
-        """
+        """P(x >= own + 1), P(x >= own + 2), ... and P(x <= own - 1), P(x <= own - 2), ... of the
+        frequency at a rank in some run, whose own value is that of f. Until they are negligible;
+        the second may go on below zero."""
 
 
 class Marginals(ListMarginals):
@@ -238,12 +232,8 @@ class Marginals(ListMarginals):
         return np.concatenate(tail) if tail else np.zeros(0)
 
     def _make_inside(self, block: int) -> tuple[IntArray, IntArray, FloatArray]:
-        """The distribution of D near both ends of a block; in between D is 0.
-
-        Returns:
-          (diagonals, ranks, distribution): the diagonals, descending; k_f there; and P(D = d) in
-          rows.
-        """
+        """The distribution of D near both ends of a block; in between D is 0: diagonals,
+        descending; k_f there; and P(D = d) in rows."""
         bit, length = self._blocks[block]
         near, far = min(length, self._margin), min(max(length - self._margin, 0), self._margin)
         places = np.append(np.arange(1, near + 1), np.arange(length - far + 1, length + 1))
@@ -260,8 +250,7 @@ class Marginals(ListMarginals):
         return self._starts[block] - places, ranks, law
 
     def _between(self, before: Array, after: Array, bit: int, count: int) -> FloatArray:
-        """The distribution of D after each of ``count`` equal bits, given the weights at both
-        ends."""
+        """The distribution of D after each of ``count`` equal bits, by the weights at both ends."""
         forward, backward = np.empty((2, count, len(before)))
         for place in range(count):
             forward[place] = before = self._sums_at.advance((bit, 1), before).real

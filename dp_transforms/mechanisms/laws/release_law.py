@@ -2,8 +2,8 @@
 
 Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c,
 but they differ in that factor and in their tails. Error bars, estimates and plans are written for
-any ``ReleaseLaw``. A new mechanism has one of its own, in its ``law`` and in ``known_laws``. What
-is computed of a private list is as private as the list.
+any ``ReleaseLaw``. A new mechanism has one of its own, in its ``law`` and in ``corner_law.LAWS``.
+What is computed of a private list is as private as the list.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.marginals import ListMarginals, Marginals
 from dp_transforms.mechanisms.laws.walk_sums import expected_l1
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
@@ -145,10 +146,9 @@ class ExponentialLaw(ReleaseLaw):
 
 def corner_chains(released: FrequencyList) -> IntArray:
     """How many corners each maximal chain of the list's diagram has, at consecutive vertices."""
-    gaps = -np.diff(released.frequencies, append=0)
-    runs = np.stack([released.multiplicities, gaps], axis=1).ravel()
     # A corner lies between any two runs, the endless ones included.
-    return np.diff(np.flatnonzero(np.concatenate([[True], runs > 1, [True]])))
+    is_long = Blocks.of(released).lengths > 1
+    return np.diff(np.flatnonzero(np.concatenate([[True], is_long, [True]])))
 
 
 @dataclass(frozen=True)

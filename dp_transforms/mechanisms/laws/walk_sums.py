@@ -29,15 +29,13 @@ from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks
 Block = tuple[int, int]
 """A bit, and how often it is repeated."""
 
-STEP = 1e-30
-"""An imaginary step so small that its square is nothing beside 1."""
+STEP = 1e-30  # An imaginary step so small that its square is nothing beside 1.
 
 FLOAT64_RATE = 1 / 256
 """At smaller c, sums on a window that is wide enough for all lists span more than float64's range.
 They are then made in numpy's longdouble, which has a wider one on most machines."""
 
-_MOST_STEPS = 64
-"""In longdouble, longer blocks are applied as a matrix, shorter ones step by step."""
+_MOST_STEPS = 64  # In longdouble, longer blocks are applied as a matrix, shorter ones step by step.
 
 
 def window_for(rate: float) -> int:
@@ -94,11 +92,8 @@ class ChainSums(ABC):
         return messages
 
     def log_total(self, blocks: Blocks) -> complex:
-        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i.
-
-        Args:
-          blocks: each run as one block.
-        """
+        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i; each run is
+        one block."""
         vector, logarithm = self.entering_last_run(blocks.highest.item(-1)), 0.0
         for block in reversed(self.pieces(blocks)):
             vector = self.step(block, vector)

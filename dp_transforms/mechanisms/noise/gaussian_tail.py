@@ -29,8 +29,7 @@ from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 _GUARD_BITS = 32
 _ZERO = gmpy2.mpfr(0)
 
-_SUM_BELOW = 64**2
-"""Up to this sigma2 the terms are summed one by one."""
+_SUM_BELOW = 64**2  # Up to this sigma2 the terms are summed one by one.
 
 
 def gaussian_tail(sigma2: Fraction, x: int, precision: int) -> Enclosure:

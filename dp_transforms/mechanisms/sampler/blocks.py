@@ -34,13 +34,8 @@ from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 def fill_blocks(
     blocks: Blocks, states: IntArray, transfers: tuple[AnyTransfer, AnyTransfer], tape: RandomTape
 ) -> tuple[IntArray, IntArray]:
-    """The places of all moves, given the states at the block ends.
-
-    Args:
-      blocks: the blocks of f.
-      states: len(blocks) + 1 states.
-      transfers: the transfer weights for runs of zeros and, mirrored, for runs of ones.
-      tape: channels "places", "splits r" and "ends b t" are read.
+    """The places of all moves, given the len(blocks) + 1 states at the block ends and the transfer
+    weights for runs of zeros and, mirrored, of ones. Reads "places", "splits r" and "ends b t".
 
     Returns:
       (blocks, places): the block and the place in it of every move, the places from 1.
@@ -113,12 +108,9 @@ def _near_the_ends(
     tape: RandomTape,
     channel: str,
 ) -> tuple[IntArray, IntArray]:
-    """Draws the places of early moves from the starts of blocks, of late ones from their ends.
-
-    Returns:
-      (blocks, places) of all moves; blocks are numbered as in ``lengths``.
-    """
-    found_blocks, found_places = [], []
+    """Draws the places of early moves from the starts of blocks, of late ones from their ends:
+    (blocks, places) of all moves; blocks are numbered as in ``lengths``."""
+    found_blocks, found_places = [np.arange(0)], [np.arange(0)]
     waiting = np.arange(len(lengths))
     tries = 0
     while len(waiting):
@@ -134,8 +126,6 @@ def _near_the_ends(
             found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
         waiting = waiting[~accepted]
         tries += 1
-    if not found_blocks:
-        return waiting, waiting
     return np.concatenate(found_blocks), np.concatenate(found_places)
 
 
@@ -206,18 +196,12 @@ class _Splitter:
 
 
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """Partitions into distinct positive parts, with law proportional to q**sum.
+    """Partitions into ``counts`` distinct positive parts, with law proportional to q**sum; in a
+    row, each partition's parts in descending order.
 
     The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
     with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
     from the end of the first infinite run, or their places in the last one.
-
-    Args:
-      decay: q.
-      counts: how many parts each partition has.
-
-    Returns:
-      The parts of all partitions in a row, each partition's in descending order.
     """
     if not counts.any():
         return counts[:0]

@@ -24,8 +24,7 @@ from dp_transforms.mechanisms.sampler.corner_walk import HELD, NEVER, TURNED, Ru
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _MARGIN = 2.0**-48
-_NEGLIGIBLE = 2.0**-60
-"""A power of q below this is zero within 2**-52."""
+_NEGLIGIBLE = 2.0**-60  # A power of q below this is zero within 2**-52.
 _UNIT = 1 << 128
 """One, in the fixed-point recurrence for r. A step of it loses less than 4 / _UNIT."""
 _GUARD_BITS = 64
@@ -34,9 +33,6 @@ _BATCH = 512
 
 class CornerWeights:
     """Functions of q <= 1/3 and of the chain.
-
-    Args:
-      decay: q.
 
     Attributes:
       t: q / (1 + q), a float.
@@ -86,11 +82,8 @@ class CornerWeights:
         return power * (weight - mark) / (rest - mark * power)
 
     def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
-        """(lo, hi) around t (q**near - q**gap) / (1 - t q**gap).
-
-        It is the probability to leave f, going straight along it without a chain, at a gap above
-        ``near``.
-        """
+        """(lo, hi) around t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going
+        straight along it without a chain, at a gap above ``near``."""
         bits += _GUARD_BITS
         mark, power = self.mark(bits), self._decay.power(near, bits)
         far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
@@ -105,12 +98,8 @@ class CornerWeights:
 
 
 class CornerSampler:
-    """Draws lists x with probability q**||x - f||_1 w(x), see ``integer_partition.geometric``.
-
-    Args:
-      blocks: f's runs, with walls or without.
-      weights: those of q.
-    """
+    """Draws lists x with probability q**||x - f||_1 w(x), see ``integer_partition.geometric``;
+    between walls or without."""
 
     def __init__(self, blocks: Blocks, weights: CornerWeights):
         self.runs = Runs(blocks)

@@ -50,8 +50,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.sampler.walk import Blocks, Walk
 
-NEVER = 2**64
-"""The gap where f has no such bit any more: q**gap is zero."""
+NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
 
 _ENDLESS = 2**62
 
@@ -87,11 +86,8 @@ class Runs:
     A block is regular if it is a whole run and no wall is felt at D = 0. In a run of zeros the
     wall ahead is the upper one, and in a run of ones the lower one.
 
-    Args:
-      blocks: as ``Blocks.of`` or ``walls.walled_blocks`` give them.
-
     Attributes:
-      blocks: the same.
+      blocks: as ``Blocks.of`` or ``walls.walled_blocks`` give them.
       lengths: of each block, followed by an endless one.
       bits: likewise.
       regular: whether each block is regular; the endless one is not.

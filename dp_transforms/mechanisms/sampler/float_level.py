@@ -19,30 +19,21 @@ from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped, cumulative, settle
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose
 
-_CENTRAL = 7
-"""For |D| up to this, the questions of all blocks are settled at once."""
-
-_AT_ONCE = 4
-"""So many thresholds of each."""
-
-_AHEAD = 6
-"""How many moves within one block are looked at before all of them are."""
+_CENTRAL = 7  # For |D| up to this, the questions of all blocks are settled at once.
+_AT_ONCE = 4  # So many thresholds of each.
+_AHEAD = 6  # How many moves within one block are looked at before all of them are.
 
 _UNSETTLED = -1
 
-_REMEMBERED = 2**15
-"""How many questions' thresholds are kept for the next release."""
+_REMEMBERED = 2**15  # How many questions' thresholds are kept for the next release.
 
 
 AnyTransfer = FloatTransfer | ScaledTransfer
 
 
 class FloatLevel:
-    """Settles the questions of a release by float64 enclosures on a window of states.
-
-    Args:
-      blocks: f's blocks.
-      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window.
+    """Settles the questions of a release by float64 enclosures on a window of states, given
+    transfers for blocks of zeros and, mirrored, for blocks of ones.
 
     Raises:
       Undecided: the window is too narrow, or float64's range too small, for any enclosure.
@@ -71,16 +62,12 @@ class FloatLevel:
         count: int = NO_WALL,
         otherwise: Callable[[int, int], int] | None = None,
     ) -> IntArray:
-        """The states before each block and after the last, from the channels "head" and "moves".
-
-        Args:
-          tape: where the channels are.
-          count: leave out what is behind this number of blocks.
-          otherwise: settles what an enclosure does not, given the block (-1 for the head) and the
-            state in front of it.
+        """The states before each block and after the last of the first ``count``, from the channels
+        "head" and "moves".
 
         Raises:
-          Undecided: an enclosure does not settle a question.
+          Undecided: an enclosure does not settle a question, which ``otherwise`` would, given the
+            block (-1 for the head) and the state in front of it.
         """
         with np.errstate(all="ignore"):
             return self._states(tape, min(count, len(self._blocks)), otherwise)

@@ -20,8 +20,7 @@ from dp_transforms.mechanisms.sampler.walk import Blocks
 _UNTOUCHED = TINY * 2.0**100
 """Messages above this are not affected by the bounds that replace what underflows."""
 
-_ROOMY = 2.0**200
-"""Messages are normalised before they can have grown by more than this."""
+_ROOMY = 2.0**200  # Messages are normalised before they can have grown by more than this.
 
 
 def float_backward(blocks: Blocks, transfers: tuple[FloatTransfer, FloatTransfer]) -> Messages:

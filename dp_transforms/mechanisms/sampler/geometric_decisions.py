@@ -44,11 +44,8 @@ def places(
     indices: IntArray,
     words: WordArray,
 ) -> IntArray:
-    """``geometric(decay, 1, tape.uniform(channel, index), length)`` for arrays of both.
-
-    Args:
-      words: the leading 64 bits of those uniform numbers.
-    """
+    """``geometric(decay, 1, tape.uniform(channel, index), length)`` for arrays of both, given the
+    leading 64 bits of those uniform numbers."""
     found, certain = _by_floats(_rate(decay), lengths, words)
     for i in np.flatnonzero(~certain).tolist():
         found[i] = geometric(decay, 1, tape.uniform(channel, indices.item(i)), lengths.item(i))
@@ -77,13 +74,8 @@ def _by_float(rate: float, length: float, lower: float) -> int | None:
 
 
 def _by_floats(rates: Any, lengths: Any, words: WordArray) -> tuple[IntArray, BoolArray]:
-    """The answers, and which of them float64 settles.
-
-    Args:
-      rates: -ln of the ratios, one for all or an array.
-      lengths: likewise; perhaps infinite.
-      words: the leading 64 bits of the uniform numbers.
-    """
+    """The answers, and which of them float64 settles; for the rates -ln(ratio) and lengths, each of
+    them one for all or an array, and the leading 64 bits of the uniform numbers."""
     norms = -np.expm1(-rates * lengths)
     lower = (words >> np.uint64(11)) * UNIT
     found = np.clip(np.floor(np.log1p(-lower * norms) / -rates) + 1, 1, lengths)

@@ -35,27 +35,17 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Level:
-    """How precisely questions are settled.
+    """How precisely questions are settled."""
 
-    Attributes:
-      window: the states -window..window are looked at.
-      bits: of the numbers.
-      ahead: whether questions that float64 leaves open are settled one by one: ``looking_ahead``.
-    """
-
-    window: int
-    bits: int = 53
-    ahead: bool = False
+    window: int  # the states -window..window are looked at
+    bits: int = 53  # of the numbers
+    ahead: bool = False  # questions that float64 leaves open are settled by ``looking_ahead``
 
     @classmethod
     def first(cls, decay: Decay, corner: int = 0) -> Level:
-        """float64 on a window that is wide enough for most lists at this rate.
-
-        Args:
-          decay: the ratio q.
-          corner: the longest that two neighbouring runs both are. Between them |D| reaches that,
-            or about ln(2) / c, and from there it strays by a few times 1 / sqrt(4 c).
-        """
+        """float64 on a window that is wide enough for most lists at this rate, whose neighbouring
+        runs are at most ``corner`` long, or one of two is."""
+        # |D| reaches the corner, or about ln(2) / c, and strays by a few times 1 / sqrt(4 c).
         rate = float(decay.log_enclosure(64)[0])
         stray = 1 / math.sqrt(rate)
         return cls(8 + math.ceil(max(5 * stray, 3 * stray + min(corner, math.log(2) / rate))))

@@ -40,14 +40,8 @@ _NARROWEST = 32
 
 
 class LookingAhead:
-    """A float64 level that settles its open questions too.
-
-    Args:
-      blocks: f's blocks.
-      floats: the level.
-      transfers: makes the transfer weights of a window, bits and most steps, for blocks of zeros
-        and, mirrored, for blocks of ones.
-    """
+    """A float64 level that settles its open questions too, by the transfer weights of a window,
+    bits and most steps for blocks of zeros and, mirrored, for blocks of ones."""
 
     def __init__(
         self,

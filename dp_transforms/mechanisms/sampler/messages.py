@@ -54,14 +54,8 @@ class Vector(Protocol[_Transfer]):
     def pass_block(
         self, transfer: _Transfer, length: int, run_length: int, lowest: int, highest: int
     ) -> None:
-        """Passes a block that has these walls in front of it.
-
-        Args:
-          transfer: the weights of a run of this block's bit.
-          length: of the block.
-          run_length: of the run that it ends, if it ends one; else 0.
-          lowest, highest: the states that the walls in front of it allow.
-        """
+        """Passes a block of the transfer's bit, which has walls in front of it that allow states
+        from lowest to highest. ``run_length`` is that of the run that it ends, or 0."""
 
     def bounds(self) -> tuple[FloatArray, Any]:
         """Lower and upper bounds as two rows, and their exponents, or the one of all."""
@@ -73,12 +67,8 @@ def backward(
     transfers: tuple[_Transfer, _Transfer],
     behind_last_block: Callable[[_Transfer, int, int], Vector[_Transfer]],
 ) -> Messages:
-    """The messages of all blocks.
-
-    Args:
-      blocks: f's blocks.
-      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window.
-      behind_last_block: makes the vector from the transfer and the walls there.
+    """The messages of all blocks, given transfers of one window for blocks of zeros and, mirrored,
+    for blocks of ones, and what makes the vector behind the last block from the walls there.
 
     Raises:
       FloatingPointError: the window is too narrow, or float64's range too small.

@@ -22,11 +22,8 @@ from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose, share
 
 
 class PreciseLevel:
-    """Settles the questions of a release by MPFR enclosures on a window of states.
-
-    Args:
-      blocks: f's blocks.
-      transfers: for blocks of zeros and, mirrored, for blocks of ones; of one window and precision.
+    """Settles the questions of a release by MPFR enclosures on a window of states, given transfers
+    of one precision for blocks of zeros and, mirrored, for blocks of ones.
 
     Raises:
       Undecided: the window is too narrow for any enclosure.
@@ -57,17 +54,13 @@ class PreciseLevel:
         """Enclosures (lo, hi) of beta_r on the window, for r = 0..R."""
         size, window = self._size, self._window
         zero = self._down.add(0, 0)
-        last = self._transfers[0].entering_last_run()
-        current = []
-        for bound in (0, 1):
-            vector = np.full(size + 1, zero, dtype=object)
-            vector[window:size] = [pair[bound] for pair in last]
-            current.append(vector)
-        messages = [self._walled(current[0][:size], current[1][:size], len(self._blocks))]
+        current: Any = np.full((2, size + 1), zero, dtype=object)
+        current[:, window:size] = np.array(self._transfers[0].entering_last_run()).T
+        lo, hi = current[:, :size]
+        messages = [self._walled(lo, hi, len(self._blocks))]
+        arrays = (self._blocks.bits, self._blocks.lengths, self._blocks.run_lengths)
         for index in range(len(self._blocks) - 1, -1, -1):
-            bit = self._blocks.bits.item(index)
-            length = self._blocks.lengths.item(index)
-            run_length = self._blocks.run_lengths.item(index)
+            bit, length, run_length = (array.item(index) for array in arrays)
             transfer = self._transfers[bit]
             if run_length:
                 # A run starts: turn it into one of zeros, and bound what lies above its window.

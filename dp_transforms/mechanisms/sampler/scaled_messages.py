@@ -24,14 +24,9 @@ from dp_transforms.mechanisms.sampler.scaled_transfer import CLEARANCE, LOST, Sc
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
-_KNOWN = 1 - 2.0**-10
-"""A message is known where its bounds are at least this close to each other."""
-
-_STEPS = 8
-"""A step changes an exponent by little; after this many it is brought up to date."""
-
-_DEEP = 2**48
-"""No exponent is kept that is further below the largest."""
+_KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
+_STEPS = 8  # A step changes an exponent by little; after this many it is brought up to date.
+_DEEP = 2**48  # No exponent is kept that is further below the largest.
 
 
 def scaled_backward(blocks: Blocks, transfers: tuple[ScaledTransfer, ScaledTransfer]) -> Messages:

@@ -29,8 +29,7 @@ from dp_transforms.mechanisms.sampler.transfer import (
     split,
 )
 
-LOST = 2.0**-900
-"""What underflows beside others of its group is less than this, in their scale."""
+LOST = 2.0**-900  # What underflows beside others of its group is less than this, in their scale.
 
 CLEARANCE = 2.0**100
 """What is larger than the bound on a loss by this factor is not affected by it."""
@@ -215,11 +214,8 @@ def _scaled(start: int, reach: int, mantissas: FloatArray, exponents: IntArray) 
 def _product(
     halves: tuple[ScaledMatrix, ScaledMatrix], start: int, stop: int, first: int, end: int
 ) -> tuple[FloatArray, IntArray, float]:
-    """Rows start..stop-1 and columns first..end-1 of the product of two matrices.
-
-    Returns:
-      Entries and their exponents, and the entry from which on nothing that was lost matters.
-    """
+    """Rows start..stop-1 and columns first..end-1 of the product of two matrices: entries and their
+    exponents, and the entry from which on nothing that was lost matters."""
     near = next(group for group in halves[0].groups if group.start == start)
     parts, scales = [], []
     for far in halves[1].groups:

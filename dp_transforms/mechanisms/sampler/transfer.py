@@ -63,8 +63,7 @@ from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 
 UNIT_ROUNDOFF = 2.0**-53
 
-FAR = 2**40
-"""Constants below 2**-FAR are not kept."""
+FAR = 2**40  # Constants below 2**-FAR are not kept.
 
 TINY = 2.0**-940
 """A smaller float counts as [0, TINY]: near underflow a relative error means nothing."""
@@ -191,14 +190,8 @@ class RunWeights(Transfer[_RunMatrix]):
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
     ) -> tuple[list[float], list[float]]:
-        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves.
-
-        Args:
-          near: the length of a run's first part.
-          far: of the rest.
-          start: the index of the state that the run is entered in.
-          moves: how many moves there are in the run.
-        """
+        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
+        of a run of near + far steps with so many moves that the state of index start enters."""
         found = self._in_first_part.get((near, far, start, moves))
         if found is None:
             first, second = self.matrix(near), self.matrix(far)
@@ -250,13 +243,8 @@ def settle(lo: FloatArray, hi: FloatArray) -> None:
 def cumulative(
     lo: FloatArray, hi: FloatArray, shift: npt.NDArray[np.int32]
 ) -> tuple[FloatArray, FloatArray]:
-    """Bounds of the sums of the first 1, 2, ... numbers in each row.
-
-    Args:
-      lo: lower bounds of the numbers, up to the factor 2**shift; overwritten.
-      hi: upper bounds, likewise. Both may have been rounded near underflow.
-      shift: an array that broadcasts to both.
-    """
+    """Bounds of the sums of the first 1, 2, ... numbers in each row, from bounds of the numbers up
+    to the factors 2**shift, which are overwritten and may have been rounded near underflow."""
     settle(lo, hi)
     lo, hi = np.ldexp(lo, shift), np.ldexp(hi, shift)
     settle(lo, hi)

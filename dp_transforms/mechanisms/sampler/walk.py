@@ -46,35 +46,21 @@ from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
-SHORT = 64
-"""A run of at most this length is one block."""
-
-COMMON = 16
-"""A length that this many runs have is worth transfer weights of its own."""
-
-NO_WALL = 2**63 - 1
-"""A wall that no walk reaches, and a length that no run has."""
+SHORT = 64  # A run of at most this length is one block.
+COMMON = 16  # A length that this many runs have is worth transfer weights of its own.
+NO_WALL = 2**63 - 1  # A wall that no walk reaches, and a length that no run has.
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """The finite part of f's bits, in reading order.
+    """The finite part of f's bits, in reading order. State 0 is always allowed; see ``walls``."""
 
-    Attributes:
-      bits: 0 or 1 for each block.
-      lengths: its length.
-      run_lengths: the length of the run that ends with the block, or 0 where the run goes on.
-      top: the first block starts on diagonal top - 1, with the infinite run of zeros above it.
-      lowest: the least state that is allowed in front of each block, and behind the last one.
-      highest: the largest, likewise. State 0 is always allowed. See ``walls``.
-    """
-
-    bits: IntArray
+    bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
-    run_lengths: IntArray
-    top: int
-    lowest: IntArray
-    highest: IntArray
+    run_lengths: IntArray  # of the run that ends with the block, or 0 where the run goes on
+    top: int  # the first block starts on diagonal top - 1, behind the infinite run of zeros
+    lowest: IntArray  # the least state allowed in front of each block, and behind the last one
+    highest: IntArray  # the largest, likewise
 
     @classmethod
     def of(cls, frequency_list: FrequencyList) -> Blocks:
@@ -92,11 +78,8 @@ class Blocks:
     def cut(self, long: int = NO_WALL) -> Blocks:
         """The same bits in blocks of fewer lengths, given each run as one block.
 
-        Runs that are short or long, and those whose length is common, stay whole. Others are cut
-        into powers of two and a rest.
-
-        Args:
-          long: from this length on runs are long.
+        Runs that are short or have at least the length ``long``, and those whose length is common,
+        stay whole. Others are cut into powers of two and a rest.
         """
         found, counts = np.unique(self.lengths, return_counts=True)
         common = set(found[counts >= COMMON].tolist())
@@ -151,15 +134,8 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
 def shares(
     contexts: tuple[Any, Any], lower: Iterable[Any], upper: Iterable[Any], rest: Any = 0
 ) -> tuple[list[Any], list[Any]]:
-    """Enclosures of the shares of the first 1, 2, ... weights in their total.
-
-    Args:
-      contexts: those that round down and up.
-      lower, upper: bounds of the weights, MPFR numbers.
-      rest: an upper bound of what is left out at the end.
-
-    Returns:
-      (lo, hi); the latter are not finite where the total may be 0.
+    """Enclosures (lo, hi) of the shares of the first 1, 2, ... weights in their total, given MPFR
+    bounds of the weights and an upper one of the rest. hi is not finite where the total may be 0.
     """
     down, up = contexts
     lo, hi = list(accumulate(lower, down.add)), list(accumulate(upper, up.add))
@@ -169,18 +145,12 @@ def shares(
 
 @dataclass
 class Walk:
-    """Where a walk's moves are.
+    """Where a walk's moves are."""
 
-    Attributes:
-      head_parts: for each move of the first infinite run, its distance from the run's end (>= 1).
-      moves: (block, place) for each move in a block, with 1 <= place <= length; two int64 arrays.
-      tail_parts: for each move of the last infinite run, its place (>= 1).
-    """
-
-    head_parts: list[int]
-    blocks: IntArray
-    places: IntArray
-    tail_parts: list[int] = field(default_factory=list)
+    head_parts: list[int]  # in the first infinite run: distances from the run's end, >= 1
+    blocks: IntArray  # of the moves in blocks
+    places: IntArray  # in these, from 1
+    tail_parts: list[int] = field(default_factory=list)  # in the last infinite run, from 1
 
     def excess(self, blocks: Blocks) -> int:
         """sum x - sum f, which is the sum of D over all diagonals."""

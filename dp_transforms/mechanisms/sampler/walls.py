@@ -53,13 +53,8 @@ def walled_blocks(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blo
 
 
 def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
-    """The places where a list's bits change; they are 0 in front of the first.
-
-    Args:
-      values: the list.
-      top: place p is diagonal top - 1 - p, if diagonals are counted from this list's first rank.
-      tail: the value of all ranks behind it.
-    """
+    """The places where a list's bits change; they are 0 in front of the first. Place p is diagonal
+    top - 1 - p, counted from this list's first rank; all ranks behind it have the value tail."""
     ends = values.multiplicities.cumsum()
     starts = top - values.frequencies + ends - values.multiplicities
     last = top - tail + (ends.item(-1) if len(ends) else 0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dp_transforms import sample_data
+from dp_transforms.evaluation import expected_l1
 from dp_transforms.evaluation.auditing import epsilon_lower_bound
-from dp_transforms.evaluation.expectations import expected_l1
 from dp_transforms.mechanisms import (
     CornerWeightedPartitionMechanism,
     Eta,

@@ -9,8 +9,7 @@ from fractions import Fraction
 
 import pytest
 
-from dp_transforms.mechanisms.laws.corner_law import CornerWeightedLaw
-from dp_transforms.mechanisms.laws.corner_marginals import CornerMarginals
+from dp_transforms.mechanisms.laws.corner_law import CornerMarginals, CornerWeightedLaw
 from tests import enumeration
 from tests.labelled_reference import cells, corner_weight
 

@@ -13,7 +13,7 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from pipelines.reports.selection_plot import plot_explanation
+from pipelines.reports.plots import plot_explanation
 
 NAMES = [
     "optimal",

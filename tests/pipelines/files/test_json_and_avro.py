@@ -148,7 +148,7 @@ def test_uuids_are_text(tmp_path):
 @pytest.mark.parametrize(
     ("kinds", "message"),
     [
-        ({"user": "string", "other": "long"}, "no field 'page': its fields are user, other"),
+        ({"user": "string", "other": "long"}, "no column 'page': its columns are user, other"),
         ({"user": "string", "page": "double"}, "'page' has a type in which it is not clear"),
         ({"user": "string", "page": ["int", "string"]}, "'page' has a type in which"),
         ({"user": "string", "page": {"type": "long", "logicalType": "time-micros"}}, "'page' has"),

@@ -6,6 +6,7 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import csv_lines
 from pipelines.files.names import (
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
@@ -13,7 +14,7 @@ from pipelines.files.names import (
     PRIVACY_FILE,
     REPORT_FILES,
 )
-from pipelines.files.output import ReleaseDirectory, frequency_lines
+from pipelines.files.output import ReleaseDirectory
 from pipelines.files.paths import LocalFiles
 from pipelines.files.publishing import PublishRelease
 
@@ -196,7 +197,7 @@ def test_paths_that_cannot_be_a_directory(path):
 def test_the_lines_of_a_list_are_those_of_its_own_file(tmp_path):
     released = FrequencyList([10**12, 7, 1], [1, 3, 10**6])
     released.to_csv(tmp_path / "list.csv")
-    assert FREQUENCIES_HEADER + frequency_lines(released) == (tmp_path / "list.csv").read_bytes()
+    assert FREQUENCIES_HEADER + csv_lines(released) == (tmp_path / "list.csv").read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,46 @@
-"""Values of kappa beside each other, as text and as a picture."""
+"""What is planned, as pictures: strategies that select partitions, and values of kappa, which come
+as text too. Pictures raise an ImportError if matplotlib is not installed."""
 
 from __future__ import annotations
 
+import os
+
+from dp_transforms.mechanisms.partition_selection.explanation import Explanation, evenly
 from dp_transforms.postprocessing.kappa_choice import KappaChoice
 from pipelines.reports import page
 from pipelines.reports.text_table import text_table
 
+_POINTS = 200
 _NEEDED = "users that a partition needs"
 _ERROR = "expected dist"
+
+
+def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> None:
+    """Draws keep-probability against users for every strategy, as ``explain`` compares them, into a
+    file whose ending says the format, such as .png or .svg."""
+    figure, axes = page.new_figure(8, 5)
+    users = evenly(1, explanation.users[-1], _POINTS)
+    for i, strategy in enumerate(explanation.strategies):
+        chosen = strategy.name == explanation.chosen
+        axes.plot(
+            users,
+            [strategy.keep_probability(n) for n in users],
+            # Curves may coincide: those with gaps let the others through.
+            linestyle=("-", "--")[i % 2],
+            zorder=2 + i % 2,
+            label=strategy.name + (' (what "auto" takes)' if chosen else ""),
+            linewidth=2.4 if chosen else 1.4,
+        )
+    axes.axhline(0.5, color="0.8", linewidth=0.8, zorder=0)
+    axes.set(
+        title=f"Keeping a partition, {explanation.budget}",
+        xlabel="users of the partition",
+        ylabel="probability of being kept",
+        xlim=(0, None),
+        ylim=(-0.02, 1.02),
+    )
+    axes.legend(loc="lower right")
+    figure.savefig(path, dpi=150)
 
 
 def kappa_table(choice: KappaChoice) -> str:
@@ -36,11 +69,7 @@ def kappa_table(choice: KappaChoice) -> str:
 
 
 def plot_kappas(choice: KappaChoice, path: str) -> None:
-    """Draws the error against kappa, with what makes it up.
-
-    Raises:
-      ImportError: matplotlib is not installed.
-    """
+    """Draws the error against kappa, with what makes it up."""
     figure, axes = page.new_figure()
     kappas = [plan.kappa for plan in choice.plans]
     names = choice.plans[0].noise is None
