@@ -116,6 +116,7 @@ BENCHMARKS = (
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
+    Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 40, timed=False),
     Benchmark(
         "partition_selection",

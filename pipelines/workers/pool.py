@@ -19,8 +19,6 @@ import contextlib
 import json
 import queue
 import socket
-import subprocess
-import sys
 import threading
 from typing import Any
 
@@ -33,6 +31,7 @@ from apache_beam.portability.api import (
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from pipelines.workers.warm import FORKS
+from pipelines.workers.warm_start import start
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5.0
@@ -70,7 +69,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if not port:
             raise OSError("the port cannot be listened on: it may be taken")
         self.address = f"{host}:{port}"
-        self._warm_up()
+        self._warm = start()
         self._server.start()
         atexit.register(self.stop)
 
@@ -91,9 +90,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Stops serving, and all workers."""
         self._server.stop(None)
         with self._lock:
-            self._warm.kill()
-            self._warm.wait()
-            self._requests.close()
+            self._warm.end()
             for worker in self._workers:
                 _hang_up(worker)
 
@@ -102,15 +99,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             ours.sendall(json.dumps([worker, str(descriptor)]).encode() + b"\n")
-            if self._warm.poll() is not None:
-                self._warm_up()
+            if self._warm.process.poll() is not None:
+                self._warm = start()
             try:
-                socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
+                socket.send_fds(self._warm.requests, [b"\n"], [theirs.fileno()])
             except OSError:
                 # It has just ended.
                 return False
             if not FORKS:
-                self._warm_up()
+                self._warm = start()
             self._workers.add(ours)
         told: queue.SimpleQueue[bool] = queue.SimpleQueue()
         threading.Thread(target=self._watch, args=(ours, endpoint, told), daemon=True).start()
@@ -134,16 +131,6 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                     break
             with self._lock:
                 self._workers.discard(worker)
-
-    def _warm_up(self) -> None:
-        self._requests, theirs = socket.socketpair()
-        with theirs:
-            descriptor = theirs.fileno()
-            self._warm = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.workers.warm", str(descriptor)],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(descriptor,),
-            )
 
 
 def _hang_up(worker: socket.socket) -> None:
