@@ -401,6 +401,13 @@ MUTANTS = (
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
+        "what a plan spends before its last round leaves that one as exposed",
+        f"{_SELECTION}/renyi_calibration.py",
+        "eta = rest - left - delta",
+        "eta = rest - delta",
+        (f"{_TEST_SELECTION}/test_measured.py",),
+    ),
+    Mutant(
         "the last round's exposure is as if the rounds before it showed nothing",
         f"{_SELECTION}/renyi_calibration.py",
         "eta = eta / enclosed((order - 1) * early, _PRECISION).exp()",

@@ -22,7 +22,7 @@ class IntegerPartitionMechanism(PartitionMechanism):
     All integer partitions x of all totals are possible outputs: nothing is cut off, so there is no
     delta, and the law does not depend on any public bound. The sampler is exact (see ``walk``).
 
-    Privacy. The Young diagrams of neighbours are nested and differ in at most ``sensitivity`` cells
+    Privacy. The Young diagrams of neighbours differ in at most ``sensitivity`` cells
     (``PartitionMechanism``). By the theorem of ``exponential_price`` the probability
     of any x changes by a factor of at most e**(sensitivity * (c + ln R(c))), q = e**-c, and c is
     such that this is at most e**epsilon: pure epsilon-DP. That is never more than the two factors

@@ -1,13 +1,14 @@
 """What a release of the exponential mechanism costs, exactly, and the rate that an epsilon buys.
 
 Theorem. Let q = e**-c, phi(q) = prod_{i >= 1} (1 - q**i), and Pr_f[x] = q**||x - f||_1 / Z(f) over
-all lists, or over those between two walls. If f and f' are nested Young diagrams that differ by
-kappa cells, the probability of any x differs by a factor of at most e**(kappa (c + ln R(c))),
+all lists, or over those between two walls. If the Young diagrams of f and f' differ in kappa cells,
+the probability of any x differs by a factor of at most e**(kappa (c + ln R(c))),
 
     R(c) = e**c - phi(e**-c) (e**c - e**-c) < e**c.
 
-Proof. It is enough to add one cell b to f. The weight of x changes by a factor of e**c if x has b
-and of e**-c otherwise, so that with p = Pr_f[b in x]
+Proof. It is enough to add one cell b to f, or to take it away: a path from f to f' through their
+union does so kappa times. The weight of x changes by a factor of e**c if x has b and of e**-c
+otherwise, so that with p = Pr_f[b in x]
 
     Z(f + b) / Z(f) = p e**c + (1 - p) e**-c.
 

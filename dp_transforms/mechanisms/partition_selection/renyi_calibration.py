@@ -54,11 +54,14 @@ where y is e**epsilon_0 or e**-epsilon_0. Both moments of y are therefore at mos
 
     R_0 = log((e**(a epsilon_0) + e**((1-a) epsilon_0)) / (1 + e**epsilon_0)) / (a-1)
 
-which leaves c(R_0 + q) and c(R_0 + sum R) in place of c(q) and c(sum R). The rest of either bound
-above is, given y, in proportion to y or at most to the greater of y and y**(1-a). Whichever the
-statistic chooses, the mean of the latter is at most
+which leaves c(R_0 + sum R) in place of c(sum R). But plans differ in q, and a plan may be chosen
+where y is large: c(q) y**a <= c(q + epsilon_0) y. So the rest of either bound above is, given y, at
+most a number of the plan times the greater of y and y**(1-a), the mean of which is at most
 
     G = e**epsilon_0 (1 + e**((a-1) epsilon_0)) / (1 + e**epsilon_0)
+
+Whichever plans the statistic chooses, they are private if the number of each is at most (delta -
+c(R_0 + sum R)) / G.
 
 Neighbours that replace one user's records by another's have two such users: c counts R twice, also
 in q, and lambda once in each direction, that of the user who is there. With f = 1 the other user's
@@ -153,7 +156,7 @@ def total_budget(
         return RenyiBudget(order, divergence, Fraction(0))
     late = users_changed * divergence * last[0]
     early = users_changed * divergence - late
-    left = converted_delta(order, measured + early + late * (users_changed - 1) / 2, epsilon)
+    left = converted_delta(order, statistic + early + late * (users_changed - 1) / 2, epsilon)
     if twice:
         return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
     share = exactly(1)
@@ -162,7 +165,7 @@ def total_budget(
         share = (1 + one) / (one * (1 + power))
     rest = share * (delta - noise)
     exposure = rest
-    eta = rest - share * left - delta * (1 - last[1])
+    eta = rest - left - delta * (1 - last[1])
     if eta.lower > 0:
         eta = eta / enclosed((order - 1) * early, _PRECISION).exp()
         u = gmpy2.mpq(order, 2 * order - 1)

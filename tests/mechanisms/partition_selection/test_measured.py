@@ -11,6 +11,7 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.partition_selection import MeasuredSelection
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     statistic_divergence,
+    total_budget,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
@@ -97,15 +98,32 @@ def test_every_plan_stays_within_the_budget(epsilon, kappa, neighbours):
         assert len(budgets) == plan.rounds <= strategy.most_rounds
         assert plan.partitions <= kappa and {one.order for one in budgets} == {strategy.order}
         branches.append(budgets)
-    # The noisy counts are e**epsilon_0 or e**-epsilon_0 times as likely, which leaves the chance of
-    # the first at 1 / (1 + e**epsilon_0), and take the worst plan for either.
-    first = float(strategy.statistic_epsilon)
+    # Either ratio takes its worst plan.
+    whole = at_worst(branches, float(epsilon), float(strategy.statistic_epsilon), twice)
+    assert 0.9 * delta < whole <= delta
+
+
+def at_worst(branches, epsilon, first, twice=1):
+    """The bound on delta of plans that noisy counts of ``first``-DP choose among.
+
+    They are e**first or e**-first times as likely, which leaves the chance of the former at 1 / (1 +
+    e**first).
+    """
     more, less = (
-        max(bound(budgets, float(epsilon), twice, math.exp(ratio)) for budgets in branches)
+        max(bound(budgets, epsilon, twice, math.exp(ratio)) for budgets in branches)
         for ratio in (first, -first)
     )
-    whole = (more + math.exp(first) * less) / (1 + math.exp(first))
-    assert 0.9 * delta < whole <= delta
+    return (more + math.exp(first) * less) / (1 + math.exp(first))
+
+
+def test_plans_may_differ_in_what_they_spend_before_the_last_round():
+    # One has all in a single round, and the other three tenths of the divergence before it.
+    epsilon, delta, first = Fraction(607, 100), Fraction(1, 10**5), Fraction(1, 4)
+    branches = []
+    for part in (Fraction(1), Fraction(7, 10)):
+        total = total_budget(3, epsilon, delta, (part, Fraction(1)), statistic=first)
+        branches.append([total.share(1 - part, Fraction(0)), total.share(part, Fraction(1))])
+    assert 0.9 * delta < at_worst(branches, float(epsilon), float(first)) <= delta
 
 
 def test_the_divergence_of_the_statistic_is_the_largest_that_its_epsilon_allows():
