@@ -106,8 +106,8 @@ def test_every_plan_stays_within_the_budget(epsilon, kappa, neighbours):
 def at_worst(branches, epsilon, first, twice=1):
     """The bound on delta of plans that noisy counts of ``first``-DP choose among.
 
-    They are e**first or e**-first times as likely, which leaves the chance of the former at 1 / (1 +
-    e**first).
+    They are e**first or e**-first times as likely, which leaves the chance of the former at
+    1 / (1 + e**first).
     """
     more, less = (
         max(bound(budgets, epsilon, twice, math.exp(ratio)) for budgets in branches)
