@@ -140,7 +140,10 @@ MUTANTS = (
         "dp_transforms/mechanisms/integer_partition/mechanism.py",
         "return epsilon / (2 * self.sensitivity)",
         "return epsilon / self.sensitivity",
-        ("tests/evaluation/test_auditing.py",),
+        (
+            "tests/mechanisms/integer_partition/test_known_total.py::"
+            "test_neighbours_keep_the_ratio_of_probabilities",
+        ),
     ),
     Mutant(
         "the geometric mechanism marks corners with the t of another q",

@@ -94,24 +94,26 @@ def test_the_unrestricted_law_given_the_total_is_the_exact_one():
     laws.assert_follows([x for x in released if x.total == 5], law)
 
 
-def test_neighbours_keep_the_ratio_of_probabilities():
+@pytest.mark.parametrize("price", [{"eta": HALF}, {"epsilon": 1, "sensitivity": 2}], ids=str)
+def test_neighbours_keep_the_ratio_of_probabilities(price):
     """By no more than the mechanisms say that they cost, over every set of totals."""
     lists, worst = list(enumeration.partitions_of_at_most(6)), 0
     for total in range(8):
         within = list(enumeration.partitions_of_at_most(total))
         of_total = [x for x in within if sum(x) == total]
         for mechanism, outcomes in (
-            (ExactTotalMechanism(total=total, eta=HALF), of_total),
-            (MaximumTotalMechanism(max_total=total, eta=HALF), within),
+            (ExactTotalMechanism(total=total, **price), of_total),
+            (MaximumTotalMechanism(max_total=total, **price), within),
         ):
-            law = {f: enumeration.law(HALF.base, f, iter(outcomes)) for f in lists}
+            base, most = math.exp(-mechanism.rate), math.exp(mechanism.epsilon_cost)
+            law = {f: enumeration.law(base, f, iter(outcomes)) for f in lists}
             for a, b in itertools.permutations(lists, 2):
-                if enumeration.l1_distance(a, b) == 1:
+                if enumeration.l1_distance(a, b) == mechanism.sensitivity:
                     ratio = max(p / law[b][x] for x, p in law[a].items())
-                    assert ratio <= math.exp(mechanism.epsilon_cost)
+                    assert ratio <= most * (1 + 1e-12)
                     worst = max(worst, ratio)
-    # Half of the cost would not do.
-    assert worst > 3
+    # Three quarters of the cost would not do.
+    assert worst > most**0.75
 
 
 @pytest.mark.parametrize("tilt", [Fraction(1, 5), Fraction(-1, 3)], ids=str)
