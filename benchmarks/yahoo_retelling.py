@@ -41,7 +41,7 @@ from dp_transforms.budget.accounting import compose
 from dp_transforms.budget.events import partition_event
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
+from dp_transforms.postprocessing.guessing_estimates import Estimate, GuessingEstimates
 from dp_transforms.sample_data import yahoo
 from pipelines.files.frequency_files import parse_grouped_lists
 from pipelines.files.names import LISTS_FILE
@@ -91,7 +91,7 @@ _ODDS = 1.5
 
 Name = tuple[str, str]
 Lists = Mapping[Name, FrequencyList]
-Estimates = Mapping[Name, Sequence[BitsEstimate]]
+Estimates = Mapping[Name, Sequence[Estimate]]
 
 
 def attribute_shares(number: int) -> dict[str, dict[str, float]]:
@@ -218,7 +218,7 @@ def largest_difference(original: FrequencyList, values: Sequence[float]) -> floa
     return max(abs(one - other) for one, other in zip(metrics(original), values, strict=True))
 
 
-def values(of_list: Sequence[BitsEstimate]) -> list[float]:
+def values(of_list: Sequence[Estimate]) -> list[float]:
     """The estimates without their intervals."""
     return [estimate.value for estimate in of_list]
 

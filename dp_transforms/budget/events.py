@@ -16,6 +16,7 @@ asks for, they are events of their own, which other accountants refuse rather th
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import attr
 from dp_accounting import dp_event
@@ -26,19 +27,17 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 _RANGE_IS_EPSILON = 0.25  # Below it the exponential mechanism's range and its price are both 2 c.
 
 
-def _check_epsilon(event: dp_event.DpEvent, attribute: object, value: float) -> None:
-    if math.isnan(value) or not 0 <= value < math.inf:
-        raise ValueError(f"epsilon must be a finite number and not negative, got {value}")
+_RANGES = {
+    "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
+    "pure": ("at least 0", lambda value: value >= 0),
+    "delta": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+}
 
 
-def _check_pure(event: dp_event.DpEvent, attribute: object, value: float) -> None:
-    if math.isnan(value) or value < 0:
-        raise ValueError(f"pure must not be negative, got {value}")
-
-
-def _check_delta(event: dp_event.DpEvent, attribute: object, value: float) -> None:
-    if math.isnan(value) or not 0 <= value < 1:
-        raise ValueError(f"delta must be at least 0 and below 1, got {value}")
+def _check(event: dp_event.DpEvent, attribute: Any, value: float) -> None:
+    words, holds = _RANGES[attribute.name]
+    if not holds(value):
+        raise ValueError(f"{attribute.name} must be {words}, got {value}")
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -70,8 +69,8 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
         gives less.
     """
 
-    epsilon: float = attr.ib(validator=_check_epsilon)
-    pure: float = attr.ib(default=math.inf, validator=_check_pure)
+    epsilon: float = attr.ib(validator=_check)
+    pure: float = attr.ib(default=math.inf, validator=_check)
 
 
 @attr.s(frozen=True, slots=True, auto_attribs=True)
@@ -83,8 +82,8 @@ class ApproximateDpEvent(dp_event.DpEvent):
       delta: in [0, 1).
     """
 
-    epsilon: float = attr.ib(validator=_check_epsilon)
-    delta: float = attr.ib(default=0.0, validator=_check_delta)
+    epsilon: float = attr.ib(validator=_check)
+    delta: float = attr.ib(default=0.0, validator=_check)
 
 
 def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | ApproximateDpEvent:

@@ -129,8 +129,7 @@ class PartitionBounds:
         >>> list(PartitionBounds.of_total(6).upper)
         [(6, 1), (3, 1), (2, 1), (1, 3)]
         """
-        if integer("total", total) < 0:
-            raise ValueError(f"total must not be negative, got {total}")
+        _check("total", total)
         root = math.isqrt(total)
         ranks = np.arange(1, root + 1, dtype=np.int64)
         # The values above total // root come one to a rank, those below in runs.

@@ -45,8 +45,9 @@ _FIRST_SEED = 10**6  # Other draws than those of the fit.
 _WIDENING = 3
 
 
-class BitsEstimate(NamedTuple):
-    """An estimate of a metric of the private list, in bits, and an interval around it."""
+class Estimate(NamedTuple):
+    """An estimate of a number of the private list, with the estimated bias taken out, and an
+    interval around it."""
 
     value: float
     lower: float
@@ -88,7 +89,7 @@ class GuessingEstimates:
         self._mechanism = mechanism
         self._rate = mechanism.law.rate
 
-    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> BitsEstimate:
+    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
         """lambda_beta in bits (see ``guessing_metrics.success_rate_bits``), with an approximate
         interval.
 
@@ -97,7 +98,7 @@ class GuessingEstimates:
         """
         return self._estimate(lambda one: success_rate_bits(one, guesses), confidence)
 
-    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> BitsEstimate:
+    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
         """G-tilde_alpha (``guessing_metrics.alpha_guesswork_bits``), with an approximate interval.
 
         Raises:
@@ -121,9 +122,7 @@ class GuessingEstimates:
         releases = simulated_releases(self._mechanism, _FIRST_SEED)(self._smooth, _DRAWS)
         return [one for one in releases if len(one)]
 
-    def _estimate(
-        self, metric: Callable[[FrequencyList], float], confidence: float
-    ) -> BitsEstimate:
+    def _estimate(self, metric: Callable[[FrequencyList], float], confidence: float) -> Estimate:
         beyond = failure_probability(confidence) / 2
         as_released = metric(self._released)
         errors = np.array([metric(one) for one in self._draws]) - metric(self._smooth)
@@ -134,7 +133,7 @@ class GuessingEstimates:
         )
         width = NormalDist().inv_cdf(1 - beyond) * deviation
         value = max(as_released - correction, 0.0)
-        return BitsEstimate(value, max(value - width, 0.0), value + width)
+        return Estimate(value, max(value - width, 0.0), value + width)
 
     def _posterior_deviation(self, metric: Callable[[FrequencyList], float]) -> float:
         if self._fit is None:

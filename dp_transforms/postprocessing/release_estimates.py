@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist, pstdev
 
@@ -27,25 +26,11 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.marginals import Marginals
 from dp_transforms.postprocessing.frequency_intervals import distinct_interval, failure_probability
+from dp_transforms.postprocessing.guessing_estimates import Estimate
 from dp_transforms.postprocessing.smoothing import simulated_releases
 
 _DRAWS = 100
 _FIRST_SEED = 2 * 10**6
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """An estimate of a number of the private list, and an interval around it.
-
-    Attributes:
-      value: the estimate, with the estimated bias taken out.
-      lower: the private number is at least this,
-      upper: and at most this, with the confidence that was asked for.
-    """
-
-    value: float
-    lower: int
-    upper: int
 
 
 class ReleaseEstimates:

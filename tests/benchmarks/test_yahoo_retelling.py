@@ -9,7 +9,7 @@ from benchmarks import yahoo_retelling
 from benchmarks.yahoo_retelling import attribute_shares, made_up_users, metrics, true_lists
 from dp_transforms.budget import ApproximateDpEvent, compose
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.postprocessing.guessing_estimates import BitsEstimate, GuessingEstimates
+from dp_transforms.postprocessing.guessing_estimates import Estimate, GuessingEstimates
 from dp_transforms.postprocessing.smoothing import thinned
 from dp_transforms.sample_data import rockyou
 
@@ -94,7 +94,7 @@ def test_differences_are_the_largest_of_the_metrics():
     expected = max(abs(a - b) for a, b in zip(true, metrics(released["", ""]), strict=True))
     off = [0.0, 0.1, -0.3, 0.0, 0.0]
     corrected = {
-        ("", ""): [BitsEstimate(t + o, t - 0.2, t + 0.2) for t, o in zip(true, off, strict=True)]
+        ("", ""): [Estimate(t + o, t - 0.2, t + 0.2) for t, o in zip(true, off, strict=True)]
     }
     text = yahoo_retelling.summary(original, released, corrected)
     raw = f"{expected:.2f} bits, 0 within 0.1 for the 1 lists of more than 1,000,000"

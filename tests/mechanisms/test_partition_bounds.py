@@ -119,7 +119,7 @@ def test_unbounded_ranks_come_first_and_beyond_last(other, upper, unbounded, bey
             lambda: PartitionBounds(FrequencyList([5, 4], [2, 3]), FrequencyList([5, 3], [4, 1])),
             "lower is above upper at rank 5",
         ),
-        (lambda: PartitionBounds.of_total(-1), "total must not be negative"),
+        (lambda: PartitionBounds.of_total(-1), "total must be between 0 and 2"),
         (lambda: PartitionBounds.around(FrequencyList(), -1), "width must be between 0 and 2"),
         (lambda: PartitionBounds.within_distance(FrequencyList(), -2), "distance must not be"),
         (lambda: PartitionBounds.of_runs([1], [2], [1, 1]), "must be equally long"),
