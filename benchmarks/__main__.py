@@ -117,12 +117,13 @@ BENCHMARKS = (
     Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
     Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15),
+    Benchmark("startup", "How long commands take to start", "startup", 5),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 40, timed=False),
     Benchmark(
         "partition_selection",
         "Selection of partitions",
         "partition_selection",
-        15,
+        25,
         ("pairs", "peers_python"),
     ),
     Benchmark(

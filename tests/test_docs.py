@@ -8,6 +8,7 @@ command: ``cat`` makes the file that it shows, and what a job prints must be wha
 import pathlib
 import re
 import shlex
+from decimal import Decimal
 
 import pytest
 
@@ -172,3 +173,31 @@ def test_the_comparison_quotes_the_pages():
         assert any(set(map(tuple, rows)) <= source for source in sources), heads
         quoted += 1
     assert quoted == 4
+
+
+_NUMBER = r"\d[\d,]*(?:\.\d+)?"
+_MEASURED = re.compile(
+    rf"(?<![\w.^,-])(?:{_NUMBER} (?:to|and|or) )*{_NUMBER}(?: (?:s|ms|GiB|MiB|MB|times)\b|%)"
+)
+
+
+def numbers(text):
+    return [Decimal(number.replace(",", "")) for number in re.findall(_NUMBER, text)]
+
+
+def test_measured_numbers_are_on_the_pages_beside_them():
+    """Each time, size, ratio and share in a paragraph or table that links pages of results is, as
+    rounded there, on one of these."""
+    checked = 0
+    for page in PAGES:
+        # A table belongs to the paragraph before it.
+        for block in re.split(r"\n\n+(?!\|)", page.read_text()):
+            results = re.findall(r"\((?:\.\./)?(benchmarks/results/\w+\.md)\)", block)
+            there = [n for result in results for n in numbers((ROOT / result).read_text())]
+            for quoted in _MEASURED.findall(block) if results else []:
+                for number in numbers(quoted):
+                    last_digit = Decimal(1).scaleb(number.as_tuple().exponent)
+                    close = [n for n in there if abs(n - number) <= last_digit / 2]
+                    assert close, f"{page.name}: {quoted} is not on {results}"
+                    checked += 1
+    assert checked > 50

@@ -51,8 +51,8 @@ from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
     RenyiRoundsSelection,
+    calibrate,
     candidates,
-    middle_order,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
@@ -250,14 +250,13 @@ class MeasuredSelection(WeightedStrategy):
 
     @cached_property
     def order(self) -> int:
-        """The Renyi order of all plans for kappa from 2 on."""
-        return middle_order(
-            *self._budget,
-            self.max_partitions_per_user,
-            *self._few_rounds,
-            self._users_changed,
-            self.statistic_epsilon,
-        )
+        """The Renyi order of all plans for kappa from 2 on: that of the usual plan, if nothing had
+        been measured before, or the nearest."""
+        kappa = self.max_partitions_per_user
+        usual = (*self._budget, kappa, *self._few_rounds, self._users_changed)
+        best = calibrate(*usual)[0].order
+        every = candidates(*usual, self.statistic_epsilon)
+        return min((budget.order for budget, *_ in every), key=lambda order: abs(order - best))
 
     def _parameters(self) -> dict[str, Any]:
         return {

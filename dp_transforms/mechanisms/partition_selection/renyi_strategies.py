@@ -22,8 +22,6 @@ from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
 
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
-_USUAL = 10
-"""One that is mostly about best."""
 _MIDDLE = 4
 """Where to begin among them."""
 
@@ -73,24 +71,6 @@ def calibrate(
     while kept(best + way) > kept(best):
         best += way
     return every[best]
-
-
-def middle_order(
-    epsilon: Fraction,
-    delta: Fraction,
-    partitions: int,
-    rounds: int,
-    growth: int,
-    users_changed: int,
-    statistic: Fraction,
-) -> int:
-    """An order for several budgets, which may not be searched for in each.
-
-    Args: see ``candidates``; of the budgets, those of most partitions and the smallest share.
-    """
-    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed, statistic)
-    usual = 1 + _USUAL / 8 * math.log(delta.denominator / delta.numerator) / float(epsilon)
-    return min((budget.order for budget, *_ in every), key=lambda order: abs(order - usual))
 
 
 @lru_cache(maxsize=256)
