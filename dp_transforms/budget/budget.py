@@ -5,8 +5,20 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from fractions import Fraction
 
-from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction
+import gmpy2
+
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Real,
+    exact_fraction,
+    round_down,
+    round_up,
+)
+from dp_transforms.mechanisms.eta import Eta
+
+_DIGITS = 15
 
 
 class PrivacyUnit(enum.Enum):
@@ -75,6 +87,43 @@ class PrivacyBudget:
         object.__setattr__(self, "epsilon", exact_epsilon)
         object.__setattr__(self, "delta", exact_delta)
 
+    @classmethod
+    def from_base2(cls, epsilon: Real, delta: Real = 0) -> PrivacyBudget:
+        """From base 2, where probabilities change by at most 2**epsilon between neighbours.
+
+        A factor of 2 is ln 2 in natural units; the product is rounded up to 15 digits.
+
+        >>> print(PrivacyBudget.from_base2(1))
+        epsilon 0.693147180559946, delta 0
+        """
+        return cls(
+            round_up(exact_fraction("epsilon", epsilon) * _ln2(gmpy2.RoundUp), _DIGITS), delta
+        )
+
+    @classmethod
+    def from_eta(cls, eta: Eta, sensitivity: int = 1) -> PrivacyBudget:
+        """What an exponential mechanism with the weights 2**(-eta * distance) costs at most.
+
+        It is (2 * sensitivity * eta)-DP in base 2. Rounded up. What a mechanism for integer
+        partitions costs, which may be less, is its ``epsilon_cost``.
+
+        >>> PrivacyBudget.from_eta(Eta(1, 1, 1)) == PrivacyBudget.from_base2(2)
+        True
+        """
+        if sensitivity < 1:
+            raise ValueError(f"sensitivity must be positive, got {sensitivity}")
+        upper = Fraction(*eta.log_enclosure(128)[1].as_integer_ratio())
+        return cls(round_up(2 * sensitivity * upper, _DIGITS))
+
+    @property
+    def base2_epsilon(self) -> Fraction:
+        """The epsilon of base 2 that this budget grants: epsilon / ln 2, rounded down to 15 digits.
+
+        >>> float(PrivacyBudget(1).base2_epsilon)
+        1.44269504088896
+        """
+        return round_down(self.epsilon / _ln2(gmpy2.RoundUp), _DIGITS)
+
     def covers(self, cost: PrivacyBudget) -> bool:
         """Whether neither epsilon nor delta of ``cost`` is larger."""
         return cost.epsilon <= self.epsilon and cost.delta <= self.delta
@@ -103,3 +152,8 @@ class PrivacyBudget:
 
     def __str__(self) -> str:
         return f"epsilon {self.epsilon}, delta {self.delta}"
+
+
+def _ln2(rounding: int) -> Fraction:
+    with gmpy2.context(precision=128, round=rounding):
+        return Fraction(*gmpy2.const_log2().as_integer_ratio())

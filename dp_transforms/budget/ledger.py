@@ -31,6 +31,7 @@ import enum
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
@@ -165,6 +166,11 @@ class Ledger:
     def unit(self) -> PrivacyUnit | None:
         """What neighbours are; None for a ledger of format 1, which does not say."""
         return self._unit
+
+    @property
+    def composition_delta(self) -> Fraction:
+        """The part of delta that is set aside for composition."""
+        return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
         """All reservations, the first one first.
