@@ -177,7 +177,7 @@ def test_the_comparison_quotes_the_pages():
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _MEASURED = re.compile(
-    rf"(?<![\w.^,-])(?:{_NUMBER} (?:to|and|or) )*{_NUMBER}(?: (?:s|ms|GiB|MiB|MB|times)\b|%)"
+    rf"(?<![\w.^,-])(?:{_NUMBER} (?:to|and|or) )*{_NUMBER}(?: (?:s|ms|GiB|MiB|MB|times|bits)\b|%)"
 )
 
 
