@@ -1,6 +1,6 @@
 # make run   a first release, from a million made-up users, in out/release
 # make test  the tests;  make test-long  also those that take minutes
-# make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; a quarter of an hour
+# make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; some 20 minutes of two cores
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow

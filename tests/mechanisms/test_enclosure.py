@@ -1,5 +1,6 @@
 """Arithmetic of enclosures against exact rational numbers."""
 
+import itertools
 import operator
 from fractions import Fraction
 
@@ -36,6 +37,15 @@ def test_every_operation_holds_the_exact_result(sign, x, y, below, above, kind):
         assume(y != 0 and (kind == "right" or not right.lower <= 0 <= right.upper))
     lower, upper = operation(left, right)
     assert lower <= operation(x, y) <= upper
+
+
+@pytest.mark.parametrize("sign", OPERATIONS)
+def test_operations_on_numbers_that_fill_their_precision(sign):
+    """Without any width of their own that would hide a result which is rounded inwards."""
+    numbers = [s * Fraction(2**39 + 2 * k + 1, 32**k) for k in range(5) for s in (1, -1)]
+    for x, y in itertools.product(numbers, repeat=2):
+        lower, upper = OPERATIONS[sign](enclosed(x, PRECISION), enclosed(y, PRECISION))
+        assert lower <= OPERATIONS[sign](x, y) <= upper
 
 
 @given(RATIONALS)
