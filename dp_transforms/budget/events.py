@@ -36,7 +36,7 @@ _RANGES = {
 
 def _check(event: dp_event.DpEvent, attribute: Any, value: float) -> None:
     words, holds = _RANGES[attribute.name]
-    if not holds(value):
+    if math.isnan(value) or not holds(value):
         raise ValueError(f"{attribute.name} must be {words}, got {value}")
 
 
