@@ -376,8 +376,9 @@ def large_report(data: pathlib.Path, repeats: int) -> Iterator[str]:
 
 
 def about(repeats: int) -> str:
+    runs = f"Medians of {repeats} runs" if repeats > 1 else "Single runs"
     return (
-        f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} before. Medians of {repeats} runs, "
+        f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} before. {runs}, "
         "in turns with the others. CPU is that of all threads; memory is the process's peak; ratio "
         "is that of the times, and growth that of the CPU time to the size before, which other "
         "processes disturb less."

@@ -147,10 +147,6 @@ class JobParser(OneLineParser):
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
         options = functools.cache(functools.partial(self._beam_options, flags, others))
-        if "--environment_type=LOOPBACK" in others and not flags.dry_run:
-            from pipelines.workers.warm_start import start_early
-
-            start_early()
         if others:
             options()
         return flags, options

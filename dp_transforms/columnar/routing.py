@@ -14,6 +14,8 @@ from dp_transforms.columnar.scattering import Route
 
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
+_FEWEST = 16
+_BUCKET_ROWS = 600_000
 MAX_HELD_BYTES = 32 << 20
 """About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
 
@@ -30,7 +32,22 @@ def num_buckets_for(rows: int) -> int:
     >>> num_buckets_for(1_000), num_buckets_for(20_000_000), num_buckets_for(10**12)
     (16, 33, 4096)
     """
-    return min(max(rows // 600_000, 16), 4096)
+    return min(max(rows // _BUCKET_ROWS, _FEWEST), 4096)
+
+
+def num_buckets_by_size(num_buckets: int, rows: int, size: int) -> int:
+    """How many of ``num_buckets_for`` do where records are small: a bucket is half of what a thread
+    holds at a time. Each batch has a piece for each bucket, and each piece its dictionaries.
+
+    Args:
+      num_buckets: at most so many.
+      rows, size: how many bytes some of the records take.
+
+    >>> num_buckets_by_size(160, rows=1_000, size=12_000), num_buckets_by_size(8, 1_000, 12_000)
+    (68, 8)
+    """
+    needed = 2 * num_buckets * _BUCKET_ROWS * size // (max(rows, 1) * MAX_HELD_BYTES)
+    return min(num_buckets, max(needed, _FEWEST))
 
 
 def by_hash(names: tuple[str, ...], key: bytes) -> Route:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import itertools
 import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,7 +22,13 @@ import pyarrow as pa
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, is_full
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
-from dp_transforms.columnar.routing import MAX_HELD_BYTES, by_hash, check_types, types_of
+from dp_transforms.columnar.routing import (
+    MAX_HELD_BYTES,
+    by_hash,
+    check_types,
+    num_buckets_by_size,
+    types_of,
+)
 from dp_transforms.columnar.scattering import Reduce, gather, scatter
 from dp_transforms.runtime.threads import map_ahead
 
@@ -42,7 +49,7 @@ def count_distinct_users(
       records: tables with the columns ``user`` and ``partition``.
       max_partitions_per_user: kappa; see ``BoundContributions``.
       secret: the job's; decides which partitions of a user are kept.
-      num_buckets: how many parts users, and then partitions, are split into.
+      num_buckets: into how many parts users, and then partitions, are split at most.
 
     Returns:
       {number of users: partitions}.
@@ -106,7 +113,12 @@ def _reduced(
     limit, held = memory_limit(), 0
     kinds: set[str] = set()
     buckets: dict[int, list[bytes]] = collections.defaultdict(list)
-    for kind, pieces in map_ahead(cut, _batches(tables)):
+    batches = _batches(tables)
+    first = list(itertools.islice(batches, 1))
+    for batch in first:
+        rows, size = sum(map(len, batch)), sum(table.nbytes for table in batch)
+        num_buckets = num_buckets_by_size(num_buckets, rows, size)
+    for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
         kinds.add(kind)
         for bucket, piece in pieces:
             buckets[bucket].append(piece)

@@ -19,6 +19,8 @@ import contextlib
 import json
 import queue
 import socket
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -31,7 +33,6 @@ from apache_beam.portability.api import (
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from pipelines.workers.warm import FORKS
-from pipelines.workers.warm_start import start
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5.0
@@ -69,7 +70,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         if not port:
             raise OSError("the port cannot be listened on: it may be taken")
         self.address = f"{host}:{port}"
-        self._warm = start()
+        self._warm_up()
         self._server.start()
         atexit.register(self.stop)
 
@@ -90,7 +91,9 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         """Stops serving, and all workers."""
         self._server.stop(None)
         with self._lock:
-            self._warm.end()
+            self._warm.kill()
+            self._warm.wait()
+            self._requests.close()
             for worker in self._workers:
                 _hang_up(worker)
 
@@ -99,15 +102,15 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         ours, theirs = socket.socketpair()
         with theirs, self._lock:
             ours.sendall(json.dumps([worker, str(descriptor)]).encode() + b"\n")
-            if self._warm.process.poll() is not None:
-                self._warm = start()
+            if self._warm.poll() is not None:
+                self._warm_up()
             try:
-                socket.send_fds(self._warm.requests, [b"\n"], [theirs.fileno()])
+                socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
             except OSError:
                 # It has just ended.
                 return False
             if not FORKS:
-                self._warm = start()
+                self._warm_up()
             self._workers.add(ours)
         told: queue.SimpleQueue[bool] = queue.SimpleQueue()
         threading.Thread(target=self._watch, args=(ours, endpoint, told), daemon=True).start()
@@ -131,6 +134,16 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
                     break
             with self._lock:
                 self._workers.discard(worker)
+
+    def _warm_up(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            self._warm = subprocess.Popen(
+                [sys.executable, "-m", "pipelines.workers.warm", str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(descriptor,),
+            )
 
 
 def _hang_up(worker: socket.socket) -> None:

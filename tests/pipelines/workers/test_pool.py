@@ -9,7 +9,6 @@ import time
 from concurrent import futures
 
 import grpc
-import pytest
 from apache_beam.portability.api import (
     beam_fn_api_pb2,
     beam_fn_api_pb2_grpc,
@@ -19,8 +18,6 @@ from apache_beam.portability.api import (
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
-from pipelines.release_frequency_list import make_parser
-from pipelines.workers import warm_start
 from pipelines.workers.pool import WorkerPool
 from tests.clusters.agreement import ROOT
 
@@ -74,8 +71,8 @@ def test_nodes_can_share_a_pool(monkeypatch):
     monkeypatch.setattr("pipelines.workers.pool._SECONDS_BETWEEN_LOOKS", 0.2)
     pool = WorkerPool()
     # What they are copied from may end; there is another one then.
-    pool._warm.process.kill()
-    pool._warm.process.wait()
+    pool._warm.kill()
+    pool._warm.wait()
     nodes = [Node(), Node()]
     try:
         for node in nodes:
@@ -94,30 +91,6 @@ def test_nodes_can_share_a_pool(monkeypatch):
         pool.stop()
         for node in nodes:
             node.server.stop(None)
-
-
-def test_workers_are_copied_from_what_was_started_early(monkeypatch):
-    monkeypatch.setattr(warm_start, "_early", [])
-    warm_start.start_early()
-    warm_start.start_early()
-    (early,) = warm_start._early
-    node, pool = Node(), WorkerPool()
-    try:
-        assert pool._warm is early and not warm_start._early
-        assert not pool.StartWorker(request(node.port), None).error
-        assert node.reported.wait(20)
-    finally:
-        pool.stop()
-        node.server.stop(None)
-    assert early.process.poll() is not None
-
-
-@pytest.mark.parametrize(("more", "starts"), [([], True), (["--dry_run"], False)])
-def test_a_job_with_workers_here_starts_it_early(monkeypatch, more, starts):
-    begun = []
-    monkeypatch.setattr(warm_start, "start_early", lambda: begun.append(True))
-    make_parser().parse_job(["--environment_type=LOOPBACK", "--runner=PortableRunner", *more])
-    assert bool(begun) == starts
 
 
 def test_a_pool_that_is_told_to_end_takes_its_workers_along():
