@@ -142,8 +142,7 @@ def release_grouped_lists(
         selection=PrivacyBudget(*given) if given else None,
         num_buckets=num_buckets,
     )
-    rows = beam.FlatMapTuple(lambda name, group, one: _rows(one, attribute=name, group=group))
-    return release | "Rows" >> rows.with_output_types(_GROUPED)
+    return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
 
 
 def release_degree_list(
@@ -164,8 +163,10 @@ def release_degree_list(
         Public: choose it without looking at the graph.
       num_buckets: how many parts edges and nodes are split into.
     """
-    count: beam.PTransform = CountDegrees(degree, num_buckets=num_buckets)
-    if degree_bound is not None:
+    count: beam.PTransform
+    if degree_bound is None:
+        count = CountDegrees(degree, num_buckets=num_buckets)
+    else:
         count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
     return count | "Release" >> release_frequency_list(epsilon)
 
@@ -175,5 +176,12 @@ _FREQUENCIES = RowTypeConstraint.from_fields(_LIST)
 _GROUPED = RowTypeConstraint.from_fields([("attribute", str), ("group", str), *_LIST])
 
 
-def _rows(released: FrequencyList, **group: str) -> list[beam.Row]:
-    return [beam.Row(**group, frequency=f, multiplicity=m) for f, m in released]
+def _rows(released: FrequencyList) -> list[beam.Row]:
+    return [beam.Row(frequency=f, multiplicity=m) for f, m in released]
+
+
+def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
+    return [
+        beam.Row(attribute=attribute, group=group, frequency=f, multiplicity=m)
+        for f, m in released
+    ]
