@@ -90,8 +90,11 @@ class GuessingEstimates:
         self._rate = mechanism.law.rate
 
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
-        """lambda_beta in bits (see ``guessing_metrics.success_rate_bits``), with an approximate
-        interval.
+        """lambda_beta in bits (see ``guessing_metrics.success_rate_bits``).
+
+        Args:
+          guesses: beta.
+          confidence: that of the interval; approximate.
 
         Raises:
           ValueError: guesses is not positive, or confidence is not between 0 and 1.
@@ -99,7 +102,11 @@ class GuessingEstimates:
         return self._estimate(lambda one: success_rate_bits(one, guesses), confidence)
 
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
-        """G-tilde_alpha (``guessing_metrics.alpha_guesswork_bits``), with an approximate interval.
+        """G-tilde_alpha (see ``guessing_metrics.alpha_guesswork_bits``).
+
+        Args:
+          alpha: the part of the accounts.
+          confidence: that of the interval; approximate.
 
         Raises:
           ValueError: alpha is not in (0, 1], or confidence is not between 0 and 1.

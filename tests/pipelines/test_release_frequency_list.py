@@ -145,9 +145,11 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
         path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
         return RecordFiles(path, "user", ["partition"])
 
+    # Small records are cut into fewer buckets than 160.
+    num_buckets = {"parquet": 1, "plain.parquet": 2, "csv": 3, "csv.gz": 160}
     released = {
-        suffix: csv_lines(release_here(Work(reader(suffix), SECRET, num_buckets), mechanism))
-        for num_buckets, suffix in enumerate(("parquet", "plain.parquet", "csv", "csv.gz"), 1)
+        suffix: csv_lines(release_here(Work(reader(suffix), SECRET, number), mechanism))
+        for suffix, number in num_buckets.items()
     }
     (lines,) = set(released.values())
     counts = sorted(count_distinct_users(reader("csv").tables(), 5, SECRET, 3).items())
