@@ -125,6 +125,10 @@ BENCHMARKS = (
         "partition_selection",
         25,
         ("pairs", "peers_python"),
+        timed=False,
+    ),
+    Benchmark(
+        "selection_speed", "Speed of partition selection", "selection_speed", 10, ("peers_python",)
     ),
     Benchmark(
         "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, ("peers_python",)

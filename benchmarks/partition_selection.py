@@ -1,4 +1,4 @@
-"""Which strategy releases how many partitions, and how fast, beside other packages.
+"""Which strategy releases how many partitions, beside other packages.
 
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
         [--pairs=DIRECTORY] [--output=benchmarks/results]
@@ -14,37 +14,30 @@ benchmarks/partition_selection_peers.py.
 
 from __future__ import annotations
 
-import argparse
 import functools
 import json
 import logging
 import math
-import os
 import pathlib
 import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from dp_transforms import JobSecret, SelectPartitions
+from benchmarks.harness import page_parser, write_page
+from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
 from dp_transforms.count_selection import select_from_counts
-from dp_transforms.mechanisms import RandomTape
 from dp_transforms.mechanisms.partition_selection import (
     STRATEGIES,
     CountStrategy,
     OptimalSelection,
-    RenyiRoundsSelection,
     SelectionStrategy,
     SipsSelection,
     WeightedGaussianSelection,
@@ -53,18 +46,10 @@ from dp_transforms.mechanisms.partition_selection import (
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.weighted_rounds import select_here
-from pipelines.files.reading import ReadRecords
-from pipelines.files.record_files import RecordFiles
 
 EPSILON, DELTA = 1.0, 1e-5
 KAPPAS = (1, 3, 10, 30, 100)
 UNIVERSE = 100_000
-DECISIONS = 10_000_000
-PEER_CALLS = 1_000_000
-ROWS = (200_000, 2_000_000)
-ROUND_ROWS = 5_000_000
-TURNS = 3
-PEER = "pipeline-dp 0.3.1"
 DATA = pathlib.Path(__file__).with_name("data")
 REFERENCES = (
     (1_000_000, 1, 1, {"optimal": 7_760, "laplace": 7_455, "gaussian": 5_000}),
@@ -253,99 +238,6 @@ def reference_rows() -> list[list[str]]:
     ]
 
 
-def decision_rows(peers: Peers) -> list[list[str]]:
-    """Decisions a second of CPU from counts, uniform numbers included; the best of three times."""
-    largest = 30
-    users = np.random.default_rng(1).integers(1, largest + 1, DECISIONS)
-    rows, rates = [], {}
-    for name in ("optimal", "truncated_geometric", "laplace", "gaussian"):
-        strategy = make_strategy(name, EPSILON, DELTA)
-        assert isinstance(strategy, CountStrategy)
-        seconds = min(
-            timed(lambda s=strategy: s.select(users, RandomTape.from_os())) for _ in range(TURNS)
-        )
-        rates[name] = DECISIONS / seconds
-        rows.append([name, f"{seconds:.2f} s", f"{rates[name] / 1e6:.1f} million"])
-    parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 1, "largest": largest}
-    other = peers("decide", calls=PEER_CALLS, **parameters)
-    if other:
-        rate = PEER_CALLS / other["cpu"]
-        rows.append(["python-dp", f"{DECISIONS / rate:.2f} s", f"{rate / 1e6:.1f} million"])
-        rows.append(["optimal : python-dp", "", f"{rates['optimal'] / rate:.1f}"])
-    return rows
-
-
-def pipeline_rows(peers: Peers) -> list[list[str]]:
-    """CPU seconds of the whole pipeline, from a CSV file to names in a file; the best of three
-    times, taken in turns."""
-    rows = []
-    with tempfile.TemporaryDirectory() as directory:
-        for count in ROWS:
-            path = write_records(count, f"{directory}/records.csv")
-            times: dict[str, float] = {}
-            for _ in range(TURNS):
-                for name in (AUTO, "gaussian", SIPS):
-                    work = functools.partial(select_file, path, name, f"{directory}/{name}")
-                    times[name] = min(times.get(name, math.inf), timed(work))
-                parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 10}
-                other = peers("select", path=path, output=f"{directory}/p", **parameters)
-                if other:
-                    times[PEER] = min(times.get(PEER, math.inf), other["cpu"])
-            cells = [f"{seconds:.1f} s" for seconds in times.values()]
-            if PEER in times:
-                cells.append(f"{times[PEER] / times[AUTO]:.1f}")
-            rows.append([f"{count:,}", *cells])
-    return rows
-
-
-def round_rows() -> list[list[str]]:
-    """The same of one and of two adaptive rounds, and how many times as long two take."""
-    times: dict[int, float] = {}
-    with tempfile.TemporaryDirectory() as directory:
-        path = write_records(ROUND_ROWS, f"{directory}/records.csv")
-        for _ in range(TURNS):
-            for rounds in (1, 2):
-                strategy = RenyiRoundsSelection(EPSILON, DELTA, 10, number_of_rounds=rounds)
-                work = functools.partial(select_file, path, strategy, f"{directory}/{rounds}")
-                times[rounds] = min(times.get(rounds, math.inf), timed(work))
-    return [
-        [f"{ROUND_ROWS:,}", *(f"{times[n]:.1f} s" for n in (1, 2)), f"{times[2] / times[1]:.2f}"]
-    ]
-
-
-def select_file(path: str, strategy: str | SelectionStrategy, output: str) -> None:
-    """Selects the partitions of a CSV file's records, at kappa = 10."""
-    if isinstance(strategy, str):
-        strategy = make_strategy(strategy, EPSILON, DELTA, max_partitions_per_user=10)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        _ = (
-            pipeline
-            | ReadRecords(RecordFiles(path, "user", ["item"]))
-            | SelectPartitions(strategy=strategy)
-            | beam.FlatMap(lambda table: table["partition"].to_pylist())
-            | beam.io.WriteToText(output)
-        )
-
-
-def write_records(count: int, path: str) -> str:
-    """A CSV file of ``count`` records, about twelve for each user."""
-    rng = np.random.default_rng(2)
-    users = rng.integers(0, count // 12, count)
-    weights = np.cumsum(1 / np.arange(1, UNIVERSE + 1))
-    items = np.searchsorted(weights, rng.random(count) * weights[-1])
-    with open(path, "w", encoding="utf-8") as file:
-        file.write("user,item\n")
-        file.writelines(f"user{u},item{i}\n" for u, i in zip(users, items, strict=True))
-    return path
-
-
-def timed(work: Callable[[], object]) -> float:
-    """CPU seconds of this process, in all of its threads."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
 def amount(mean: float) -> str:
     """A mean number; small ones with a decimal."""
     return f"{mean:,.0f}" if mean >= SMALLEST_TELLING else f"{mean:.1f}"
@@ -373,46 +265,36 @@ def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = page_parser("partition_selection", __doc__)
     parser.add_argument("--runs", type=int, default=10)
-    parser.add_argument("--peers_python", help="a Python that has pipeline-dp and python-dp")
-    parser.add_argument("--pairs", type=pathlib.Path, help="a directory of more CSV files")
-    parser.add_argument("--output", type=pathlib.Path, default=DATA.with_name("results"))
+    parser.add_argument("--peers_python", metavar="PYTHON", help="a Python that has the peers")
+    parser.add_argument("--pairs", type=pathlib.Path, metavar="DIR", help="more CSV files")
     flags = parser.parse_args()
     logging.disable(logging.WARNING)
-    peers = functools.partial(ask_peers, flags.peers_python)
+    write_page(
+        flags.output / "partition_selection.md", report(flags.runs, flags.peers_python, flags.pairs)
+    )
+
+
+def report(runs: int, peers_python: str | None, more: pathlib.Path | None) -> Iterator[str]:
+    """The lines of the page."""
+    command = f"python -m benchmarks.partition_selection --runs={runs}"
+    command += " --pairs=DIR" if more else ""
     columns = ["records", "kappa", *strategies(1)]
-    if flags.peers_python:
+    if peers_python:
+        command += " --peers_python=PYTHON"
         columns += [f"python-dp {name}" for name in ("optimal, naive", "laplace", "gaussian")]
         columns.append("OpenDP laplace")
-    measured = list(releases(flags.runs, peers, flags.pairs))
-    command = f"python -m benchmarks.partition_selection --runs={flags.runs}"
-    if flags.pairs:
-        command += " --pairs=DIR"
-    if flags.peers_python:
-        command += " --peers_python=PYTHON"
-    text = f"# Partition selection\n\n`{command}` writes this.\n\n"
-    text += f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of "
-    text += f"{flags.runs} runs.\n\n" + table(columns, [one.row for one in measured])
-    text += f"\n{findings(measured)}"
-    text += f"\nNumbers measured elsewhere, and here over {UNIVERSES} universes drawn afresh:\n\n"
+    yield f"# Partition selection\n\n`{command}` writes this.\n"
+    yield f"Partitions released at epsilon = {EPSILON:g}, delta = {DELTA:g}: mean of {runs} runs.\n"
+    measured = list(releases(runs, functools.partial(ask_peers, peers_python), more))
+    yield table(columns, [one.row for one in measured])
+    yield findings(measured)
+    yield f"Numbers measured elsewhere, and here over {UNIVERSES} universes drawn afresh:\n"
     columns = ["records", "kappa", "strategy", "elsewhere", "here, mean", "standard deviation"]
-    text += table(columns, reference_rows()) + f"\n{ABOUT_GAUSSIANS}\n"
-    text += f"\nTimes are CPU seconds, the best of {TURNS}, on {os.cpu_count()} cores shared with "
-    text += "other work.\n"
-    text += f"\n{DECISIONS:,} decisions by counts of 1 to 30 users, in one process:\n\n"
-    text += table(["", "time", "a second"], decision_rows(peers))
-    text += "\nFrom a CSV file to names in a file, kappa = 10, Beam's in-process runner:\n\n"
-    columns = ["records", AUTO, "gaussian", SIPS]
-    if flags.peers_python:
-        columns += [PEER, "pipeline-dp : auto"]
-    text += table(columns, pipeline_rows(peers))
-    text += "\nThe same by renyi_rounds, of one round and of two:\n\n"
-    text += table(["records", "one round", "two rounds", "two : one"], round_rows())
-    print(text)
-    flags.output.mkdir(parents=True, exist_ok=True)
-    (flags.output / "partition_selection.md").write_text(text, encoding="utf-8")
+    yield table(columns, reference_rows())
+    yield ABOUT_GAUSSIANS
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

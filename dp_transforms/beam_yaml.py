@@ -182,6 +182,5 @@ def _rows(released: FrequencyList) -> list[beam.Row]:
 
 def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
     return [
-        beam.Row(attribute=attribute, group=group, frequency=f, multiplicity=m)
-        for f, m in released
+        beam.Row(attribute=attribute, group=group, frequency=f, multiplicity=m) for f, m in released
     ]
