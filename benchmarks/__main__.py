@@ -1,7 +1,7 @@
 """The benchmark book: runs every benchmark, and writes RESULTS.md from what they wrote.
 
     python -m benchmarks [--lists=DIR] [--edges=DIR] [--pairs=DIR] [--peers_python=PYTHON]
-        [--only NAME ...] [--assemble]
+        [--data=DIR] [--only NAME ...] [--assemble]
 
 Each benchmark has a process of its own and a limit of time, and writes its page and plots into
 benchmarks/results. Those that time something run first, one after another; the others share the
@@ -25,6 +25,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -114,9 +115,11 @@ BENCHMARKS = (
     ),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
-    Benchmark("throughput", "From records to a release", "throughput", 40, ("peers_python",)),
+    Benchmark(
+        "throughput", "From records to a release", "throughput", 40, ("peers_python", "data")
+    ),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
-    Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15),
+    Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15, ("data",)),
     Benchmark("startup", "How long commands take to start", "startup", 5),
     Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 40, timed=False),
     Benchmark(
@@ -146,6 +149,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--edges", metavar="DIR", help="graphs, as .csv.gz files of edges src,dst")
     parser.add_argument("--pairs", metavar="DIR", help="pairs user,item, as CSV files")
     parser.add_argument("--peers_python", metavar="PYTHON", help="an environment with the peers")
+    parser.add_argument("--data", metavar="DIR", help="keeps the records that are made")
     parser.add_argument("--only", nargs="+", choices=[one.page for one in BENCHMARKS])
     parser.add_argument("--assemble", action="store_true", help="write the book, run nothing")
     flags = parser.parse_args(argv)
@@ -182,11 +186,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         await asyncio.gather(*(make_beside(one) for one in chosen if not one.timed))
 
-    if flags.only:
-        asyncio.run(make_all())
-    elif not flags.assemble:
-        with record(WHOLE):
+    with tempfile.TemporaryDirectory() as directory:
+        flags.data = flags.data or directory
+        if flags.only:
             asyncio.run(make_all())
+        elif not flags.assemble:
+            with record(WHOLE):
+                asyncio.run(make_all())
     BOOK.write_text("\n".join(book(runs, faults)) + "\n", encoding="utf-8")
     print(BOOK)
     return 1 if faults else 0

@@ -267,7 +267,7 @@ def compared_rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
     for shape, make in SHAPES.items():
         before = None
         for n in MILLIONS:
-            path = write(data / f"{shape}{n}.parquet", make(n * MILLION))
+            path = write(data / f"{shape}{n * MILLION}.parquet", make(n * MILLION))
             ours, theirs = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
             growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
             before = ours
@@ -312,7 +312,7 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
         more = f"{found.cpu - than.cpu:.1f} s more, {found.cpu / than.cpu:.2f}" if than else ""
         return f"| {title} | {cells(found)} | {more} |"
 
-    path = write(data / f"visits{millions}.parquet", visits(millions * MILLION))
+    path = write(data / f"visits{millions * MILLION}.parquet", visits(millions * MILLION))
     parquet = measure("files", path, repeats)
     path = write(data / f"visits{millions}.parquet.csv", visits(millions * MILLION))
     yield line(f"{millions}M records, CSV", measure("files", path, repeats), parquet)
