@@ -196,9 +196,9 @@ class JobParser(OneLineParser):
                 unknown = options.get_all_options(retain_unknown_options=True).keys() - known
         except SystemExit:
             self.error(said.getvalue().strip().rpartition("error: ")[2])
-        except ValueError:
-            # Of an argument such as "-", which Beam's parser takes for a flag without a name.
-            self.error(f"there is a flag without a name among {others}: give flags as --name=value")
+        except (ValueError, AssertionError):
+            # Of an argument such as "-", or of a line break in one that Beam does not know.
+            self.error(f"Beam cannot read one of {others}: give flags as --name=value")
         standard = options.view_as(StandardOptions)
         standard.runner = standard.runner or DEFAULT_RUNNER
         self._refuse_strays(others, sorted(unknown), known, standard.runner)

@@ -402,7 +402,7 @@ MUTANTS = (
     Mutant(
         "plans chosen by the statistic have the exposure of a plan fixed beforehand",
         f"{_SELECTION}/renyi_calibration.py",
-        "share = (1 + one) / (one * (1 + power))",
+        "share = power * (1 + one) / (1 + power)",
         "share = exactly(1)",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
@@ -423,8 +423,8 @@ MUTANTS = (
     Mutant(
         "the divergence of the statistic is that of half of its epsilon",
         f"{_SELECTION}/renyi_calibration.py",
-        "for times in (1, order, 1 - order)",
-        "for times in (1, order / 2, 1 - order)",
+        "/ (order - 1) + epsilon).upper",
+        "/ (order - 1) + epsilon / 2).upper",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

@@ -212,6 +212,8 @@ def _may_be_unfinished(tail: bytes) -> bool:
         json.JSONDecoder().raw_decode(tail.decode())
     except ValueError:
         return True
+    except RecursionError:  # no entry is nested so deeply
+        pass
     return False
 
 

@@ -54,7 +54,10 @@ class AvroFiles(RecordFormat):
                 block = next(blocks, None)
             except Exception:
                 raise InputError(_damaged(path)) from None
-        return 0 if block is None else size * block.num_records // max(1, block.size)
+        if block is None or block.num_records < 0:  # damaged: reading it says so
+            return 0
+        rows: int = size * block.num_records // max(1, block.size)
+        return rows
 
     def split(self, path: str, size: int) -> Iterator[FileRange]:
         yield FileRange.whole(path)

@@ -141,7 +141,7 @@ def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
 def _parquet(path: str, file: Any) -> Any:
     try:
         return pq.ParquetFile(file)
-    except (pa.ArrowException, OSError):
+    except (pa.ArrowException, OSError, UnicodeError):
         raise InputError(
             f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
         ) from None

@@ -147,7 +147,7 @@ def reading(directory: str, content: str) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(f"{directory} cannot be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError, csv.Error):
+    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
         raise InputError(f"{directory} does not hold {content}") from None
 
 

@@ -110,7 +110,11 @@ def test_a_last_line_that_lacks_its_newline_alone_counts(journal):
 
 
 @pytest.mark.parametrize(
-    "tail", [b"\0\0\0", b"x", b'{"entry":{"a":1\0', b'{"entry":{}}', b"[", b"\xff"]
+    "tail",
+    [
+        *[b"\0\0\0", b"x", b'{"entry":{"a":1\0', b'{"entry":{}}', b"[", b"\xff"],
+        pytest.param(b'{"entry":{"a":' + b"[" * 5000, id="nested too deeply"),
+    ],
 )
 def test_a_tail_that_cannot_begin_a_line_is_damage(journal, tail):
     overwrite(journal, contents(journal) + tail)

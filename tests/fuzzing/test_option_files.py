@@ -70,5 +70,6 @@ VALUES = ["1", "-1", "nan", "1e999", "0", "²", "1_0", "", " 1", "1\n2", "x" * 5
     ),
 )
 @example(parser=PARSERS[0], arguments=["-"])
+@example(parser=PARSERS[1], arguments=["--eta=1\n2", "--eta=1\n2", "", ""])
 def test_command_lines(capfd, parser, arguments):
     parse(parser, arguments, capfd)

@@ -8,7 +8,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms.budget import BudgetExceededError, CorruptedJournalError, Ledger
@@ -145,6 +145,7 @@ PARQUETS = [
     content=damaged(PARQUETS, [b"PAR1", b"\0\0\0\0", b"\xff\xff\xff\x7f", MARKER.encode()]),
     columns=st.sampled_from([COLUMNS, ("page", "user"), ("user", "uid")]),
 )
+@example(content=PARQUETS[0].replace(b"user", b"us\xf2r"), columns=COLUMNS)
 def test_parquet(directory, content, columns):
     path = directory / "records.parquet"
     path.write_bytes(content)
@@ -165,10 +166,14 @@ AVROS = [
     avro_file(["null", "long"], [None, 7] * 9, "deflate"),
     avro_file({"type": "int", "logicalType": "date"}, [7, 8]),
 ]
+# The number of records is behind the first of two marks of 16 bytes.
+_HEADER = AVROS[0].index(AVROS[0][-16:]) + 16
+NEGATIVE = AVROS[0][:_HEADER] + b"\1" + AVROS[0][_HEADER + 1 :]
 
 
 @fuzz
 @given(content=damaged(AVROS, [b"Obj\1", b"\0\0\0\0", b"\xff\xff\xff\x7f", b"string", b"null"]))
+@example(content=NEGATIVE)
 def test_avro(directory, content):
     path = directory / "records.avro"
     path.write_bytes(content)

@@ -124,10 +124,9 @@ def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
     >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
     0.00296
     """
-    one, power, inverse = (
-        enclosed(times * epsilon, _PRECISION).exp() for times in (1, order, 1 - order)
-    )
-    return as_fraction((((power + inverse) / (1 + one)).log() / (order - 1)).upper)
+    # In terms that are below 1, for any epsilon.
+    one, power = (enclosed(times * epsilon, _PRECISION).exp() for times in (-1, 1 - 2 * order))
+    return as_fraction((((1 + power) / (1 + one)).log() / (order - 1) + epsilon).upper)
 
 
 def total_budget(
@@ -161,8 +160,8 @@ def total_budget(
         return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
     share = exactly(1)
     if statistic:
-        one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (1, order - 1))
-        share = (1 + one) / (one * (1 + power))
+        one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (-1, 1 - order))
+        share = power * (1 + one) / (1 + power)
     rest = share * (delta - noise)
     exposure = rest
     eta = rest - left - delta * (1 - last[1])

@@ -69,10 +69,13 @@ _DIGITS = 11
 _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
+_LARGEST_RATE = 1 << 10
+"""A divergence from which on a step goes from hardly any probability to nearly one."""
+
 _NEWTON_STEPS = 50
 _NEWTON_TOLERANCE = 1e-5
 _FAR = 600.0
-"""Exponents beyond which Newton's method need not look."""
+"""Exponents beyond which floats end."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +191,7 @@ class _Bound:
 
     def __init__(self, budget: RenyiBudget, step: int, partitions: int):
         down, up = rounding_pair(_PRECISION)
-        rate = gmpy2.mpq(budget.divergence) / partitions
+        rate = min(gmpy2.mpq(budget.divergence) / partitions, _LARGEST_RATE)
         self.step = step
         self._power = budget.order - 1
         self._most = down.exp(down.mul(self._power, rate))
@@ -294,18 +297,22 @@ class _Bound:
         With l(s) = log(1 - pi + pi e**s), the logs of the moments after a difference of t are
         l(a t) - a l(t) and (a-1) l(t) + l(-(a-1) t).
         """
-        keep, drop = 1 / (1 + math.exp(-odds)), 1 / (1 + math.exp(odds))
+        # The smaller of pi and 1 - pi, and its logarithm, which is in range if it is not.
+        log_rare = -abs(odds) - math.log1p(math.exp(-abs(odds)))
+        rare, sign = math.exp(log_rare), 1 if odds <= 0 else -1
         power, order = self._power, self._power + 1
 
         def tilted(s: float) -> tuple[float, float]:
             """(l(s), l'(s)), or (l(s) - s, l'(s) - 1), of which the rest cancels."""
-            if keep > drop:
-                grown = drop * math.exp(-s)
-                return math.log1p(drop * math.expm1(-s)), -grown / (keep + grown)
-            grown = keep * math.exp(s)
-            return math.log1p(keep * math.expm1(s)), grown / (drop + grown)
+            s *= sign
+            grown = s + log_rare
+            if grown > _FAR:
+                return grown, sign
+            log = math.log1p(math.exp(grown) if s > _FAR else rare * math.expm1(s))
+            return log, sign * math.exp(grown - log)
 
-        low, high = 0.0, _FAR / order
+        # The second moment is at least pi**(a-1) (1 - pi) e**((a-1) t).
+        low, high = 0.0, self._rate / power - 2 * log_rare
         t = min(self._guess, high / 2)
         for _ in range(_NEWTON_STEPS):
             (once, p), (there, there_p), (back, back_p) = map(tilted, (t, order * t, -power * t))

@@ -95,7 +95,7 @@ def candidates(
     shares = list(
         zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
     )
-    scale = math.log(delta.denominator / delta.numerator) / float(epsilon)
+    scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
     orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
     spent = delta * (1 - _UNSPENT)
     totals = [

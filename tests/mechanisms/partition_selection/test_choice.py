@@ -12,6 +12,7 @@ from dp_transforms.mechanisms.partition_selection import (
     explain,
     make_strategy,
 )
+from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from pipelines.reports.plots import plot_explanation
 
@@ -33,6 +34,21 @@ def test_names():
     assert list(STRATEGIES) == NAMES
     for name in NAMES:
         assert make_strategy(name, 1, 1e-5).name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e308, 1e-5), (10**30, 0.5), (1e-9, 1e-300), (1, 5e-324)]
+)
+def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
+    try:
+        made = make_strategy(name, epsilon, delta, max_partitions_per_user=2)
+    except StrategyRefusal:
+        assert name == "measured" and epsilon > 1
+    else:
+        # What a constructor leaves for later does not fail either.
+        if name.startswith("renyi") or name == "measured":
+            assert made.keep_probability(2**48) == 1
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 20])
