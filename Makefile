@@ -1,6 +1,6 @@
 # make run   a first release, from a million made-up users, in out/release
 # make test  the tests;  make test-long  also those that take minutes
-# make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; some 20 minutes of two cores
+# make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; some 20 minutes
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
@@ -8,7 +8,7 @@
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
-# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; an hour
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; an hour or more
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 
