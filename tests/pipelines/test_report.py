@@ -157,6 +157,10 @@ def test_a_directory_without_a_release(tmp_path, capsys):
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
+    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
+    (tmp_path / "privacy.json").write_text("[" * 100_000)
+    with pytest.raises(InputError, match="does not hold a released frequency list"):
+        write_report(str(tmp_path))
 
 
 @pytest.fixture(scope="module")

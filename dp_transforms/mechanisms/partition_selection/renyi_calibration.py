@@ -124,7 +124,7 @@ def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
     >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
     0.00296
     """
-    # In terms that are below 1, for any epsilon.
+    # With e**epsilon taken out, so that no term overflows.
     one, power = (enclosed(times * epsilon, _PRECISION).exp() for times in (-1, 1 - 2 * order))
     return as_fraction((((1 + power) / (1 + one)).log() / (order - 1) + epsilon).upper)
 
@@ -159,7 +159,7 @@ def total_budget(
     if twice:
         return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
     share = exactly(1)
-    if statistic:
+    if statistic:  # 1 / G, likewise
         one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (-1, 1 - order))
         share = power * (1 + one) / (1 + power)
     rest = share * (delta - noise)

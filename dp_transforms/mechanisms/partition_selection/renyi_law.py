@@ -70,7 +70,8 @@ _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
 _LARGEST_RATE = 1 << 10
-"""A divergence from which on a step goes from hardly any probability to nearly one."""
+"""A larger divergence R / d is not made use of: a law within this one is within that one too, and
+one step goes from hardly any probability to nearly 1."""
 
 _NEWTON_STEPS = 50
 _NEWTON_TOLERANCE = 1e-5
