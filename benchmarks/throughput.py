@@ -314,7 +314,7 @@ def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterato
 
     path = write(data / f"visits{millions * MILLION}.parquet", visits(millions * MILLION))
     parquet = measure("files", path, repeats)
-    path = write(data / f"visits{millions}.parquet.csv", visits(millions * MILLION))
+    path = write(data / f"visits{millions}.csv", visits(millions * MILLION))
     yield line(f"{millions}M records, CSV", measure("files", path, repeats), parquet)
     path = write(data / "visits1.parquet", visits(MILLION))
     parquet = measure("beam", path, repeats)
