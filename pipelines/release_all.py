@@ -20,9 +20,9 @@ from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strat
 from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.files.frequency_files import list_tables
 from pipelines.files.names import (
     FREQUENCIES_FILE,
-    FREQUENCIES_HEADER,
     LIST_DIRECTORY,
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
@@ -30,7 +30,14 @@ from pipelines.files.names import (
 from pipelines.files.output import directory_from_flags, directory_path
 from pipelines.files.paths import filesystem
 from pipelines.release_frequency_list import release_bounded
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.release_job import (
+    Release,
+    Work,
+    add_input_flags,
+    add_release_flags,
+    list_directory,
+    release_job,
+)
 from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
 from pipelines.select_partitions import release_partitions
 
@@ -38,7 +45,7 @@ if TYPE_CHECKING:
     import apache_beam as beam
 
     from dp_transforms.selection import SelectPartitions
-    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.publishing import PublishLists, PublishRelease
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -87,7 +94,7 @@ def build(
     work: Work,
     mechanism: PartitionMechanism,
     select: SelectPartitions,
-    publish: tuple[PublishRelease, PublishRelease],
+    publish: tuple[PublishLists, PublishRelease],
 ) -> None:
     """Adds the whole job to a pipeline: see ``build`` of the two jobs for what it takes."""
     import apache_beam as beam
@@ -121,7 +128,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     work = Work.from_flags(flags)
     parent = directory_path(flags.output)
     join = filesystem(parent).join
-    of_list = directory_from_flags(flags, FREQUENCIES_FILE, join(parent, LIST_DIRECTORY))
+    of_list = list_directory(flags, [mechanism], path=join(parent, LIST_DIRECTORY))
     of_names = directory_from_flags(
         flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), int(noisy)
     )
@@ -133,7 +140,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
         from dp_transforms.selection import SelectPartitions
         from pipelines.files.partition_file import header_line
-        from pipelines.files.publishing import PublishRelease
+        from pipelines.files.publishing import PublishLists, PublishRelease
 
         select = SelectPartitions(
             strategy=strategy, noisy_counts=noisy, secret=work.secret, num_buckets=work.num_buckets
@@ -142,7 +149,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
         header = header_line(work.reader.partition_fields, noisy)
         publish = (
-            PublishRelease(of_list, FREQUENCIES_HEADER, about_list | budget),
+            PublishLists(of_list, about_list | budget, list_tables),
             PublishRelease(of_names, header, about_names | budget, noisy),
         )
         build(pipeline, work, mechanism, select, publish)

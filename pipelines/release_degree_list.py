@@ -32,17 +32,22 @@ from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import csv_lines
-from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import directory_from_flags
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.files.names import FREQUENCIES_FILE
+from pipelines.release_job import (
+    Release,
+    Work,
+    add_input_flags,
+    add_release_flags,
+    list_directory,
+    release_job,
+)
 from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
 
 if TYPE_CHECKING:
     import apache_beam as beam
     import pyarrow as pa
 
-    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.publishing import PublishLists
     from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
@@ -152,9 +157,9 @@ def _add_columns(group: Any) -> None:
 
 
 def build(
-    pipeline: beam.Pipeline, work: Work, release: DegreeRelease, publish: PublishRelease
+    pipeline: beam.Pipeline, work: Work, release: DegreeRelease, publish: PublishLists
 ) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release. The
+    """Adds the whole job to a pipeline, where ``publish`` receives the released list. The
     records are edges, with sources as users and targets as partitions."""
     import apache_beam as beam
     import pyarrow as pa
@@ -168,8 +173,7 @@ def build(
     released = watched | "Release" >> ReleaseFrequencyList(
         mechanism=release.mechanism, secret=work.secret
     )
-    lines = released | "Lines" >> beam.Map(csv_lines).with_output_types(bytes)
-    _ = lines | "Publish" >> publish
+    _ = released | "Publish" >> publish
 
 
 def _edges(records: pa.Table) -> pa.Table:
@@ -198,21 +202,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
-    directory = directory_from_flags(flags, FREQUENCIES_FILE)
+    directory = list_directory(flags, [release.mechanism])
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
     work = Work.from_flags(flags)
     _check_types(work.reader)
     unit = PrivacyUnit.EDGE if release.degree_bound is None else PrivacyUnit.NODE
     purpose = f"{flags.degree} degrees, {flags.privacy_unit}-private"
-    of_file = Release.of_file(
+    of_list = Release.of_lists(
         [Part(purpose, budget, release.mechanism.loss_range, unit)],
         directory,
-        FREQUENCIES_HEADER,
         degree_list_statement(release.mechanism, release.degree, release.degree_bound),
-        lambda pipeline, publish: build(pipeline, work, release, publish),
+        build=lambda pipeline, publish: build(pipeline, work, release, publish),
         whole=budget,
     )
-    return release_job(flags, options, of_file)
+    return release_job(flags, options, of_list)
 
 
 def _check_types(reader: RecordSource) -> None:

@@ -15,11 +15,18 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.files.frequency_files import csv_lines, read_frequency_list
-from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory, directory_from_flags
+from pipelines.files.frequency_files import list_tables, read_frequency_list
+from pipelines.files.names import FREQUENCIES_FILE
+from pipelines.files.output import ReleaseDirectory
 from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.release_job import (
+    Release,
+    Work,
+    add_input_flags,
+    add_release_flags,
+    list_directory,
+    release_job,
+)
 from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
@@ -28,7 +35,7 @@ if TYPE_CHECKING:
 
     from dp_transforms.mechanisms.released_list import ReleasedList
     from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.publishing import PublishLists
     from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
@@ -80,9 +87,9 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
+    pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishLists
 ) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release. The
+    """Adds the whole job to a pipeline, where ``publish`` receives the released list. The
     mechanism's sensitivity is the number of partitions kept per user."""
     import apache_beam as beam
 
@@ -94,10 +101,9 @@ def build(
 
 
 def release_bounded(
-    bounded: beam.PCollection, work: Work, mechanism: PartitionMechanism, publish: PublishRelease
+    bounded: beam.PCollection, work: Work, mechanism: PartitionMechanism, publish: PublishLists
 ) -> beam.PCollection[None]:
     """What follows on ``BoundContributions`` in ``build``: counts, the mechanism, the release."""
-    import apache_beam as beam
 
     from dp_transforms.counting import CountDistinctUsers
     from dp_transforms.frequency_release import ReleaseFrequencyList
@@ -107,8 +113,7 @@ def release_bounded(
     counts = pairs | "Count" >> count
     watched = counts | "WatchCounts" >> work.watch("counting users per partition", "partitions")
     released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=work.secret)
-    lines = released | "Lines" >> beam.Map(csv_lines).with_output_types(bytes)
-    return lines | "Publish" >> publish
+    return released | "Publish" >> publish
 
 
 def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
@@ -128,9 +133,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
-    directory = directory_from_flags(flags, FREQUENCIES_FILE)
     if flags.frequency_list is not None:
-        return _prepare_counted(flags, options, directory)
+        return _prepare_counted(flags, options)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
@@ -141,7 +145,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     statement["partition_columns"] = flags.partition_column
     release = _release(
         mechanism,
-        directory,
+        list_directory(flags, [mechanism]),
         statement,
         lambda: release_here(work, mechanism),
         lambda pipeline, publish: build(pipeline, work, mechanism, publish),
@@ -168,15 +172,13 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
         statement["partition_columns"] = flags.partition_column
         statement["periods"] = {"epsilon_of_all": float(budget.epsilon)}
-        return statement, lambda released: [FREQUENCIES_HEADER, csv_lines(released)]
+        return statement, lambda released: list_tables([released])
 
     part = Part(f"frequency list of each {flags.period}", budget)
     return period_job(flags, options, part, FREQUENCIES_FILE, make, describe)
 
 
-def _prepare_counted(
-    flags: argparse.Namespace, options: Options, directory: ReleaseDirectory
-) -> Job:
+def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
     of_records = ("user_column", "partition_column", "period", "time_column", "periods")
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
@@ -202,6 +204,7 @@ def _prepare_counted(
         return released
 
     statement = frequency_list_statement(mechanism, bounded_by_job=False)
+    directory = list_directory(flags, [mechanism])
     job = release_job(flags, options, _release(mechanism, directory, statement, released_here))
     if not flags.dry_run:
         read()  # before anything is spent
@@ -213,16 +216,15 @@ def _release(
     directory: ReleaseDirectory,
     statement: dict[str, Any],
     released_here: Callable[[], ReleasedList],
-    build: Callable[[beam.Pipeline, PublishRelease], None] | None = None,
+    build: Callable[[beam.Pipeline, PublishLists], None] | None = None,
 ) -> Release:
     cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
-    return Release.of_file(
+    return Release.of_lists(
         [Part("frequency list", cost, mechanism.loss_range)],
         directory,
-        FREQUENCIES_HEADER,
         statement,
-        build,
-        lambda: [csv_lines(released_here())],
+        build=build,
+        here=lambda: [released_here()],
     )
 
 

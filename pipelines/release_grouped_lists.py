@@ -16,10 +16,16 @@ from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import grouped_lines
-from pipelines.files.names import LISTS_FILE, LISTS_HEADER
-from pipelines.files.output import directory_from_flags
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.files.frequency_files import grouped_tables
+from pipelines.files.names import LISTS_FILE
+from pipelines.release_job import (
+    Release,
+    Work,
+    add_input_flags,
+    add_release_flags,
+    list_directory,
+    release_job,
+)
 from pipelines.reports.privacy_statement import grouped_lists_statement
 
 if TYPE_CHECKING:
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-    from pipelines.files.publishing import PublishRelease
+    from pipelines.files.publishing import PublishLists
 
 LARGE_ERROR = 0.1
 
@@ -104,18 +110,16 @@ def make_parser() -> JobParser:
 
 
 def build(
-    pipeline: beam.Pipeline, work: Work, release: ReleaseGroupedLists, publish: PublishRelease
+    pipeline: beam.Pipeline, work: Work, release: ReleaseGroupedLists, publish: PublishLists
 ) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
+    """Adds the whole job to a pipeline, where ``publish`` receives the released lists.
 
     The records have the attributes. ``release`` has a secret of its own: no two jobs share one.
     """
-    import apache_beam as beam
 
     released = work.records(pipeline) | "Release" >> release
     watched = released | "WatchLists" >> work.watch("releasing lists", "lists")
-    lines = watched | "Lines" >> beam.MapTuple(grouped_lines).with_output_types(bytes)
-    _ = lines | "Publish" >> publish
+    _ = watched | "Publish" >> publish
 
 
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
@@ -131,7 +135,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         print(f"warning: {warning}", file=sys.stderr)
     work = Work.from_flags(flags, flags.group_by)
     _check_groups(release.attributes, work.reader.attribute_fields)
-    directory = directory_from_flags(flags, LISTS_FILE)
+    directory = list_directory(flags, [release.for_all, release.for_group], LISTS_FILE)
     costs = release.costs
     # In one attribute's lists only one moves, so they have the range that one has.
     parts = []
@@ -141,15 +145,15 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
     statement = grouped_lists_statement(release) | {"partition_columns": flags.partition_column}
     in_buckets = release.in_buckets(work.num_buckets)
-    of_file = Release.of_file(
+    of_lists = Release.of_lists(
         parts,
         directory,
-        LISTS_HEADER,
         statement,
+        grouped_tables,
         lambda pipeline, publish: build(pipeline, work, in_buckets, publish),
         whole=sum(costs.values(), PrivacyBudget(0)),
     )
-    return release_job(flags, options, of_file)
+    return release_job(flags, options, of_lists)
 
 
 def warnings_of_small_groups(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +16,16 @@ from pipelines import flag_types
 from pipelines.budgeting import Part, add_ledger_flag, price, spending
 from pipelines.command_line import Job, JobParser, Options, make_runner
 from pipelines.errors import InputError
-from pipelines.files.names import LISTS_FILE
-from pipelines.files.output import ReleaseDirectory, add_output_flags
+from pipelines.files.frequency_files import list_tables
+from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE, LISTS_FILE
+from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
 from pipelines.reports import page
 
 if TYPE_CHECKING:
     import apache_beam as beam
 
-    from pipelines.files.publishing import PublishRelease
+    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+    from pipelines.files.publishing import PublishLists, PublishRelease
     from pipelines.files.record_source import RecordSource
     from pipelines.progress import Watch
 
@@ -146,7 +148,39 @@ class Release:
 
         def in_process(budget: dict[str, Any]) -> None:
             assert here is not None
-            directory.publish([header, *here()], statement | budget)
+            directory.publish({directory.file_name: [header, *here()]}, statement | budget)
+
+        return cls(parts, [directory], build and on_beam, here and in_process, **options)
+
+    @classmethod
+    def of_lists(
+        cls,
+        parts: Sequence[Part],
+        directory: ReleaseDirectory,
+        statement: dict[str, Any],
+        tables: Callable[[list[Any]], Mapping[str, Iterable[bytes]]] = list_tables,
+        build: Callable[[beam.Pipeline, PublishLists], None] | None = None,
+        here: Callable[[], list[Any]] | None = None,
+        **options: Any,
+    ) -> Release:
+        """Of lists, by default of one.
+
+        Args:
+          parts, options: see the class.
+          directory, statement, tables: see ``PublishLists``; without the budget.
+          build: adds the job to a pipeline, with this last step.
+          here: gives the lists, in this process.
+        """
+
+        def on_beam(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
+            from pipelines.files.publishing import PublishLists
+
+            assert build is not None
+            build(pipeline, PublishLists(directory, statement | budget, tables))
+
+        def in_process(budget: dict[str, Any]) -> None:
+            assert here is not None
+            directory.publish(tables(here()), statement | budget)
 
         return cls(parts, [directory], build and on_beam, here and in_process, **options)
 
@@ -310,6 +344,17 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
+
+
+def list_directory(
+    flags: argparse.Namespace,
+    mechanisms: Sequence[PartitionMechanism],
+    file_name: str = FREQUENCIES_FILE,
+    path: str | None = None,
+) -> ReleaseDirectory:
+    """The directory for lists of some mechanisms, which the flags name, or the one at a path."""
+    beside = (COORDINATES_FILE,) if any(one.decodes for one in mechanisms) else ()
+    return directory_from_flags(flags, file_name, path, beside=beside)
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:

@@ -239,7 +239,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         statement["periods"] = {"max_partitions_per_user_and_period": flags.max_partitions_per_user}
         header = header_line(reader.partition_fields, flags.noisy_counts)
         by_count = flags.noisy_counts
-        return statement, lambda lines: [header, *in_order(lines, by_count)]
+        return statement, lambda lines: {PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
 
     budget = PrivacyBudget(flags.epsilon, flags.delta)
     part = _part(flags, f"names of partitions in each {flags.period}", budget)

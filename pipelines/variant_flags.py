@@ -11,11 +11,12 @@ import functools
 from dp_transforms.mechanisms import (
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
+    FrobeniusMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
     partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, EXPONENTIAL
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, chosen_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
 from pipelines.files.frequency_files import read_frequency_list
@@ -87,9 +88,14 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
         raise ValueError(
             f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
         )
-    if {"exact_total", "max_total"} & {*given} and flags.mechanism not in (AUTO, EXPONENTIAL):
+    epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
+    if flags.max_total is not None and flags.distance_delta is None:
+        if name == AUTO:
+            name = chosen_mechanism(epsilon, kappa, eta)
+        if name == "frobenius":
+            return FrobeniusMechanism(epsilon, kappa, eta, max_total=flags.max_total)
+    if {"exact_total", "max_total"} & {*given} and flags.mechanism not in (AUTO, "exponential"):
         raise ValueError(f"--{given[0]} is for the exponential mechanism: leave out --mechanism")
-    epsilon, eta = flags.epsilon, flags.eta
     if flags.exact_total is not None:
         return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)
     if flags.distance_delta is not None:

@@ -21,6 +21,9 @@ from dp_transforms.mechanisms.integer_partition.distance_bounded import (
 from dp_transforms.mechanisms.integer_partition.exponential import (
     IntegerPartitionMechanism as IntegerPartitionMechanism,
 )
+from dp_transforms.mechanisms.integer_partition.frobenius import (
+    FrobeniusMechanism as FrobeniusMechanism,
+)
 from dp_transforms.mechanisms.integer_partition.geometric import (
     GeometricPartitionMechanism as GeometricPartitionMechanism,
 )
@@ -42,6 +45,7 @@ from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as Dis
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from dp_transforms.mechanisms.noise.discrete_noise import discrete_gaussian as discrete_gaussian
 from dp_transforms.mechanisms.noise.discrete_noise import discrete_laplace as discrete_laplace
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates as NoisyCoordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection

@@ -8,11 +8,22 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.released_list import ReleasedList
 from pipelines.errors import InputError
-from pipelines.files.names import FREQUENCIES_HEADER, LISTS_HEADER
+from pipelines.files.names import (
+    COORDINATES_FILE,
+    COORDINATES_HEADER,
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    GROUPED_COORDINATES_HEADER,
+    LISTS_FILE,
+    LISTS_HEADER,
+)
 from pipelines.files.paths import local_path, reason
 
 Lists = dict[tuple[str, str], FrequencyList]
+Tables = dict[str, list[bytes]]
+"""Pieces of the content of files, by their names."""
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
@@ -51,9 +62,24 @@ def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
     return text.getvalue().encode()
 
 
-def grouped_lines(attribute: str, group: str, released: FrequencyList) -> bytes:
-    """The lines of one list; an empty list has none."""
-    return csv_lines((attribute, group, *pair) for pair in released)
+def list_tables(lists: Sequence[ReleasedList]) -> Tables:
+    """The tables of the only list: itself, and its noisy coordinates if it has any."""
+    (released,) = lists
+    tables = {FREQUENCIES_FILE: [FREQUENCIES_HEADER, csv_lines(released)]}
+    if released.coordinates is not None:
+        tables[COORDINATES_FILE] = [COORDINATES_HEADER, csv_lines(released.coordinates)]
+    return tables
+
+
+def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
+    """The tables of lists with their attributes and groups, by which they are sorted."""
+    lists = sorted(lists, key=lambda one: one[:2])
+    tables = {LISTS_FILE: [LISTS_HEADER], COORDINATES_FILE: [GROUPED_COORDINATES_HEADER]}
+    for *label, released in lists:
+        tables[LISTS_FILE].append(csv_lines((*label, *row) for row in released))
+        rows = released.coordinates or ()
+        tables[COORDINATES_FILE].append(csv_lines((*label, *row) for row in rows))
+    return tables
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:

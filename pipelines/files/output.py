@@ -8,12 +8,17 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from pipelines.errors import InputError
-from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILES
+from pipelines.files.names import (
+    COORDINATES_FILE,
+    PRIVACY_FILE,
+    RELEASED_FILES,
+    REPORT_FILES,
+)
 from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
 
 PARQUET, JSON_LINES = "parquet", "jsonl"
@@ -26,7 +31,7 @@ _FAULTS = (OSError, ValueError)
 
 @dataclass(frozen=True)
 class ReleaseDirectory:
-    """A directory of a Beam filesystem that receives one released file and its privacy.json.
+    """A directory of a Beam filesystem that receives a released file and its privacy.json.
 
     Attributes:
       path: the directory; it is made when the release is written, if it does not exist.
@@ -34,6 +39,7 @@ class ReleaseDirectory:
       overwrite: replace an earlier release of that name, and what was made of it.
       formats: of ``FORMATS``, in which the release is written beside that file.
       numbers: how many of its columns hold integers, the last ones.
+      beside: the names of other tables of the release, with as many such columns.
 
     Raises:
       ValueError: the path is empty or contains characters of a glob.
@@ -44,6 +50,7 @@ class ReleaseDirectory:
     overwrite: bool = False
     formats: tuple[str, ...] = ()
     numbers: int = 2
+    beside: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "path", directory_path(self.path))
@@ -57,7 +64,7 @@ class ReleaseDirectory:
         """
         try:
             self._refuse_other_jobs()
-            for name in (self.file_name, PRIVACY_FILE, *self._beside):
+            for name in (self.file_name, PRIVACY_FILE, *self._made_of_it):
                 if not self.overwrite and self._files.exists(self.file(name)):
                     raise InputError(
                         f"{self.file(name)} exists: give another --output, or --overwrite to "
@@ -77,8 +84,10 @@ class ReleaseDirectory:
         except _FAULTS as error:
             raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
 
-    def publish(self, content: Iterable[bytes], statement: dict[str, Any]) -> None:
+    def publish(self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]) -> None:
         """Writes all files under other names, then renames them.
+
+        ``tables`` are the pieces of each table by its name, ``file_name`` and those ``beside`` it.
 
         The statement is renamed first and, where an earlier release is replaced, that one is
         removed before, with what was made of it: a release is never seen with another one's
@@ -88,11 +97,14 @@ class ReleaseDirectory:
           InputError: the files cannot be written, or another release has appeared meanwhile.
         """
         told = json.dumps(statement, indent=2) + "\n"
-        contents = {PRIVACY_FILE: [told.encode()], self.file_name: content}
-        if self.formats:
-            contents[self.file_name] = [text := b"".join(content)]
-            for name, beside in zip(self.formats, self.files[1:], strict=True):
-                contents[beside] = [converted(text, name, self.numbers)]
+        contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
+        for table in (self.file_name, *self.beside):
+            contents[table] = tables[table]
+            if self.formats:
+                contents[table] = [text := b"".join(tables[table])]
+                for name in self.formats:
+                    (other,) = names_beside(table, (name,))
+                    contents[other] = [converted(text, name, self.numbers)]
         suffix = f".{uuid.uuid4().hex}.part"
         parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
         try:
@@ -112,7 +124,7 @@ class ReleaseDirectory:
             if len(done) == len(contents):
                 return
             # What differs belongs to a release that is replaced, and so does what was made of it.
-            old = [self.file(name) for name in (self.file_name, *self._beside)]
+            old = [self.file(name) for name in (self.file_name, *self._made_of_it)]
             self._files.delete([path for path in old if self._files.exists(path)])
             for name, part in parts.items():
                 if name not in done or name != PRIVACY_FILE:
@@ -130,13 +142,15 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """The names of the released files, that in CSV first."""
-        return [self.file_name, *names_beside(self.file_name, self.formats)]
+        """The names of the released files, each in CSV first."""
+        tables = (self.file_name, *self.beside)
+        return [name for one in tables for name in (one, *names_beside(one, self.formats))]
 
     @property
-    def _beside(self) -> list[str]:
-        """What may have been made of a release in this directory."""
-        return [*names_beside(self.file_name), *REPORT_FILES]
+    def _made_of_it(self) -> list[str]:
+        """Other files that an earlier release may have left in this directory."""
+        tables = [COORDINATES_FILE, *names_beside(COORDINATES_FILE)]
+        return [*names_beside(self.file_name), *tables, *REPORT_FILES]
 
     @property
     def _files(self) -> Any:
@@ -152,11 +166,16 @@ class ReleaseDirectory:
 
 
 def directory_from_flags(
-    flags: Any, file_name: str, path: str | None = None, numbers: int = 2
+    flags: Any,
+    file_name: str,
+    path: str | None = None,
+    numbers: int = 2,
+    beside: tuple[str, ...] = (),
 ) -> ReleaseDirectory:
     """The directory that the flags of ``add_output_flags`` name, or the one at another path."""
     formats = tuple(dict.fromkeys(flags.output_format))
-    return ReleaseDirectory(path or flags.output, file_name, flags.overwrite, formats, numbers)
+    path = path or flags.output
+    return ReleaseDirectory(path, file_name, flags.overwrite, formats, numbers, beside)
 
 
 def directory_path(path: str) -> str:

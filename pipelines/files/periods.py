@@ -17,13 +17,16 @@ from dp_transforms.windowed_lists import SelectPartitionsByPeriod
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, Options
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import Tables
 from pipelines.files.logical_types import logical_name
+from pipelines.files.names import COORDINATES_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.partition_file import partition_lines
 from pipelines.files.paths import filesystem
 from pipelines.files.period_names import FORMS, period_names
 from pipelines.files.record_source import RecordSource
 from pipelines.release_job import Release, Work, release_job
+from pipelines.reports.privacy_statement import COORDINATES_KEY
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
@@ -49,7 +52,7 @@ def period_job(
     part: Part,
     file_name: str,
     make: Callable[..., Any],
-    describe: Callable[[Any, RecordSource], tuple[dict[str, Any], Callable[[Any], list[bytes]]]],
+    describe: Callable[[Any, RecordSource], tuple[dict[str, Any], Callable[[Any], Tables]]],
     numbers: int = 2,
 ) -> Job:
     """The job that makes a release for each period.
@@ -61,7 +64,7 @@ def period_job(
       make: of the names of periods and ``num_buckets``, a transform that gives pairs of a period
         and its release, with a secret of its own. No two jobs share one.
       describe: of that transform and the records, the privacy.json, in which ``periods`` is what it
-        says of these beside the usual; and what makes a file's content of a period's release.
+        says of these beside the usual; and what makes the tables of a period's release.
 
     Raises:
       ValueError, InputError: see ``period_names``, ``Work.from_flags`` and ``check_times``.
@@ -74,11 +77,12 @@ def period_job(
     check_times(path, work.reader.attribute_fields[0])
     release = make(names, num_buckets=work.num_buckets)
     join = filesystem(flags.output).join
+    statement, content = describe(release, work.reader)
+    beside = (COORDINATES_FILE,) if COORDINATES_KEY in statement else ()
     directories = {
-        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers)
+        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers, beside)
         for name in names
     }
-    statement, content = describe(release, work.reader)
     periods = {
         "of": flags.period,
         "first": names[0],

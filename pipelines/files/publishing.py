@@ -1,11 +1,11 @@
-"""The last step of a pipeline: a release's lines into its directory."""
+"""The last step of a pipeline: a release into its directory."""
 
 from __future__ import annotations
 
 import copy
 import functools
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import apache_beam as beam
@@ -70,7 +70,32 @@ def _published(
 ) -> None:
     lines = in_order(itertools.chain.from_iterable(blocks), by_count)
     told = {} if figure is None else {name: figure}
-    directory.publish([header, *lines], statement | told)
+    directory.publish({directory.file_name: [header, *lines]}, statement | told)
+
+
+class PublishLists(beam.PTransform):
+    """Writes released lists and their statement into a directory. One worker writes.
+
+    Args:
+      directory: where to.
+      statement: the privacy.json.
+      tables: makes the content of files of all elements, see ``frequency_files.list_tables``.
+    """
+
+    def __init__(
+        self,
+        directory: ReleaseDirectory,
+        statement: dict[str, Any],
+        tables: Callable[[list[Any]], Mapping[str, Iterable[bytes]]],
+    ):
+        super().__init__()
+        self._directory, self._statement, self._tables = directory, statement, tables
+
+    def expand(self, lists: beam.PCollection) -> beam.PCollection[None]:
+        return lists | "Gather" >> beam.combiners.ToList() | "Publish" >> beam.Map(self._publish)
+
+    def _publish(self, lists: list[Any]) -> None:
+        self._directory.publish(self._tables(lists), self._statement)
 
 
 def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:

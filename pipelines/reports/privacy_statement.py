@@ -24,12 +24,15 @@ from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricL
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.version import VERSION
+from pipelines.files.names import COORDINATES_FILE
 
 if TYPE_CHECKING:
     from dp_transforms.grouped_lists import ReleaseGroupedLists
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
+
+COORDINATES_KEY = "noisy_coordinates"
 
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
@@ -163,6 +166,11 @@ def _statement(
     possible = mechanism.possible_lists()
     if possible["possible_lists"] != "all":
         statement |= possible
+    if mechanism.decodes:
+        statement[COORDINATES_KEY] = {
+            "file": COORDINATES_FILE,
+            "noise": "independent in each coordinate, Pr[n] proportional to exp(-rate |n|)",
+        }
     eta = mechanism.eta
     if eta is not None:
         statement["base_2"] = {"x": eta.x, "y": eta.y, "z": eta.z}

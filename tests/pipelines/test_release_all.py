@@ -11,10 +11,11 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
 from dp_transforms.selection import SelectPartitions
-from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER, PARTITIONS_FILE
+from pipelines.files.frequency_files import list_tables
+from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.partition_file import header_line
-from pipelines.files.publishing import PublishRelease
+from pipelines.files.publishing import PublishLists, PublishRelease
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_all import build, main
 from pipelines.release_job import Work
@@ -62,7 +63,7 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
         of_list = ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE)
         of_names = ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE)
         publish = (
-            PublishRelease(of_list, FREQUENCIES_HEADER, {}),
+            PublishLists(of_list, {}, list_tables),
             PublishRelease(of_names, header_line(reader.partition_fields, False), {}),
         )
         select = SelectPartitions(strategy=strategy, secret=SECRET)

@@ -12,9 +12,10 @@ from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from pipelines.files.names import FREQUENCIES_HEADER
+from pipelines.files.frequency_files import list_tables
+from pipelines.files.names import FREQUENCIES_FILE
 from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishRelease
+from pipelines.files.publishing import PublishLists
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import DegreeRelease, build, main
 from pipelines.release_job import Work
@@ -57,17 +58,15 @@ def oracle(release):
     ("degree", "bound"), list(itertools.product(["undirected", "in", "out"], [None, 4]))
 )
 def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
-    release = DegreeRelease(1.0, degree, bound)
+    release, out = DegreeRelease(1.0, degree, bound), str(tmp_path / "out")
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         build(
             pipeline,
             Work(RecordFiles(write(tmp_path), "from", ["to"]), SECRET),
             release,
-            PublishRelease(
-                ReleaseDirectory(str(tmp_path / "out"), "list.csv"), FREQUENCIES_HEADER, {}
-            ),
+            PublishLists(ReleaseDirectory(out, FREQUENCIES_FILE), {}, list_tables),
         )
-    released = FrequencyList.from_csv(tmp_path / "out" / "list.csv")
+    released = FrequencyList.from_csv(tmp_path / "out" / FREQUENCIES_FILE)
     assert released == release_frequency_list(oracle(release), release.mechanism, SECRET)
 
 

@@ -24,10 +24,10 @@ from dp_transforms.version import VERSION
 from pipelines.command_line import make_runner
 from pipelines.errors import InputError
 from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.frequency_files import csv_lines
-from pipelines.files.names import FREQUENCIES_HEADER
+from pipelines.files.frequency_files import csv_lines, list_tables
+from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishRelease
+from pipelines.files.publishing import PublishLists
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_frequency_list import build, main, make_parser, release_here
 from pipelines.release_job import Work
@@ -112,16 +112,15 @@ WRITERS = [
 def check_release(directory, write, mechanism, pipeline):
     """The job in the pipeline releases what the library does of the counts."""
     pattern, (user, page), text_format = write(directory)
+    out = str(directory / "out")
     with pipeline:
         build(
             pipeline,
             Work(RecordFiles(pattern, user, [page], text_format), SECRET),
             mechanism,
-            PublishRelease(
-                ReleaseDirectory(str(directory / "out"), "list.csv"), FREQUENCIES_HEADER, {}
-            ),
+            PublishLists(ReleaseDirectory(out, FREQUENCIES_FILE), {}, list_tables),
         )
-    released = FrequencyList.from_csv(directory / "out" / "list.csv")
+    released = FrequencyList.from_csv(directory / "out" / FREQUENCIES_FILE)
     assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
 
@@ -154,11 +153,11 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
     (lines,) = set(released.values())
     counts = sorted(count_distinct_users(reader("csv").tables(), 5, SECRET, 3).items())
     assert hashlib.sha256(repr(counts).encode()).hexdigest()[:16] == "4919cdcd7a187f08"
-    directory = ReleaseDirectory(str(tmp_path / "out"), "list.csv")
+    directory = ReleaseDirectory(str(tmp_path / "out"), FREQUENCIES_FILE)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
-        publish = PublishRelease(directory, FREQUENCIES_HEADER, {})
+        publish = PublishLists(directory, {}, list_tables)
         build(pipeline, Work(reader("csv"), SECRET), mechanism, publish)
-    assert (tmp_path / "out" / "list.csv").read_bytes() == FREQUENCIES_HEADER + lines
+    assert (tmp_path / "out" / FREQUENCIES_FILE).read_bytes() == FREQUENCIES_HEADER + lines
 
 
 def test_an_error_comes_before_memory_ends(tmp_path, capsys, monkeypatch):

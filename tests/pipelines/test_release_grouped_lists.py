@@ -10,10 +10,10 @@ from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
-from pipelines.files.frequency_files import parse_grouped_lists
-from pipelines.files.names import LISTS_HEADER
+from pipelines.files.frequency_files import grouped_tables, parse_grouped_lists
+from pipelines.files.names import LISTS_FILE
 from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishRelease
+from pipelines.files.publishing import PublishLists
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_grouped_lists import (
     build,
@@ -50,12 +50,12 @@ def test_the_job_releases_what_the_library_does(tmp_path):
             pipeline,
             Work(RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])),
             transform,
-            PublishRelease(ReleaseDirectory(str(tmp_path / "out"), "lists.csv"), LISTS_HEADER, {}),
+            PublishLists(ReleaseDirectory(str(tmp_path / "out"), LISTS_FILE), {}, grouped_tables),
         )
     # Read once, and bounded once, for all lists and the names.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == 1
-    lists = parse_grouped_lists((tmp_path / "out" / "lists.csv").read_bytes())
+    lists = parse_grouped_lists((tmp_path / "out" / LISTS_FILE).read_bytes())
     assert lists == {
         name: found
         for name, found in expected(records, TO_SELECT, SELECTION).items()

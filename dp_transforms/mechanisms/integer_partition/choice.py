@@ -1,23 +1,50 @@
-"""Which mechanism releases a list: chosen by public numbers alone."""
+"""The registry of mechanisms for frequency lists, and the choice among them by public numbers.
+
+To add a mechanism: a module with a subclass of ``PartitionMechanism``, a line in ``REGISTRY``,
+tests and a paragraph of documentation.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import NamedTuple
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    LEAST_RATIO,
-    CornerWeightedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 AUTO = "auto"
-GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL = "geometric", "corner_weighted", "exponential"
-NAMED_MECHANISMS = (GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL)
+
+
+class Registered(NamedTuple):
+    """A mechanism for frequency lists.
+
+    Attributes:
+      name: chooses it, as an argument and on the command line.
+      mechanism: its class, whose ``words`` name it in statements.
+      is_best: whether it is the most accurate at q = e**(-epsilon / sensitivity), if none of the
+        mechanisms before it is.
+    """
+
+    name: str
+    mechanism: type[PartitionMechanism]
+    is_best: Callable[[Decay], bool]
+
+
+REGISTRY = (
+    Registered("geometric", GeometricPartitionMechanism, Decay.is_at_most_one_third),
+    Registered("frobenius", FrobeniusMechanism, lambda _: True),
+    Registered("exponential", IntegerPartitionMechanism, lambda _: False),
+)
+_BY_NAME = {one.name: one for one in REGISTRY}
+NAMED_MECHANISMS = tuple(_BY_NAME)
 MECHANISMS = (AUTO, *NAMED_MECHANISMS)
 
 
@@ -35,42 +62,38 @@ def partition_mechanism(
       epsilon: the privacy parameter, in natural units. Give this or eta.
       sensitivity: the most partitions that one user contributes to.
       mechanism: one of ``MECHANISMS``. "auto" is the most accurate: the geometric one from
-        epsilon / sensitivity = ln 3 on, the corner-weighted one from 0.55 up to there, and below
-        it, or with an eta below log2(3), the exponential one.
+        epsilon / sensitivity = ln 3 on, or an eta of log2(3), and the Frobenius one below.
       eta: the parameter of the weights in base 2.
       bounds: public bounds on the lists; none by default.
 
     Raises:
       ValueError: there is no such mechanism, or not at these parameters.
 
-    >>> for epsilon in (1.1, 1, 0.5):
+    >>> for epsilon in (1.1, 1):
     ...     print(type(partition_mechanism(epsilon)).__name__)
     GeometricPartitionMechanism
-    CornerWeightedPartitionMechanism
-    IntegerPartitionMechanism
+    FrobeniusMechanism
     """
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
     chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
-    if chosen == GEOMETRIC:
-        return GeometricPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
-    if chosen == CORNER_WEIGHTED:
-        return CornerWeightedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
-    if bounds is not None:
+    make = _BY_NAME[chosen].mechanism
+    if make is IntegerPartitionMechanism:
+        if bounds is None:
+            return IntegerPartitionMechanism(epsilon, sensitivity, eta)
         return BoundedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
-    return IntegerPartitionMechanism(epsilon, sensitivity, eta)
+    return make(epsilon, sensitivity, eta, bounds=bounds)  # type: ignore[call-arg]
 
 
 def chosen_mechanism(
     epsilon: Number | None = None, sensitivity: int = 1, eta: Eta | None = None
 ) -> str:
-    """The name of what "auto" takes, see ``partition_mechanism``."""
+    """The name of the mechanism that "auto" takes, see ``partition_mechanism``."""
     if eta is not None:
-        # The weights are given: the geometric mechanism has the same ones at a lower price.
-        return GEOMETRIC if Decay(base=eta).is_at_most_one_third() else EXPONENTIAL
-    if epsilon is None:
+        decay = Decay(base=eta)
+    elif epsilon is None:
         raise ValueError("give epsilon or eta: what a release costs has no default")
-    ratio = positive_rational("epsilon", epsilon) / positive_integer("sensitivity", sensitivity)
-    if Decay(ratio).is_at_most_one_third():
-        return GEOMETRIC
-    return CORNER_WEIGHTED if ratio >= LEAST_RATIO else EXPONENTIAL
+    else:
+        ratio = positive_rational("epsilon", epsilon) / positive_integer("sensitivity", sensitivity)
+        decay = Decay(Fraction(ratio))
+    return next(one.name for one in REGISTRY if one.is_best(decay))

@@ -98,6 +98,7 @@ class FrobeniusMechanism(WithinBounds):
 
     words = "two-sided geometric noise on Frobenius coordinates of integer partitions"
     min_rate: ClassVar[Fraction] = Fraction(1, 2**20)
+    decodes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

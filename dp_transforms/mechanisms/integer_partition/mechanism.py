@@ -87,6 +87,8 @@ class PartitionMechanism(ABC):
     """What the mechanism is called in privacy statements."""
     min_rate: ClassVar[Fraction] = MIN_RATE
     """The smallest c."""
+    decodes: ClassVar[bool] = False
+    """Whether releases come with the noisy coordinates from which they are decoded."""
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
