@@ -6,18 +6,14 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    LEAST_RATIO,
-    CornerWeightedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 AUTO = "auto"
-GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL = "geometric", "corner_weighted", "exponential"
-NAMED_MECHANISMS = (GEOMETRIC, CORNER_WEIGHTED, EXPONENTIAL)
+GEOMETRIC, EXPONENTIAL = "geometric", "exponential"
+NAMED_MECHANISMS = (GEOMETRIC, EXPONENTIAL)
 MECHANISMS = (AUTO, *NAMED_MECHANISMS)
 
 
@@ -35,18 +31,17 @@ def partition_mechanism(
       epsilon: the privacy parameter, in natural units. Give this or eta.
       sensitivity: the most partitions that one user contributes to.
       mechanism: one of ``MECHANISMS``. "auto" is the most accurate: the geometric one from
-        epsilon / sensitivity = ln 3 on, the corner-weighted one from 0.55 up to there, and below
-        it, or with an eta below log2(3), the exponential one.
+        epsilon / sensitivity = ln 3 on, and below it, or with an eta below log2(3), the
+        exponential one.
       eta: the parameter of the weights in base 2.
       bounds: public bounds on the lists; none by default.
 
     Raises:
       ValueError: there is no such mechanism, or not at these parameters.
 
-    >>> for epsilon in (1.1, 1, 0.5):
+    >>> for epsilon in (1.1, 1):
     ...     print(type(partition_mechanism(epsilon)).__name__)
     GeometricPartitionMechanism
-    CornerWeightedPartitionMechanism
     IntegerPartitionMechanism
     """
     if mechanism not in MECHANISMS:
@@ -54,8 +49,6 @@ def partition_mechanism(
     chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
     if chosen == GEOMETRIC:
         return GeometricPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
-    if chosen == CORNER_WEIGHTED:
-        return CornerWeightedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
     if bounds is not None:
         return BoundedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
     return IntegerPartitionMechanism(epsilon, sensitivity, eta)
@@ -71,6 +64,4 @@ def chosen_mechanism(
     if epsilon is None:
         raise ValueError("give epsilon or eta: what a release costs has no default")
     ratio = positive_rational("epsilon", epsilon) / positive_integer("sensitivity", sensitivity)
-    if Decay(ratio).is_at_most_one_third():
-        return GEOMETRIC
-    return CORNER_WEIGHTED if ratio >= LEAST_RATIO else EXPONENTIAL
+    return GEOMETRIC if Decay(ratio).is_at_most_one_third() else EXPONENTIAL
