@@ -28,20 +28,6 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
-        "walks with free places come out too rarely",
-        "dp_transforms/mechanisms/integer_partition/free_places.py",
-        "self._share = self._most / (1 + self._most)",
-        "self._share = self._most / 4",
-        ("tests/mechanisms/integer_partition/test_free_places.py",),
-    ),
-    Mutant(
-        "a place at the end of a block is put into the next one",
-        "dp_transforms/mechanisms/integer_partition/free_places.py",
-        "self._block_ends.searchsorted(passed)",
-        'self._block_ends.searchsorted(passed, side="right")',
-        ("tests/mechanisms/integer_partition/test_free_places.py",),
-    ),
-    Mutant(
         "an enclosure's product is rounded up at both ends",
         "dp_transforms/mechanisms/enclosure.py",
         "return Enclosure(down.mul(x.lower, y.lower), up.mul(x.upper, y.upper))",
@@ -74,6 +60,13 @@ MUTANTS = (
             "tests/mechanisms/integer_partition/test_known_total.py::"
             "test_neighbours_keep_the_ratio_of_probabilities",
         ),
+    ),
+    Mutant(
+        "lists of any total below the public one are released",
+        "dp_transforms/mechanisms/integer_partition/known_total.py",
+        "return abs(missing) <= tolerance",
+        "return missing >= -tolerance",
+        ("tests/mechanisms/integer_partition/test_known_total.py",),
     ),
     Mutant(
         "the geometric mechanism marks corners with the t of another q",
