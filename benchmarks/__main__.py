@@ -82,7 +82,6 @@ BENCHMARKS = (
         15,
         ("lists",),
     ),
-    Benchmark("corner_weighted", "Corner-weighted releases", "corner_weighted", 15, ("lists",)),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
     Benchmark(
         "release_estimates", "The noise, told from a release", "release_estimates", 25, timed=False

@@ -12,7 +12,6 @@ import numpy as np
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
-from dp_transforms.mechanisms.integer_partition.corner_weighted import LEAST_RATIO
 from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
 from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
 from pipelines import flag_types
@@ -145,9 +144,8 @@ def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kap
     least = least_epsilon(kappa)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
-        "KAPPA,\nwhich alone decide, the one with the least error, or within 1% of it. All are "
-        f"epsilon-DP.\ngeometric works from {least} on (ln 3 * KAPPA), corner_weighted from "
-        f"{float(LEAST_RATIO * kappa):g} up to there, exponential everywhere."
+        "KAPPA,\nwhich alone decide, the one with the least error. All are epsilon-DP.\n"
+        f"geometric works from {least} on (ln 3 * KAPPA), exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:
         (there,) = plan_releases(reference, [least], max_partitions_per_user=kappa)

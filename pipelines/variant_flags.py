@@ -9,7 +9,6 @@ import argparse
 import functools
 
 from dp_transforms.mechanisms import (
-    DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
     FrobeniusMechanism,
     MaximumTotalMechanism,
@@ -23,7 +22,6 @@ from pipelines.files.frequency_files import read_frequency_list
 
 VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 _GO_WITH = {
-    "distance_delta": "max_total",
     "bounds_width": "bounds_reference",
     "bounds_distance": "bounds_reference",
 }
@@ -41,13 +39,6 @@ def add_variant_flags(parser: argparse.ArgumentParser) -> None:
         help="the sum of all frequencies is public: only lists of this total are released",
     )
     integer("--max_total", metavar="N", help="a public upper bound on the sum of all frequencies")
-    variants.add_argument(
-        "--distance_delta",
-        type=flag_types.proportion,
-        metavar="DELTA",
-        help="with --max_total: release lists near the private one only, as in NDSS 2016; costs a "
-        "delta of DELTA * (1 + e**epsilon), and is for comparison",
-    )
     integer(
         "--bounds_total",
         metavar="N",
@@ -89,19 +80,14 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
             f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
         )
     epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
-    if flags.max_total is not None and flags.distance_delta is None:
-        if name == AUTO:
-            name = chosen_mechanism(epsilon, kappa, eta)
-        if name == "frobenius":
-            return FrobeniusMechanism(epsilon, kappa, eta, max_total=flags.max_total)
+    if name == AUTO:
+        name = chosen_mechanism(epsilon, kappa, eta)
+    if flags.max_total is not None and name == "frobenius":
+        return FrobeniusMechanism(epsilon, kappa, eta, max_total=flags.max_total)
     if {"exact_total", "max_total"} & {*given} and flags.mechanism not in (AUTO, "exponential"):
-        raise ValueError(f"--{given[0]} is for the exponential mechanism: leave out --mechanism")
+        raise ValueError(f"--{given[0]} does not go with --mechanism={flags.mechanism}")
     if flags.exact_total is not None:
         return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)
-    if flags.distance_delta is not None:
-        return DistanceBoundedPartitionMechanism(
-            epsilon, kappa, eta, max_total=flags.max_total, delta=float(flags.distance_delta)
-        )
     if flags.max_total is not None:
         return MaximumTotalMechanism(epsilon, kappa, eta, max_total=flags.max_total)
     return partition_mechanism(epsilon, kappa, flags.mechanism, eta=eta, bounds=_bounds(flags))

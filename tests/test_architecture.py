@@ -14,17 +14,11 @@ ARROWS = {
     f"{MECHANISMS}.noise": {MECHANISMS},
     f"{MECHANISMS}.exponential": {MECHANISMS},
     f"{MECHANISMS}.sampler": {MECHANISMS},
-    f"{MECHANISMS}.labelled_walk": {MECHANISMS, f"{MECHANISMS}.sampler"},
-    f"{MECHANISMS}.laws": {
-        MECHANISMS,
-        f"{MECHANISMS}.labelled_walk",
-        f"{MECHANISMS}.sampler",
-    },
+    f"{MECHANISMS}.laws": {MECHANISMS, f"{MECHANISMS}.sampler"},
     f"{MECHANISMS}.partition_selection": {MECHANISMS, f"{MECHANISMS}.noise"},
     f"{MECHANISMS}.integer_partition": {
         MECHANISMS,
         f"{MECHANISMS}.exponential",
-        f"{MECHANISMS}.labelled_walk",
         f"{MECHANISMS}.laws",
         f"{MECHANISMS}.noise",
         f"{MECHANISMS}.sampler",

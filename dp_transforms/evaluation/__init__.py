@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    CornerWeightedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.laws import labelled_sums
 from dp_transforms.mechanisms.laws.marginals import Marginals as Marginals
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
@@ -24,9 +19,4 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
     >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
     7.3
     """
-    if isinstance(mechanism, CornerWeightedPartitionMechanism) and mechanism.bounds is not None:
-        # Between the bounds, distances from f are those from the nearest list and a constant.
-        moved = frequency_list.l1_distance(mechanism.bounds.nearest(frequency_list))
-        blocks = walled_blocks(frequency_list, mechanism.bounds)
-        return moved + labelled_sums.expected_l1(blocks, mechanism.rate)
     return mechanism.law.expected_l1(frequency_list)

@@ -38,13 +38,9 @@ from scipy.special import betainccinv, betaincinv
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    CornerWeightedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.laws.labelled_sums import LabelledSums, window_for
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
@@ -185,8 +181,8 @@ def exact_partition_epsilon(
     The geometric mechanism's total weights are one.
 
     Args:
-      mechanism: the exponential, the corner-weighted (whose total weights are floats) or the
-        geometric one, without bounds. Others have other total weights.
+      mechanism: the exponential or the geometric one, without bounds. Others have other total
+        weights.
       frequency_list: f.
       neighbour: f'.
 
@@ -206,13 +202,8 @@ def exact_partition_epsilon(
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
-    if getattr(mechanism, "bounds", None) is None:
-        if isinstance(mechanism, GeometricPartitionMechanism):
-            return 0
-        if isinstance(mechanism, CornerWeightedPartitionMechanism):
-            rate = complex(mechanism.rate)
-            sums = LabelledSums(rate, rate, window_for(mechanism.rate))
-            return sums.log_total(Blocks.of(frequency_list)).real
+    if isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None:
+        return 0
     if isinstance(mechanism, IntegerPartitionMechanism):
         return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
     raise TypeError(

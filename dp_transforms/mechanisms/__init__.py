@@ -12,9 +12,6 @@ from dp_transforms.mechanisms.integer_partition.bounded import (
 from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism as partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    CornerWeightedPartitionMechanism as CornerWeightedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.distance_bounded import (
     DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
 )

@@ -97,9 +97,9 @@ def plan_releases(
 
     >>> plan, = plan_releases(zipf_list(10_000), [1], delta=1e-5)
     >>> round(plan.expected_dist)
-    32
+    45
     >>> [(m.mechanism, round(m.expected_dist)) for m in plan.mechanisms if m.expected_dist]
-    [('corner_weighted', 32), ('exponential', 45)]
+    [('exponential', 45)]
     >>> [(s.strategy, s.half_from, s.named) for s in plan.selections if s.chosen]
     [('measured', 12, 113)]
     """

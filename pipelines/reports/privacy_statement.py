@@ -12,15 +12,10 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.mechanisms.decimals import Number, float_above
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    CornerWeightedPartitionMechanism,
-)
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.choice import REGISTRY
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
-from dp_transforms.mechanisms.laws.corner_law import LAWS, CornerWeightedLaw
-from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw, ReleaseLaw
+from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.version import VERSION
@@ -194,7 +189,7 @@ def law_of_statement(statement: dict[str, Any]) -> ReleaseLaw:
     law = LAWS[statement.get("mechanism", ExponentialLaw.words)](float(rate))
     if "possible_lists" not in statement:
         return law
-    if isinstance(law, CornerWeightedLaw | GeometricLaw):
+    if isinstance(law, GeometricLaw):
         return dataclasses.replace(law, walled=True)
     raise ValueError("error bars are for releases that no public knowledge narrows")
 
@@ -208,16 +203,12 @@ def mechanism_of_statement(statement: dict[str, Any]) -> PartitionMechanism | No
         return None
     base_2 = statement.get("base_2")
     eta = base_2 and Eta(base_2["x"], base_2["y"], base_2["z"])
-    sensitivity, words = statement["sensitivity"], statement["mechanism"]
-    for one in (
-        IntegerPartitionMechanism,
-        CornerWeightedPartitionMechanism,
-        GeometricPartitionMechanism,
-    ):
-        with contextlib.suppress(ValueError):
-            mechanism = one(None if eta else statement["epsilon"], sensitivity, eta)
-            if (mechanism.words, mechanism.rate) == (words, statement["rate"]):
-                return mechanism
+    for one in REGISTRY:
+        if one.mechanism.words == statement["mechanism"]:
+            with contextlib.suppress(ValueError):
+                epsilon = None if eta else statement["epsilon"]
+                mechanism = one.mechanism(epsilon, statement["sensitivity"], eta)
+                return mechanism if mechanism.rate == statement["rate"] else None
     return None
 
 

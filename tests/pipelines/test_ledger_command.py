@@ -58,19 +58,6 @@ def test_base_2_is_reserved_rounded_up(path, tmp_path):
     assert line.to_json()["epsilon"] == "1.14219390065589"
 
 
-def test_a_variant_s_failure_probability_is_reserved(path, tmp_path):
-    assert main(["create", path, "--epsilon=2", "--delta=0.01"]) == 0
-    counts = tmp_path / "counts.csv"
-    counts.write_text("frequency,multiplicity\n9,1\n")
-    flags = [f"--frequency_list={counts}", "--epsilon=1", "--max_total=50"]
-    flags += ["--distance_delta=0.001", f"--ledger={path}", f"--output={tmp_path}/out"]
-    assert release(flags) == 0
-    (line,) = Ledger.open(path).lines()
-    said = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    assert float(line.to_json()["delta"]) == said["delta"] > 0.001
-    assert line.to_json()["loss_range"] == "2"
-
-
 FAULTS = {
     "again": (["create", "{path}", "--epsilon=1"], 1, "exists: a ledger is never replaced"),
     "no directory": (["create", "{path}/x", "--epsilon=1"], 1, "cannot be made: "),

@@ -7,7 +7,6 @@ import subprocess
 import pytest
 
 from dp_transforms.mechanisms import (
-    CornerWeightedPartitionMechanism,
     Eta,
     FrequencyList,
     GeometricPartitionMechanism,
@@ -111,7 +110,6 @@ def test_the_page_tells_what_the_release_says(directory):
     [
         IntegerPartitionMechanism(0.3, 2),
         IntegerPartitionMechanism(eta=Eta(1, 1, 1)),
-        CornerWeightedPartitionMechanism(0.8),
         GeometricPartitionMechanism(2.5, 2),
     ],
 )

@@ -25,7 +25,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
     success_rate_bits,
 )
 from tests import enumeration
-from tests.corner_reference import probability
+from tests.geometric_reference import probability
 
 EXACT = 1e-9
 

@@ -57,19 +57,13 @@ def test_more_partitions_per_user_cost_error_and_users():
     assert {s.half_from for s in one.selections if s.chosen} == {14}
 
 
-@pytest.mark.parametrize("epsilon", [1.0987, 1.0986, 0.55, 0.5])
+@pytest.mark.parametrize("epsilon", [1.0987, 1.0986, 0.5])
 def test_the_default_has_the_least_error_of_what_works(epsilon):
     (plan,) = plan_releases(zipf_list(10_000), [epsilon])
     works = {m.mechanism: m.expected_dist for m in plan.mechanisms if m.expected_dist is not None}
     (chosen,) = [m.mechanism for m in plan.mechanisms if m.chosen]
-    # Near 0.55 the least depends on the list, and the two are within one percent.
-    assert works[chosen] == plan.expected_dist < 1.01 * min(works.values())
-    assert epsilon == 0.55 or chosen == min(works, key=works.get)
-    assert set(works) == {
-        "exponential",
-        *["geometric"] * (epsilon > math.log(3)),
-        *["corner_weighted"] * (0.55 <= epsilon < math.log(3)),
-    }
+    assert works[chosen] == plan.expected_dist == min(works.values())
+    assert set(works) == {"exponential", *["geometric"] * (epsilon > math.log(3))}
 
 
 def test_an_empty_reference_is_refused():

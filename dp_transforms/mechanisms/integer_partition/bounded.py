@@ -81,7 +81,7 @@ class BoundedPartitionMechanism(WithinBounds):
     def law(self) -> ReleaseLaw:
         raise ValueError(
             "the exponential mechanism has no error bars between public bounds: leave the bounds "
-            "out, or take another mechanism, from epsilon / sensitivity = 0.55 on"
+            "out, or take the geometric mechanism, from epsilon / sensitivity = ln 3 on"
         )
 
     def _rate(self, epsilon: Fraction) -> Fraction:

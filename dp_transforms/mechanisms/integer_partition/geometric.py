@@ -43,7 +43,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.bounded import WithinBounds
 from dp_transforms.mechanisms.integer_partition.mechanism import Draw
 from dp_transforms.mechanisms.laws.release_law import GeometricLaw
-from dp_transforms.mechanisms.sampler.corner_decisions import CornerSampler, CornerWeights
+from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricSampler, GeometricWeights
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class GeometricPartitionMechanism(WithinBounds):
         return self.decay.log_enclosure(128)[1]
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        return CornerSampler(self._blocks(frequency_list), CornerWeights(self.decay)).release
+        return GeometricSampler(self._blocks(frequency_list), GeometricWeights(self.decay)).release
 
 
 def least_epsilon(sensitivity: int) -> Decimal:

@@ -32,7 +32,6 @@ from dp_transforms.mechanisms.laws.integer_law import IntegerLaw, law_from_chara
 from dp_transforms.mechanisms.laws.walk_sums import (
     FLOAT64_RATE,
     STEP,
-    ChainSums,
     WalkSums,
     pairs,
     window_for,
@@ -129,7 +128,7 @@ class Marginals(ListMarginals):
                 f"got {rate:.4g}"
             )
         super().__init__(frequency_list, rate)
-        self._window = self._window_for(rate)
+        self._window = window_for(rate)
         # So far from the ends of a run D is 0, up to a negligible probability.
         self._margin = math.ceil((-math.log(_NEGLIGIBLE) - math.log(-math.expm1(-rate))) / rate)
         # Up to the margin the infinite runs are blocks as well.
@@ -138,8 +137,9 @@ class Marginals(ListMarginals):
         # Block r covers the diagonals starts[r] - 1, starts[r] - 2, ...; ranks[r] = k_f before it.
         self._starts = int(self._values[0]) + self._margin - np.append(0, np.cumsum(lengths))
         self._ranks = np.append(0, np.cumsum(bits * lengths))
-        self._sums_at = self._make_sums(complex(rate), complex(rate))
-        before = self._make_sums(complex(rate, -STEP), complex(rate, STEP)).forward(self._blocks)
+        self._sums_at = WalkSums(complex(rate), complex(rate), self._window)
+        tilted = WalkSums(complex(rate, -STEP), complex(rate, STEP), self._window)
+        before = tilted.forward(self._blocks)
         self._before = before.real
         self._after = self._sums_at.backward(self._blocks).real
         products = (before * self._after).sum(axis=1)
@@ -157,7 +157,7 @@ class Marginals(ListMarginals):
         shift = round(self.total_difference)
 
         def log_total(t: float) -> complex:
-            sums = self._make_sums(complex(self._rate, -t), complex(self._rate, t))
+            sums = WalkSums(complex(self._rate, -t), complex(self._rate, t), self._window)
             return sums.log_total(Blocks.of(self._frequency_list))
 
         base = log_total(0.0)
@@ -165,24 +165,6 @@ class Marginals(ListMarginals):
             lambda t: cmath.exp(log_total(t) - base - 1j * t * shift),
             self._frequency_list.total + shift,
         )
-
-    # What is different for another mechanism.
-
-    def _window_for(self, rate: float) -> int:
-        return window_for(rate)
-
-    def _make_sums(self, up: complex, down: complex) -> ChainSums:
-        return WalkSums(up, down, self._window)
-
-    def _at_zero(self, bit: int) -> tuple[FloatArray, FloatArray]:
-        """The weights of all that precedes and of all that follows where D = 0, far from ends."""
-        zero = np.zeros(2 * self._window + 1)
-        zero[self._window] = 1.0
-        return zero, zero
-
-    def _by_state(self, products: FloatArray) -> FloatArray:
-        """Rows of weights by D, from rows by the states of the sums."""
-        return products
 
     def _tails(self, rank: int, run: int) -> tuple[FloatArray, FloatArray]:
         start = int(self._values[run]) - rank
@@ -240,9 +222,10 @@ class Marginals(ListMarginals):
         before, after = self._before[block], self._after[block + 1]
         if length > near + far:
             # The two ends have nothing to do with each other.
-            start, end = self._at_zero(bit)
+            zero = np.zeros(len(before))
+            zero[self._window] = 1.0
             law = np.concatenate(
-                [self._between(before, end, bit, near), self._between(start, after, bit, far)]
+                [self._between(before, zero, bit, near), self._between(zero, after, bit, far)]
             )
         else:
             law = self._between(before, after, bit, length)
@@ -257,7 +240,7 @@ class Marginals(ListMarginals):
         for place in range(count - 1, -1, -1):
             backward[place] = after
             after = self._sums_at.step((bit, 1), after).real
-        law = self._by_state(forward * backward)
+        law: FloatArray = forward * backward
         law /= law.sum(axis=1, keepdims=True)
         return law
 

@@ -2,7 +2,7 @@
 
 Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c,
 but they differ in that factor and in their tails. Error bars, estimates and plans are written for
-any ``ReleaseLaw``. A new mechanism has one of its own, in its ``law`` and in ``corner_law.LAWS``.
+any ``ReleaseLaw``. A new mechanism has one of its own, in its ``law`` and in ``LAWS``.
 What is computed of a private list is as private as the list.
 """
 
@@ -219,3 +219,7 @@ class GeometricLaw(ReleaseLaw):
 
     def marginals(self, frequency_list: FrequencyList) -> GeometricMarginals:
         return GeometricMarginals(frequency_list, self.rate)
+
+
+LAWS: dict[str, type[ReleaseLaw]] = {law.words: law for law in (ExponentialLaw, GeometricLaw)}
+"""By the name that a privacy statement gives the mechanism."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import cmath
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -24,7 +23,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, ComplexArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 Block = tuple[int, int]
 """A bit, and how often it is repeated."""
@@ -47,31 +46,38 @@ def window_for(rate: float) -> int:
     return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
 
 
-class ChainSums(ABC):
-    """Total weights of parts of walks, by states; ``size`` is how many states there are."""
+class WalkSums:
+    """Total weights of parts of walks without walls, by states -W..W; state D has index D + W.
 
-    size: int
-    _number: Any = np.complex128
+    Args:
+      up: the rate above zero; its real part is positive.
+      down: the rate below zero, likewise.
+      window: W, such that nothing that matters lies outside.
+    """
 
-    @abstractmethod
-    def leaving_first_run(self, highest: int = NO_WALL) -> ComplexArray:
+    def __init__(self, up: complex, down: complex, window: int):
+        self.window = window
+        self.size = 2 * window + 1
+        self._rates = up, down
+        self._wide = min(up.real, down.real) < FLOAT64_RATE
+        self._number: Any = np.clongdouble if self._wide else np.complex128
+        states = np.arange(window + 1)
+        above, below = (np.exp(-self._number(rate) * states) for rate in (up, down))
+        self.weights: ComplexArray = np.concatenate([below[:0:-1], above])
+        """What each state costs."""
+        # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e.
+        rest = -np.expm1(-self._number(up) * states[1:])
+        self._leaving = np.append(1, np.cumprod(above[1:] / rest))
+        self._entering = np.append(1, np.cumprod(above[:-1] / rest))
+        self._matrices: dict[tuple[int, int], ComplexArray] = {}
+
+    def leaving_first_run(self) -> ComplexArray:
         """The weights of walks through the infinite run of zeros, by the state it is left in."""
+        return np.append(np.zeros(self.window), self._leaving)
 
-    @abstractmethod
-    def entering_last_run(self, highest: int = NO_WALL) -> ComplexArray:
+    def entering_last_run(self) -> ComplexArray:
         """The weights of walks through the infinite run of ones, by the state it is entered in."""
-
-    @abstractmethod
-    def advance(self, block: Block, vector: Array) -> Array:
-        """Weights behind a block, from those before it."""
-
-    @abstractmethod
-    def step(self, block: Block, vector: Array) -> Array:
-        """Weights of all that follows, before a block, from those behind it."""
-
-    @abstractmethod
-    def pieces(self, blocks: Blocks) -> list[Block]:
-        """Runs, cut as suits the sums."""
+        return np.append(np.zeros(self.window), self._entering)
 
     def forward(self, blocks: Sequence[Block]) -> ComplexArray:
         """The weights of all that precedes each block end, up to a positive factor for each."""
@@ -92,50 +98,13 @@ class ChainSums(ABC):
         return messages
 
     def log_total(self, blocks: Blocks) -> complex:
-        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i; each run is
-        one block."""
-        vector, logarithm = self.entering_last_run(blocks.highest.item(-1)), 0.0
-        for block in reversed(self.pieces(blocks)):
+        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
+        vector, logarithm = self.entering_last_run(), 0.0
+        for block in reversed(pairs(blocks)):
             vector = self.step(block, vector)
             scale = np.abs(vector).max()
             vector, logarithm = vector / scale, logarithm + np.log(scale)
-        first = self.leaving_first_run(blocks.highest.item(0))
-        return complex(np.log(first @ vector) + logarithm)
-
-
-class WalkSums(ChainSums):
-    """Sums over walks without walls on the states -W..W; state D has index D + W.
-
-    Args:
-      up: the rate above zero; its real part is positive.
-      down: the rate below zero, likewise.
-      window: W, such that nothing that matters lies outside.
-    """
-
-    def __init__(self, up: complex, down: complex, window: int):
-        self.window = window
-        self.size = 2 * window + 1
-        self._rates = up, down
-        self._wide = min(up.real, down.real) < FLOAT64_RATE
-        self._number = np.clongdouble if self._wide else np.complex128
-        states = np.arange(window + 1)
-        above, below = (np.exp(-self._number(rate) * states) for rate in (up, down))
-        self.weights: ComplexArray = np.concatenate([below[:0:-1], above])
-        """What each state costs."""
-        # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e.
-        rest = -np.expm1(-self._number(up) * states[1:])
-        self._leaving = np.append(1, np.cumprod(above[1:] / rest))
-        self._entering = np.append(1, np.cumprod(above[:-1] / rest))
-        self._matrices: dict[tuple[int, int], ComplexArray] = {}
-
-    def leaving_first_run(self, highest: int = NO_WALL) -> ComplexArray:
-        return np.append(np.zeros(self.window), self._leaving)
-
-    def entering_last_run(self, highest: int = NO_WALL) -> ComplexArray:
-        return np.append(np.zeros(self.window), self._entering)
-
-    def pieces(self, blocks: Blocks) -> list[Block]:
-        return pairs(blocks)
+        return complex(np.log(self.leaving_first_run() @ vector) + logarithm)
 
     def matrix(self, bit: int, length: int) -> ComplexArray:
         """The weights of walks through ``length`` equal bits, by first state and last state.
@@ -185,6 +154,7 @@ class WalkSums(ChainSums):
         return zeros, ones[::-1]
 
     def advance(self, block: Block, vector: Array) -> Array:
+        """Weights behind a block, from those before it."""
         bit, length = block
         if length == 1:
             here, there = _sides(bit)
@@ -195,6 +165,7 @@ class WalkSums(ChainSums):
         return found
 
     def step(self, block: Block, vector: Array) -> Array:
+        """Weights of all that follows, before a block, from those behind it."""
         bit, length = block
         if length > (_MOST_STEPS if self._wide else 1):
             return self.matrix(bit, length) @ vector

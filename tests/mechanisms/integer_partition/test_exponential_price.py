@@ -19,7 +19,7 @@ from dp_transforms.mechanisms import (
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.integer_partition.exponential_price import rate_of, unit_cost
 from tests import enumeration
-from tests.corner_reference import rational_decay
+from tests.geometric_reference import rational_decay
 
 
 def price(rate):

@@ -19,7 +19,7 @@ from dp_transforms.mechanisms import (
 from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
-from tests.corner_reference import probability
+from tests.geometric_reference import probability
 from tests.list_strategies import frequency_lists
 from tests.statistical import laws
 

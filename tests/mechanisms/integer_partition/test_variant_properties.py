@@ -67,7 +67,7 @@ def test_within_a_distance(private, extra, epsilon, tape):
 @given(frequency_lists(1000), st.integers(-3, 3), st.sampled_from([1.0, 4.0]), tapes)
 def test_of_a_total(private, difference, epsilon, tape):
     total = max(private.total + difference, 0)
-    exact = ExactTotalMechanism(total=total, epsilon=epsilon)
+    exact = ExactTotalMechanism(total=total, epsilon=3 * epsilon, sensitivity=3)
     assert exact.release(private, tape).total == total
-    most = MaximumTotalMechanism(max_total=total, epsilon=epsilon)
+    most = MaximumTotalMechanism(max_total=total, epsilon=3 * epsilon, sensitivity=3)
     assert most.release(private, tape).total <= total

@@ -11,7 +11,7 @@ from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.release_law import GeometricLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
-from tests.corner_reference import probability
+from tests.geometric_reference import probability
 
 LISTS = [(), (1,), (3, 1), (2, 2), (3, 2, 2), (4, 1, 1)]
 SMALL = 14

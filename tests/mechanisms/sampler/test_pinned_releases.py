@@ -7,7 +7,6 @@ import pytest
 
 from dp_transforms.mechanisms import (
     BoundedPartitionMechanism,
-    CornerWeightedPartitionMechanism,
     Eta,
     FrequencyList,
     GeometricPartitionMechanism,
@@ -47,31 +46,6 @@ CASES = {
     ),
     "sixes, geometric": (GeometricPartitionMechanism(epsilon=1.1), SIXES, "c63118037bf52485"),
     "rockyou, geometric": (GeometricPartitionMechanism(epsilon=2), rockyou(), "b6cd15476a3647fe"),
-    "sixes, corner-weighted": (
-        CornerWeightedPartitionMechanism(epsilon=1),
-        SIXES,
-        "ba5279008cb2f5b9",
-    ),
-    "stairs, corner-weighted": (
-        CornerWeightedPartitionMechanism(epsilon=0.6),
-        STAIRS,
-        "f37c143123e7275a",
-    ),
-    "square, corner-weighted": (
-        CornerWeightedPartitionMechanism(epsilon=0.55),
-        SQUARE,
-        "79bc662e980660e0",
-    ),
-    "many between bounds, corner-weighted": (
-        CornerWeightedPartitionMechanism(epsilon=0.8, bounds=PartitionBounds.around(MANY, 3)),
-        MANY,
-        "0775ecf9616ae720",
-    ),
-    "rockyou, corner-weighted": (
-        CornerWeightedPartitionMechanism(epsilon=1),
-        rockyou(),
-        "ca4c89fcad855bd1",
-    ),
     "rockyou": (IntegerPartitionMechanism(epsilon=1.0), rockyou(), "462ed056e096d006"),
 }
 

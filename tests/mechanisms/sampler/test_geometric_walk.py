@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler import corner_decisions
-from dp_transforms.mechanisms.sampler.corner_decisions import CornerSampler, CornerWeights
+from dp_transforms.mechanisms.sampler import geometric_sampler
+from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricSampler, GeometricWeights
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.mechanisms.sampler.walls import walled_blocks
 from tests import enumeration
-from tests.corner_reference import probability, rational_decay, releases
+from tests.geometric_reference import probability, rational_decay, releases
 from tests.list_strategies import frequency_lists
 
 RATIOS = [Fraction(1, 3), Fraction(1, 4), Fraction(1, 10)]
@@ -103,9 +103,9 @@ def test_a_step_between_neighbours_costs_exactly_one_factor():
 @given(private=frequency_lists(), seed=st.integers(0, 10**6))
 @settings(deadline=None, max_examples=30)
 def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
-    sampler = CornerSampler(Blocks.of(private), CornerWeights(rational_decay(q)))
+    sampler = GeometricSampler(Blocks.of(private), GeometricWeights(rational_decay(q)))
     released = sampler.release(InsecureSeededTape(seed))
-    with mock.patch.object(corner_decisions, "_MARGIN", 2.0):
+    with mock.patch.object(geometric_sampler, "_MARGIN", 2.0):
         assert sampler.release(InsecureSeededTape(seed)) == released
 
 
@@ -131,6 +131,8 @@ class AlmostAThreshold(InsecureSeededTape):
 @pytest.mark.parametrize("above", [0, 1])
 def test_a_number_close_to_a_threshold_is_compared_exactly(above):
     """The first move of the empty list: x has cells with probability t = q / (1 + q) = 1 / 5."""
-    sampler = CornerSampler(Blocks.of(FrequencyList()), CornerWeights(rational_decay(RATIOS[1])))
+    sampler = GeometricSampler(
+        Blocks.of(FrequencyList()), GeometricWeights(rational_decay(RATIOS[1]))
+    )
     released = sampler.release(AlmostAThreshold(Fraction(1, 5), above))
     assert (len(released) > 0) == (above == 0)

@@ -1,5 +1,5 @@
-"""Answers the questions of ``corner_walk`` from a tape: in float64 where that settles them, and by
-enclosures of rising precision where it does not.
+"""Draws releases of the geometric mechanism: answers the questions of ``geometric_walk`` from a
+tape, in float64 where that settles them, and by enclosures of rising precision where it does not.
 
 Every question is whether U < p, for a uniform number U of its own and a rational function p of q.
 In float64 the two sides of an equivalent inequality come from at most four numbers between 0 and 2,
@@ -20,7 +20,7 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape, is_below
-from dp_transforms.mechanisms.sampler.corner_walk import HELD, NEVER, TURNED, Runs, draw
+from dp_transforms.mechanisms.sampler.geometric_walk import HELD, NEVER, TURNED, Runs, draw
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _MARGIN = 2.0**-48
@@ -31,7 +31,7 @@ _GUARD_BITS = 64
 _BATCH = 512
 
 
-class CornerWeights:
+class GeometricWeights:
     """Functions of q <= 1/3 and of the chain.
 
     Attributes:
@@ -70,7 +70,7 @@ class CornerWeights:
         return power / (1 + power)
 
     def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
-        """(lo, hi) around P(away), see ``corner_walk``."""
+        """(lo, hi) around P(away), see ``geometric_walk``."""
         bits += _GUARD_BITS
         power, mark = self._decay.power(gap, bits), self.mark(bits)
         if vertex == HELD:
@@ -97,11 +97,11 @@ class CornerWeights:
         return rest
 
 
-class CornerSampler:
+class GeometricSampler:
     """Draws lists x with probability q**||x - f||_1 w(x), see ``integer_partition.geometric``;
     between walls or without."""
 
-    def __init__(self, blocks: Blocks, weights: CornerWeights):
+    def __init__(self, blocks: Blocks, weights: GeometricWeights):
         self.runs = Runs(blocks)
         self.weights = weights
         chains = self.runs.chains[:-1]
@@ -117,13 +117,13 @@ class CornerSampler:
 
 
 class TapeDecisions:
-    """The answers that a tape gives: see ``corner_walk.Decisions``.
+    """The answers that a tape gives: see ``geometric_walk.Decisions``.
 
     Both questions about a regular run read one number, of the channel "runs" and with the run's
     index. All others read those of the channel "steps", in turn.
     """
 
-    def __init__(self, sampler: CornerSampler, tape: RandomTape):
+    def __init__(self, sampler: GeometricSampler, tape: RandomTape):
         self._tape = tape
         self._runs, self._weights = sampler.runs, sampler.weights
         count = len(sampler.thresholds)

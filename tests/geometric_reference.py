@@ -9,8 +9,8 @@ from functools import cache
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import enclosed
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.sampler.corner_decisions import CornerWeights
-from dp_transforms.mechanisms.sampler.corner_walk import NEVER, TURNED, Runs, draw
+from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricWeights
+from dp_transforms.mechanisms.sampler.geometric_walk import NEVER, TURNED, Runs, draw
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 
@@ -123,7 +123,7 @@ class _Tables:
     """The enclosures that the sampler decides by, as fractions, each worked out once."""
 
     def __init__(self, decay: Decay):
-        weights = CornerWeights(decay)
+        weights = GeometricWeights(decay)
         self.away = cache(lambda *question: _fractions(weights.away(*question, 128)))
         self.left_by = cache(lambda *question: _fractions(weights.left_by(*question, 128)))
 

@@ -1,1 +1,0 @@
-"""How the corner-weighted mechanism is drawn: an exact walk along the diagonals, with labels."""
