@@ -37,6 +37,7 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,7 +64,7 @@ from dp_transforms.mechanisms.released_list import ReleasedList
 
 _REFUTING_BITS = 60
 _LARGEST_SQUARE = 2**24
-_FIRST_BATCH, _LARGEST_BATCH = 1 << 10, 1 << 16
+_FIRST_BATCH, _LARGEST_BATCH = 1 << 6, 1 << 16
 _CHUNK_CELLS = 1 << 21
 
 
@@ -110,6 +111,12 @@ class FrobeniusMechanism(WithinBounds):
         if self.max_total is None:
             return possible
         return possible | {"possible_lists": "as declared", "max_total": self.max_total}
+
+    def noisy_coordinates(
+        self, frequency_list: FrequencyList, tape: RandomTape | None = None
+    ) -> NoisyCoordinates:
+        """The coordinates of a release that is not decoded; see ``release`` for the arguments."""
+        return self._draw(frequency_list)((tape or RandomTape.from_os()).serve("frequency list"))
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         return epsilon / self.sensitivity
@@ -166,12 +173,12 @@ class EndingRule:
         ``len(arm)`` decide, or None."""
         # Before an arm the diagram is as large as can be, which never ends it.
         padded = np.append(np.full(self.longest, self.longest), np.clip(arm, 0, self.longest))
-        windows = np.lib.stride_tricks.sliding_window_view(padded, self.longest)
+        windows = np.lib.stride_tricks.sliding_window_view(padded, self.longest)[:, ::-1]
         ends = np.arange(begin + self._stride - begin % self._stride, len(arm) + 1, self._stride)
         step = max(1, _CHUNK_CELLS // self.longest)
         for start in range(0, len(ends), step):
             chunk = ends[start : start + step]
-            last = windows[chunk, ::-1]
+            last = windows[chunk]
             ratios = np.cumsum(2 * np.minimum(last, self._slowest) - self._slowest, axis=1)
             found = np.flatnonzero(ratios.min(axis=1) <= -self._refuted)
             if found.size:
@@ -204,5 +211,6 @@ def _draw_arm(
     raise AssertionError("unreachable")
 
 
+@lru_cache(maxsize=64)
 def _noise(decay: Decay) -> IntegerNoise:
     return DiscreteLaplace(1 / decay.rate) if decay.base is None else TwoSidedGeometric(decay.base)
