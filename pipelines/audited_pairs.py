@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 import gmpy2
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,9 +24,10 @@ from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
 from dp_transforms.count_selection import select_from_counts
 from dp_transforms.evaluation.auditing import Statistic, exact_epsilon, exact_partition_epsilon
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
 from dp_transforms.mechanisms.decimals import float_above
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
 from dp_transforms.runtime.records import NOISY_COUNT
@@ -51,7 +53,7 @@ def list_audit(
 ) -> Audit:
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
-    one, other = (functools.partial(mechanism.release_many, f) for f in lists)
+    one, other = (functools.partial(_releases, mechanism, f) for f in lists)
     return Audit(
         draw=(one, other),
         statistics=(functools.partial(_loss, lists=lists),),
@@ -70,10 +72,10 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         values = sorted(counts, reverse=True)
         return FrequencyList(values, [counts[value] for value in values])
 
-    def draw(records: pa.Table, count: int) -> list[FrequencyList]:
+    def draw(records: pa.Table, count: int) -> list[Any]:
         lists = [bounded(records, JobSecret.from_os()) for _ in range(count)]
         # What draws of one list have in common is computed once.
-        released = {f: iter(mechanism.release_many(f, n)) for f, n in Counter(lists).items()}
+        released = {f: iter(_releases(mechanism, f, n)) for f, n in Counter(lists).items()}
         return [next(released[f]) for f in lists]
 
     fixed = JobSecret.from_os()
@@ -175,6 +177,24 @@ def _is_bounded_at_random(records: pa.Table, kappa: int) -> bool:
     return any(count > kappa for count in pc.value_counts(pairs[USER]).field("counts").to_pylist())
 
 
-def _loss(released: FrequencyList, lists: tuple[FrequencyList, FrequencyList]) -> int:
+def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:
+    """Released lists, or the noisy coordinates of which they are functions."""
+    if isinstance(mechanism, FrobeniusMechanism):
+        return [mechanism.noisy_coordinates(private) for _ in range(count)]
+    return [*mechanism.release_many(private, count)]
+
+
+def _loss(
+    released: FrequencyList | NoisyCoordinates, lists: tuple[FrequencyList, FrequencyList]
+) -> int:
     # All that the output tells about which of the two lists it was made from.
-    return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
+    if isinstance(released, FrequencyList):
+        return released.l1_distance(lists[1]) - released.l1_distance(lists[0])
+    there, here = (
+        sum(
+            int(np.abs(noisy - coordinates.of(arm, np.arange(1, len(noisy) + 1))).sum())
+            for arm, noisy in ((ROWS, released.rows), (COLUMNS, released.columns))
+        )
+        for coordinates in map(FrobeniusCoordinates, lists[::-1])
+    )
+    return there - here

@@ -101,7 +101,7 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     rows += [
         [
             f"{plan.epsilon:g}",
-            f"{plan.expected_dist:,.0f}",
+            f"{plan.expected_dist:,.0f}" + (f" +- {error:.0f}" if (error := _error(plan)) else ""),
             f"{100 * plan.relative_error:.2g}%",
             f"{plan.seconds:.2f}",
         ]
@@ -127,6 +127,11 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     )
 
 
+def _error(plan: ReleasePlan) -> float:
+    """The standard error of the chosen mechanism's expected dist, where it is simulated."""
+    return next(one.standard_error or 0 for one in plan.mechanisms if one.chosen)
+
+
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
     """What each mechanism would do."""
     rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
@@ -145,7 +150,7 @@ def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kap
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
         "KAPPA,\nwhich alone decide, the one with the least error. All are epsilon-DP.\n"
-        f"geometric works from {least} on (ln 3 * KAPPA), exponential everywhere."
+        f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:
         (there,) = plan_releases(reference, [least], max_partitions_per_user=kappa)

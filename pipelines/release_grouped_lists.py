@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.postprocessing.planning import zipf_list
+from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from pipelines import flag_types
 from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
@@ -168,7 +168,7 @@ def warnings_of_small_groups(
             continue
         for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
             reference = zipf_list(users)
-            part = mechanism.law.expected_l1(reference) / reference.total
+            part = 2 * expected_dist(mechanism, reference)[0] / reference.total
             if part > LARGE_ERROR:
                 error = f"an error of {part:.0%} of them" if part < 1 else "more noise than users"
                 yield (

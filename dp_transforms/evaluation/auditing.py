@@ -178,11 +178,11 @@ def exact_partition_epsilon(
 
         epsilon = ||f - f'||_1 ln(1/q) + |ln(Z' / Z)|.
 
-    The geometric mechanism's total weights are one.
+    The total weights of the geometric mechanism are one, and so are those of noisy coordinates, of
+    which every decoded list is a function.
 
     Args:
-      mechanism: the exponential or the geometric one, without bounds. Others have other total
-        weights.
+      mechanism: without bounds, but for the Frobenius mechanism. Others have other total weights.
       frequency_list: f.
       neighbour: f'.
 
@@ -203,6 +203,8 @@ def exact_partition_epsilon(
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
     if isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None:
+        return 0
+    if mechanism.decodes:
         return 0
     if isinstance(mechanism, IntegerPartitionMechanism):
         return gmpy2.log(_total_weight(frequency_list, mechanism.decay))

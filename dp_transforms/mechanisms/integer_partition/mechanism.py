@@ -168,9 +168,9 @@ class PartitionMechanism(ABC):
         """The distribution of releases, for error bars, estimates and expectations.
 
         Raises:
-          ValueError: it is known for releases that are not narrowed by public knowledge only.
+          ValueError: it is not known in such a form.
         """
-        raise ValueError(f"error bars are for unrestricted releases, not of {type(self).__name__}")
+        raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
 
     @property
     def rate(self) -> float:
