@@ -175,14 +175,14 @@ MUTANTS = (
     ),
     Mutant(
         "what leaves the window of a question looked ahead from weighs nothing",
-        "dp_transforms/mechanisms/sampler/looking_ahead.py",
+        "dp_transforms/mechanisms/sampler/precise_level.py",
         "if least > leak or most < down.minus(leak):",
         "if least > 0 or most < 0:",
         ("tests/mechanisms/sampler/test_looking_ahead.py",),
     ),
     Mutant(
         "a question looked ahead from goes on in one direction",
-        "dp_transforms/mechanisms/sampler/looking_ahead.py",
+        "dp_transforms/mechanisms/sampler/precise_level.py",
         "if self._blocks.bits.item(at) != bit:",
         "if False:",
         ("tests/mechanisms/sampler/test_looking_ahead.py",),
@@ -199,10 +199,10 @@ MUTANTS = (
     ),
     Mutant(
         "messages beyond the window's edge count as nothing",
-        "dp_transforms/mechanisms/sampler/float_messages.py",
-        "return values.item(last, 1), ratio * (1 + 2.0**-18)",
-        "return 0.0, ratio * (1 + 2.0**-18)",
-        ("tests/mechanisms/sampler/test_float_messages.py",),
+        "dp_transforms/mechanisms/sampler/messages.py",
+        "values[1, size:] = self.values[1, -1] * bounds",
+        "values[1, size:] = 0.0",
+        ("tests/mechanisms/sampler/test_float_transfer.py",),
     ),
     Mutant(
         "a question that floats do not settle is guessed",
@@ -223,10 +223,10 @@ MUTANTS = (
     ),
     Mutant(
         "long runs weigh as much from the wrong side of zero as their upper bounds say",
-        "dp_transforms/mechanisms/sampler/float_transfer.py",
-        "            product[self.centre + 1 :, 0] = 0\n",
-        "            pass\n",
-        ("tests/mechanisms/sampler/test_float_messages.py",),
+        "dp_transforms/mechanisms/sampler/messages.py",
+        "product[0, max(matrix.centre + 1 - group.start, 0) :] = 0",
+        "pass",
+        ("tests/mechanisms/sampler/test_float_transfer.py",),
     ),
     Mutant(
         "dist taken as L1: distances are halved",

@@ -12,11 +12,15 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
 from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.sampler.float_messages import edge_of, float_backward
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
-from dp_transforms.mechanisms.sampler.scaled_messages import scaled_backward
-from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped, cumulative, settle
+from dp_transforms.mechanisms.sampler.messages import backward
+from dp_transforms.mechanisms.sampler.transfer import (
+    TINY,
+    UNIT_ROUNDOFF,
+    clipped,
+    cumulative,
+    settle,
+)
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, choose
 
 _CENTRAL = 7  # For |D| up to this, the questions of all blocks are settled at once.
@@ -25,34 +29,30 @@ _AHEAD = 6  # How many moves within one block are looked at before all of them a
 
 _UNSETTLED = -1
 
+_UNTOUCHED = TINY * 2.0**100
+"""Weights above this are not affected by the bounds that replace what underflows."""
+
 _REMEMBERED = 2**15  # How many questions' thresholds are kept for the next release.
 
 
-AnyTransfer = FloatTransfer | ScaledTransfer
-
-
 class FloatLevel:
-    """Settles the questions of a release by float64 enclosures on a window of states, given
-    transfers for blocks of zeros and, mirrored, for blocks of ones.
+    """Settles the questions of a release by float64 enclosures on a window of states.
 
     Raises:
       Undecided: the window is too narrow, or float64's range too small, for any enclosure.
     """
 
-    def __init__(self, blocks: Blocks, transfers: tuple[AnyTransfer, AnyTransfer]):
+    def __init__(self, blocks: Blocks, transfer: FloatTransfer):
         self._blocks = blocks
-        self._transfers = transfers
-        self.window = transfers[0].window
-        self._size = transfers[0].size
+        self._transfer = transfer
+        self.window = transfer.window
+        self._size = transfer.size
         self._reach = min(_CENTRAL, self.window - _AT_ONCE)
         self._tables: dict[int, tuple[FloatArray, FloatArray]] = {}
         self._recent: dict[tuple[int, int], tuple[list[float], list[float]]] = {}
         with np.errstate(all="ignore"):
             try:
-                is_scaled = isinstance(transfers[0], ScaledTransfer)
-                backward = scaled_backward if is_scaled else float_backward
-                # Both transfers are of one kind.
-                self._messages = backward(blocks, transfers)  # type: ignore[arg-type]
+                self._messages = backward(blocks, transfer)
             except FloatingPointError:
                 raise Undecided from None
 
@@ -82,7 +82,7 @@ class FloatLevel:
         lo, hi = messages.lo[at, inner], messages.hi[at, inner]
         if not np.isfinite(hi).all():
             raise Undecided
-        exponents = np.broadcast_to(messages.exponents[at], self._size)[inner].tolist()
+        exponents = messages.exponents[at, inner].tolist()
         down, up = rounding_pair(64)
         error = messages.errors.item(at)
         factors = down.sub(1, error), up.add(1, error)
@@ -178,7 +178,7 @@ class FloatLevel:
         Of at most ``ahead`` of them. A bound that cannot be told is infinite or not a number.
         """
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
-        matrix = self._transfers[bit].matrix(length)
+        matrix = self._transfer.matrix(length)
         start = self.window + (-state if bit else state)
         row_lo, row_hi, scale = matrix.row(start, min(ahead, self._size - start, length + 1))
         lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
@@ -190,14 +190,14 @@ class FloatLevel:
         shape = len(bits), _AT_ONCE
         row_lo, row_hi, scales = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
         errors = np.empty((len(bits), 1))
-        for bit, transfer in enumerate(self._transfers):
+        for bit in (0, 1):
             blocks = np.flatnonzero(bits == bit)
             lengths, kinds = np.unique(
-                np.minimum(self._blocks.lengths[blocks], transfer.long), return_inverse=True
+                np.minimum(self._blocks.lengths[blocks], self._transfer.long), return_inverse=True
             )
             start = self.window + (-state if bit else state)
             for kind, length in enumerate(lengths.tolist()):
-                matrix, same = transfer.matrix(length), blocks[kinds == kind]
+                matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
                 row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
                 errors[same] = matrix.error
         everywhere = np.arange(len(bits))[:, None]
@@ -221,9 +221,8 @@ class FloatLevel:
         messages, here = self._messages, self.window + state
         count = row_lo.shape[-1]
         there = here + (1 - 2 * bit) * np.arange(count)
-        shared = messages.exponents.shape[1] == 1
-        scale = scale + messages.exponents[index + 1, 0 if shared else there]
-        shift = clipped(scale - messages.exponents[index, 0 if shared else here])
+        scale = scale + messages.exponents[index + 1, there]
+        shift = clipped(scale - messages.exponents[index, here])
         lo, hi = cumulative(
             row_lo * messages.lo[index + 1, there], row_hi * messages.hi[index + 1, there], shift
         )
@@ -238,18 +237,34 @@ class FloatLevel:
     def head(self) -> tuple[list[float], list[float]]:
         """Enclosures of Pr[a <= j] for j = 0..W."""
         window, messages = self.window, self._messages
-        mantissas, scale = self._transfers[0].leaving_first_run
-        if messages.exponents.shape[1] > 1:
-            scale = scale + messages.exponents[0, window:]
+        mantissas, scale = self._transfer.leaving_first_run
+        scale = scale + messages.exponents[0, window:]
         shift = clipped(scale - scale.max())
         weights = np.stack([messages.lo[0, window:], messages.hi[0, window:]], axis=1)
         weights = np.ldexp(mantissas[:, None] * weights, shift[:, None])
         settle(*weights.T)
         # A and beta_0 are log-concave both, and so is their product.
-        edge, ratio = edge_of(weights)
+        edge, ratio = _edge_of(weights)
         rest = edge * ratio / (1 - ratio) if ratio < 1 else math.inf
         error = 2 * messages.errors.item(0) + (2 * self._size + 8) * UNIT_ROUNDOFF
         lo, hi = weights.cumsum(axis=0).T
         lo, hi = lo * ((1 - error) / (hi[-1] + rest)), hi * ((1 + 2 * error) / lo[-1])
         settle(lo, hi)
         return lo.tolist(), hi.tolist()
+
+
+def _edge_of(values: FloatArray) -> tuple[float, float]:
+    """(edge, ratio) such that beta(W + k) <= edge * ratio**k for k >= 1, by log-concavity.
+
+    Args:
+      values: enclosures (lo, hi) of a log-concave sequence, its last row at W.
+    """
+    last = len(values) - 1
+    is_tight = values.item(last, 1) <= 1.001 * values.item(last, 0)
+    if is_tight and values.item(last - 1, 0) > _UNTOUCHED:
+        ratio = values.item(last, 1) / values.item(last - 1, 0)
+    else:
+        # Near underflow an enclosure is wide, and so it is at the edge of a window that is hardly
+        # wide enough. Every earlier ratio bounds the later ones as well.
+        ratio = max((values[1:, 1] / values[:-1, 0]).min().item(), TINY)
+    return values.item(last, 1), ratio * (1 + 2.0**-18)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from fractions import Fraction
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,21 +13,14 @@ from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.sampler.blocks import fill_blocks, partitions
-from dp_transforms.mechanisms.sampler.float_level import AnyTransfer, FloatLevel
+from dp_transforms.mechanisms.sampler.float_level import FloatLevel
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
-from dp_transforms.mechanisms.sampler.looking_ahead import LookingAhead
-from dp_transforms.mechanisms.sampler.precise_level import PreciseLevel
+from dp_transforms.mechanisms.sampler.precise_level import LookingAhead, PreciseLevel
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
-from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
-from dp_transforms.mechanisms.sampler.transfer import independence_length, slower_of
+from dp_transforms.mechanisms.sampler.transfer import independence_length
 from dp_transforms.mechanisms.sampler.walk import NO_WALL, Blocks, Walk
 
-SCALED_RATE = Fraction(1, 40)
-"""Below this c messages have an exponent for each state: see ``scaled_messages``."""
-
 _WIDEST_FLOAT_WINDOW = 2000
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -39,7 +29,7 @@ class Level:
 
     window: int  # the states -window..window are looked at
     bits: int = 53  # of the numbers
-    ahead: bool = False  # questions that float64 leaves open are settled by ``looking_ahead``
+    ahead: bool = False  # questions that float64 leaves open are settled by ``LookingAhead``
 
     @classmethod
     def first(cls, decay: Decay, corner: int = 0) -> Level:
@@ -60,23 +50,19 @@ class Level:
 
 
 class Sampler:
-    """Draws lists x with weights q**||x - f||_1, or with one ratio for each direction.
+    """Draws lists x with weights q**||x - f||_1.
 
     Args:
       blocks: f's runs, each as one block.
-      positive: what a unit of x above f costs (D > 0).
-      negative: what a unit below costs; by default the same.
+      decay: the ratio q.
     """
 
-    def __init__(self, blocks: Blocks, positive: Decay, negative: Decay | None = None):
-        self.positive = positive
-        self._negative = positive if negative is None else negative
-        slower = slower_of(positive, self._negative)
+    def __init__(self, blocks: Blocks, decay: Decay):
+        self.decay = decay
         corners = np.minimum(blocks.lengths[1:], blocks.lengths[:-1])
-        self.first_level = Level.first(slower, int(corners.max(initial=0)))
-        self.blocks = blocks.cut(independence_length(slower, self.first_level.window))
-        self._scaled = slower.log_enclosure(64)[1] < SCALED_RATE
-        self._float_transfers: dict[int, tuple[AnyTransfer, AnyTransfer]] = {}
+        self.first_level = Level.first(decay, int(corners.max(initial=0)))
+        self.blocks = blocks.cut(independence_length(decay, self.first_level.window))
+        self._transfers: dict[int, FloatTransfer] = {}
         self._levels: dict[Level, FloatLevel | LookingAhead | PreciseLevel] = {}
 
     def release(self, tape: RandomTape) -> FrequencyList:
@@ -90,11 +76,11 @@ class Sampler:
     def walk_along(self, states: IntArray, tape: RandomTape) -> Walk:
         """The walk that this tape gives, if it gives these states."""
         reach = int(np.abs(states).max())
-        windows = [window for window in self._float_transfers if window >= reach]
-        transfers = self._floats(min(windows, default=reach))
-        blocks, places = fill_blocks(self.blocks, states, transfers, tape)
+        windows = [window for window in self._transfers if window >= reach]
+        transfer = self._transfer(min(windows, default=reach))
+        blocks, places = fill_blocks(self.blocks, states, transfer, tape)
         head, tail = (
-            partitions(self.positive, states[at : at + 1], tape, channel).tolist()
+            partitions(self.decay, states[at : at + 1], tape, channel).tolist()
             for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
         )
         return Walk(head, blocks, places, tail)
@@ -125,29 +111,17 @@ class Sampler:
         if found is None:
             if level.ahead:
                 floats = self.at_level(Level(level.window))
-                found = LookingAhead(self.blocks, floats, self._precise)  # type: ignore[arg-type]
+                assert isinstance(floats, FloatLevel)
+                found = LookingAhead(self.blocks, floats, self.decay)
             elif level.bits == 53:
-                found = FloatLevel(self.blocks, self._floats(level.window))
+                found = FloatLevel(self.blocks, self._transfer(level.window))
             else:
-                found = PreciseLevel(self.blocks, self._precise(level.window, level.bits))
+                transfer = PreciseTransfer(self.decay, level.window, level.bits)
+                found = PreciseLevel(self.blocks, transfer)
             self._levels[level] = found
         return found
 
-    def _floats(self, window: int) -> tuple[AnyTransfer, AnyTransfer]:
-        """The transfer weights of runs of zeros and, mirrored, of ones."""
-        if window not in self._float_transfers:
-            kind: type[AnyTransfer] = ScaledTransfer if self._scaled else FloatTransfer
-            self._float_transfers[window] = self._by_bit(lambda q, r: kind(q, r, window))
-        return self._float_transfers[window]
-
-    def _precise(
-        self, window: int, bits: int, most_steps: int | None = None
-    ) -> tuple[PreciseTransfer, PreciseTransfer]:
-        return self._by_bit(lambda q, r: PreciseTransfer(q, r, window, bits, most_steps))
-
-    def _by_bit(self, make: Callable[[Decay, Decay], _T]) -> tuple[_T, _T]:
-        """What ``make`` gives for runs of zeros and, mirrored, for runs of ones; once if equal."""
-        zeros = make(self.positive, self._negative)
-        if self.positive == self._negative:
-            return zeros, zeros
-        return zeros, make(self._negative, self.positive)
+    def _transfer(self, window: int) -> FloatTransfer:
+        if window not in self._transfers:
+            self._transfers[window] = FloatTransfer(self.decay, window)
+        return self._transfers[window]

@@ -18,26 +18,26 @@ from dp_transforms.mechanisms.sampler.walk import shares
 class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
     """T_n on the window -W..W and its exit, as MPFR numbers rounded down and up.
 
-    Indices are those of ``FloatTransfer``; nothing is scaled. Runs of up to ``most_steps`` are
+    State D has index D + W, the exit 2W + 1; nothing is scaled. Runs of up to ``most_steps`` are
     passed step by step; by default, those for which that is cheaper than to apply a matrix.
     """
 
     def __init__(
         self,
-        positive: Decay,
-        negative: Decay,
+        decay: Decay,
         window: int,
         precision: int,
         most_steps: int | None = None,
     ):
-        super().__init__(positive, negative, window, precision, precision)
+        super().__init__(decay, window, precision, precision)
         self.precision = precision
         self._most_steps = self.size // 4 if most_steps is None else most_steps
 
     @cached_property
     def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
         """For each bound: what each state keeps in one step, and what moves up from each state."""
-        down, up = self.negative_weights.powers(1)[-2:0:-1], self.positive_weights.powers(1)
+        up = self.weights.powers(1)
+        down = up[-2:0:-1]
         steps = []
         for bound in (0, 1):
             weights = np.array([pair[bound] for pair in down + up], dtype=object)
@@ -47,12 +47,12 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
     @cached_property
     def _exit_decay(self) -> Any:
         _, up = rounding_pair(self.precision)
-        return up.sqrt(self.positive.power(self.window + 1, self.precision)[1])
+        return up.sqrt(self.decay.power(self.window + 1, self.precision)[1])
 
     def exit_weight(self, edge: Any, ratio: Any, length: int) -> Any:
-        """As in ``FloatTransfer``, with R's factors multiplied one by one."""
+        """edge * ratio * R for a run of ``length`` zeros (see ``transfer``)."""
         _, up = rounding_pair(self.precision)
-        step = self.positive.power(1, self.precision)[1]
+        step = self.decay.power(1, self.precision)[1]
         weight = up.mul(edge, ratio)
         for _ in range(length):
             ratio = up.mul(ratio, step)
@@ -64,11 +64,11 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
 
     def leaving_first_run(self) -> list[Enclosure]:
         """A(a) for a = 0..W."""
-        return self.positive_weights.leaving_first_run()[:-1]
+        return self.weights.leaving_first_run()[:-1]
 
     def entering_last_run(self) -> list[Enclosure]:
         """B(e) for e = 0..W."""
-        return self.positive_weights.entering_last_run()[:-1]
+        return self.weights.entering_last_run()[:-1]
 
     def apply(self, length: int, messages: ObjectArray, bound: int) -> ObjectArray:
         """T_length times lower (bound 0) or upper (bound 1) messages, exit included.
@@ -123,7 +123,7 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
     ) -> tuple[list[Any], list[Any]]:
-        """As in ``RunWeights``."""
+        """As in ``FloatTransfer``."""
         states, contexts = slice(start, start + moves + 1), rounding_pair(self.precision)
         lower, upper = (
             map(context.mul, first[start, states], second[states, start + moves])
@@ -140,23 +140,21 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
         if length == self.long:
             return self._make_long(length)
         w, size = self.window, self.size
-        sides = [
-            (self.positive_weights.powers(length), self.positive_weights.upward(length)),
-            (self.negative_weights.powers(length), self.negative_weights.inward(length)),
-        ]
+        weights = self.weights.powers(length), self.weights.upward(length)
+        returning = self.weights.inward(length)
         bounds = []
         for bound, context in enumerate(rounding_pair(self.precision)):
             table = np.full((size + 1, size + 1), context.add(0, 0), dtype=object)
-            (powers, climbs), (returns, falls) = (
-                ([pair[bound] for pair in a], [pair[bound] for pair in b]) for a, b in sides
+            powers, climbs, falls = (
+                [pair[bound] for pair in pairs] for pairs in (*weights, returning)
             )
             for d in range(w + 1):
                 for k in range(min(w - d, length) + 1):
                     table[w + d, w + d + k] = context.mul(powers[d], climbs[k])
-                    table[w - d - k, w - d] = context.mul(returns[d], falls[k])
+                    table[w - d - k, w - d] = context.mul(powers[d], falls[k])
             if length == 1:
                 table[size, size] = self._exit_decay
-                table[size - 1, size] = self.positive.power(w + 1, self.precision)[1]
+                table[size - 1, size] = self.decay.power(w + 1, self.precision)[1]
             else:
                 near, far = (self.matrix(part)[bound] for part in parts_of(length))
                 with gmpy2.context(context):
@@ -170,9 +168,8 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
         w, size = self.window, self.size
         down, up = rounding_pair(self.precision)
         lo, hi = (np.full((size + 1, size + 1), up.add(0, 0), dtype=object) for _ in range(2))
-        positive, negative = self.positive_weights, self.negative_weights
-        climbs, falls = positive.leaving_first_run(), negative.entering_last_run()
-        stays, returns = positive.powers(length), negative.powers(length)
+        climbs, falls = self.weights.leaving_first_run(), self.weights.entering_last_run()
+        stays = self.weights.powers(length)
         kept = down.sub(1, up.exp2(-self.precision))
         for s in range(w + 1):
             for j in range(w + 1):
@@ -181,15 +178,15 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
         for d in range(1, w + 1):
             for k in range(w - d + 1):
                 hi[w + d, w + d + k] = up.mul(stays[d][1], climbs[k][1])
-                hi[w - d - k, w - d] = up.mul(returns[d][1], falls[k][1])
+                hi[w - d - k, w - d] = up.mul(stays[d][1], falls[k][1])
         # What leaves above the window (see the module's text).
-        leaving = self.positive.power(w + 1, self.precision)[1]
+        leaving = self.decay.power(w + 1, self.precision)[1]
         for s in range(w + 1):
             hi[w - s, size] = up.div(
                 up.mul(hi[w - s, size - 1], leaving), down.sub(1, self._exit_decay)
             )
         for d in range(1, w + 1):
-            slowest = max(self.positive.power(d, self.precision)[1], self._exit_decay)
+            slowest = max(self.decay.power(d, self.precision)[1], self._exit_decay)
             steps = up.mul(length, up.pow(slowest, length - 1))
             hi[w + d, size] = up.mul(up.mul(climbs[w - d][1], leaving), steps)
         hi[size, size] = up.pow(self._exit_decay, length)

@@ -27,10 +27,11 @@ So from ``independence_length`` on all lengths share one enclosure. It says of t
 wrong side, above zero in front of the run or below it behind, only how little they weigh.
 
 A window keeps the states -W..W. As D is monotone within a run, entries inside the window are exact
-in spite of it. One further state, the exit, stands for everything above the window; its column
-bounds (from above only) the weight of the paths that leave. Suppose that behind the run the
-messages satisfy beta(W+k) <= edge * ratio**k for k >= 1. By the q-binomial theorem a path that
-reaches W + 1 with m steps left goes on to weigh
+in spite of it. In MPFR numbers one further state, the exit, stands for everything above the
+window; its column bounds (from above only) the weight of the paths that leave. (In float64 each row
+bounds that by itself, see ``messages``.) Suppose that behind the run the messages satisfy
+beta(W+k) <= edge * ratio**k for k >= 1. By the q-binomial theorem a path that reaches W + 1 with m
+steps left goes on to weigh
 
     sum_k T_m(W+1, W+1+k) beta(W+1+k) <= edge * ratio * q**(m(W+1)) prod_{i=1..m} (1 + ratio q**i)
 
@@ -43,21 +44,18 @@ the exit has m steps behind it, T_{n-1-m}(D, W) q**(W+1) lambda**m add up to at 
     A(W - D) q**(W+1) n max(q**D, lambda)**(n-1)                        from D > 0
 
 and the second falls in n.
-
-The ratio may differ on the two sides of zero (``positive`` and ``negative`` decays).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay, Weights
 from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
 
@@ -72,14 +70,12 @@ INDEPENDENCE_BITS = 70
 """The ends of a run count as independent in float64 if they collide with a probability of at most
 2 to the power of minus this."""
 
-_FLOAT_CONSTANT_BITS = 64
-
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
     """The length from which on a run's ends collide with a probability of at most 2**-bits.
 
     Args:
-      decay: the ratio q, the larger one if there are two.
+      decay: the ratio q.
       window: W; the run is entered and left in states within -W..W.
     """
     _, up = rounding_pair(64)
@@ -95,45 +91,14 @@ def parts_of(length: int) -> tuple[int, int]:
     return first, length - first
 
 
-def slower_of(positive: Decay, negative: Decay) -> Decay:
-    """The one that falls more slowly."""
-    return min(positive, negative, key=lambda decay: decay.log_enclosure(64)[0])
-
-
-def certain_in_row(centre: int, index: int, count: int) -> BoolArray:
-    """Which of the entries (index, index..index+count-1) are bounded from below in long runs."""
-    return (np.arange(index, index + count) >= centre) & (index <= centre)
-
-
-class RunMatrix(ABC):
-    """T_n on a window, known up to a relative ``error``."""
-
-    error: float
-
-    @abstractmethod
-    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, Any]:
-        """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
-
-    def column(self, first: int, index: int) -> tuple[FloatArray, FloatArray, Any]:
-        """Entries (first..index, index), likewise."""
-        rows = [self.row(row, index - row + 1) for row in range(first, index + 1)]
-        lo, hi, exponents = (
-            np.array([np.atleast_1d(part)[-1] for part in parts])
-            for parts in zip(*rows, strict=True)
-        )
-        return lo, hi, exponents
-
-
 _Matrix = TypeVar("_Matrix")
-_RunMatrix = TypeVar("_RunMatrix", bound=RunMatrix)
 
 
 class Transfer(ABC, Generic[_Matrix]):
     """T_n on the window -W..W, in some kind of number.
 
     Args:
-      positive: the ratio q of the states above zero.
-      negative: the ratio of the states below.
+      decay: the ratio q.
       window: W.
       constant_bits: the precision of the constants that closed forms are made of.
       independence_bits: see ``independence_length``.
@@ -142,8 +107,7 @@ class Transfer(ABC, Generic[_Matrix]):
 
     def __init__(
         self,
-        positive: Decay,
-        negative: Decay,
+        decay: Decay,
         window: int,
         constant_bits: int,
         independence_bits: int,
@@ -151,13 +115,9 @@ class Transfer(ABC, Generic[_Matrix]):
     ):
         self.window = window
         self.size = 2 * window + 1
-        self.positive = positive
-        self.negative = negative
-        count = window + 1 + beyond
-        self.positive_weights = self.negative_weights = Weights(positive, count, constant_bits)
-        if negative != positive:
-            self.negative_weights = Weights(negative, count, constant_bits)
-        self.long = independence_length(slower_of(positive, negative), window, independence_bits)
+        self.decay = decay
+        self.weights = Weights(decay, window + 1 + beyond, constant_bits)
+        self.long = independence_length(decay, window, independence_bits)
         """From this length on all runs share one matrix."""
         self._matrices: dict[int, _Matrix] = {}
 
@@ -175,63 +135,6 @@ class Transfer(ABC, Generic[_Matrix]):
     @abstractmethod
     def _make(self, length: int) -> _Matrix:
         """T_length; at ``long`` an enclosure of those of all longer runs as well."""
-
-
-class RunWeights(Transfer[_RunMatrix]):
-    """Transfer weights in float64, and the closed forms that they are made of."""
-
-    def __init__(self, positive: Decay, negative: Decay, window: int, beyond: int = 1):
-        super().__init__(
-            positive, negative, window, _FLOAT_CONSTANT_BITS, INDEPENDENCE_BITS, beyond
-        )
-        self.rate = float(positive.log_enclosure(_FLOAT_CONSTANT_BITS)[0])
-        self._in_first_part: dict[tuple[int, int, int, int], tuple[list[float], list[float]]] = {}
-
-    def in_first_part(
-        self, near: int, far: int, start: int, moves: int
-    ) -> tuple[list[float], list[float]]:
-        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
-        of a run of near + far steps with so many moves that the state of index start enters."""
-        found = self._in_first_part.get((near, far, start, moves))
-        if found is None:
-            first, second = self.matrix(near), self.matrix(far)
-            first_lo, first_hi, first_scale = first.row(start, moves + 1)
-            second_lo, second_hi, second_scale = second.column(start, start + moves)
-            scale = np.asarray(first_scale + second_scale)
-            lo, hi = cumulative(
-                first_lo * second_lo, first_hi * second_hi, clipped(scale - scale.max())
-            )
-            error = 2 * (first.error + second.error + (moves + 6) * UNIT_ROUNDOFF)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                lo, hi = lo[:-1] / hi[-1] * (1 - error), hi[:-1] / lo[-1] * (1 + error)
-            settle(lo, hi)
-            # The last sum is the total by definition.
-            found = [*lo.tolist(), 1.0], [*hi.tolist(), 1.0]
-            self._in_first_part[near, far, start, moves] = found
-        return found
-
-    def crossing_long(self, below: IntArray, above: IntArray) -> tuple[FloatArray, IntArray]:
-        """B(s) A(j) for arrays of s and j, as mantissas (five units of error) and exponents."""
-        entering, leaving = self._entering_below, self.leaving_first_run
-        return (
-            np.outer(entering[0][below], leaving[0][above]),
-            np.add.outer(entering[1][below], leaving[1][above]),
-        )
-
-    @cached_property
-    def _entering_below(self) -> tuple[FloatArray, IntArray]:
-        """B(s) for s = 0..W, with the ratio of the states below zero."""
-        return split(self.negative_weights.entering_last_run()[: self.window + 1])
-
-    @cached_property
-    def leaving_first_run(self) -> tuple[FloatArray, IntArray]:
-        """A(a) for a = 0..W, as mantissas (two units of error) and exponents."""
-        return split(self.positive_weights.leaving_first_run()[: self.window + 1])
-
-    @cached_property
-    def entering_last_run(self) -> tuple[FloatArray, IntArray]:
-        """B(e) for e = 0..W, likewise."""
-        return split(self.positive_weights.entering_last_run()[: self.window + 1])
 
 
 def settle(lo: FloatArray, hi: FloatArray) -> None:

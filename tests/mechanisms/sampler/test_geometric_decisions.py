@@ -11,10 +11,9 @@ from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Enclosure, Undecided
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler import geometric_decisions as module
-from dp_transforms.mechanisms.sampler.blocks import _Splitter
+from dp_transforms.mechanisms.sampler import blocks as module
+from dp_transforms.mechanisms.sampler.blocks import _Splitter, geometric, places, unbounded
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
-from dp_transforms.mechanisms.sampler.geometric_decisions import geometric, places, unbounded
 
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1023, 10, 1)]
 LENGTHS = [None, 2, 5, 64, 1000]
@@ -111,7 +110,7 @@ def test_arrays_pass_on_what_floats_leave_open(monkeypatch):
 def test_splits_of_a_block_at_every_precision(rate):
     """How many moves are in the first half: floats, and MPFR at 128 and 192 bits."""
     decay = Decay(rate)
-    transfer = FloatTransfer(decay, decay, 30)
+    transfer = FloatTransfer(decay, 30)
     answers = set()
     for index, (near, far) in enumerate([(4, 4), (16, 17), (3, 40), (64, 64)] * 8):
         splitter = _Splitter(transfer, InsecureSeededTape(4), "splits 0")
@@ -126,7 +125,7 @@ def test_splits_of_a_block_at_every_precision(rate):
 def test_a_split_that_floats_leave_open_is_made_all_the_same(monkeypatch):
     """Beyond the window of the transfer weights, for one."""
     decay = Decay(Fraction(1, 4))
-    wide, narrow = (FloatTransfer(decay, decay, window) for window in (40, 2))
+    wide, narrow = (FloatTransfer(decay, window) for window in (40, 2))
     found = []
     for transfer in (wide, narrow):
         splitter = _Splitter(transfer, InsecureSeededTape(5), "splits 0")

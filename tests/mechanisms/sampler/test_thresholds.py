@@ -12,7 +12,6 @@ from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
-from dp_transforms.mechanisms.sampler.scaled_transfer import ScaledTransfer
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests.cases import slow_unless
 
@@ -22,7 +21,6 @@ LISTS = {
     "stairs": FrequencyList(range(12, 0, -1), [1] * 12),
     "runs of many lengths": FrequencyList([9000, 8999, 170, 9], [1, 60, 700, 5000]),
 }
-# At the last every state has an exponent of its own.
 EPSILONS = [32, 4, 1, 0.5, 0.12, 0.049]
 
 
@@ -63,19 +61,19 @@ def test_thresholds_of_all_states_overlap(name, epsilon):
 
 
 @pytest.mark.parametrize(
-    ("kind", "decay"),
+    "decay",
     [
-        (FloatTransfer, Decay(Fraction(16))),
-        (FloatTransfer, Decay(base=Eta(1, 1, 1))),
-        (FloatTransfer, Decay(Fraction(1, 30))),
-        (ScaledTransfer, Decay(Fraction(1, 50))),
-        (ScaledTransfer, Decay(Fraction(1, 1000))),
+        Decay(Fraction(16)),
+        Decay(base=Eta(1, 1, 1)),
+        Decay(Fraction(1, 30)),
+        Decay(Fraction(1, 50)),
+        Decay(Fraction(1, 1000)),
     ],
 )
-def test_shares_of_the_first_half_overlap(kind, decay):
+def test_shares_of_the_first_half_overlap(decay):
     """Of all ways to enter and leave a block, of runs so long that weights underflow."""
     window, compared = 24, 0
-    floats, precise = kind(decay, decay, window), PreciseTransfer(decay, decay, window, 128)
+    floats, precise = FloatTransfer(decay, window), PreciseTransfer(decay, window, 128)
     for near, far in ((3, 4), (32, 33), (64, 64), (512, 300)):
         for start in range(0, 2 * window + 1, 3):
             for moves in range(2, min(near + far, 2 * window + 1 - start), 5):
