@@ -127,7 +127,7 @@ class GapChains:
         after = _following(self._base)
         self._drop = (self._base - after) + (self._share - _following(self._share)) - 1
         offset = (values - self._base) - self._share
-        states = cell * np.arange(width)
+        states = cell * np.arange(float(width))
         far = np.abs(offset[..., None] - states)
         nearest = far.min(2)
         self._like = np.exp(-self.rate * (far - nearest[..., None]))
@@ -234,8 +234,10 @@ class GapChains:
         """The law of the common square, from the evidence of both arms."""
         mass = np.einsum("sbw,sbw->sb", self.filtered, self._end)
         gains = self.by_arm(self._evidence + self._shift)
+        # Relative to a chain that is positive everywhere: what large entries add is in none of these.
         logs = [
-            np.append(0.0, np.log(np.maximum(end, TINY)) + np.cumsum(gain))
+            np.append(0.0, np.log(np.maximum(end, TINY)))
+            - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
             for end, gain in zip(self.by_arm(mass), gains, strict=True)
         ]
         pairs = len(self.arms) // 2
