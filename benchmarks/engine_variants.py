@@ -19,7 +19,6 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
-    truncated_bounds,
 )
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.sample_data import rockyou
@@ -36,7 +35,6 @@ def variants(private: FrequencyList) -> dict[str, Make]:
         "x_i <= N / i": PartitionBounds.of_total(total),
         "within 10 of a reference, at every rank": PartitionBounds.around(private, 10),
         "within distance 1,000 of a reference": PartitionBounds.within_distance(private, 1000),
-        "no more items, by a noisy number": truncated_bounds(private, margin=20, epsilon=1),
     }
     found: dict[str, Make] = {"all lists": lambda epsilon: IntegerPartitionMechanism(epsilon)}
     for name, limits in bounds.items():

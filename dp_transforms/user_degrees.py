@@ -12,7 +12,7 @@ from dp_transforms.contributions import BoundContributions
 from dp_transforms.frequency_release import merged
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.integer_partition.user_degrees import (
+from dp_transforms.mechanisms.noise.user_degrees import (
     MAX_DEGREE,
     ReleasedDegrees,
     UserDegreeMechanism,
@@ -25,7 +25,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
     """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
 
     Epsilon-DP with delta = 0, for adding or removing all records of one user: see
-    ``integer_partition.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+    ``noise.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
 
     Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
 

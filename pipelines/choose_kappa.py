@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.mechanisms.integer_partition.user_degrees import (
+from dp_transforms.mechanisms.noise.user_degrees import (
     MAX_DEGREE,
     ReleasedDegrees,
     UserDegreeMechanism,

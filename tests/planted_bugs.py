@@ -46,10 +46,10 @@ MUTANTS = (
     ),
     Mutant(
         "how many partitions users have is released with half of its noise",
-        "dp_transforms/mechanisms/integer_partition/user_degrees.py",
+        "dp_transforms/mechanisms/noise/user_degrees.py",
         "DiscreteLaplace(1 / self.epsilon)",
         "DiscreteLaplace(1 / (2 * self.epsilon))",
-        ("tests/mechanisms/integer_partition/test_user_degree_mechanism.py",),
+        ("tests/mechanisms/noise/test_user_degree_mechanism.py",),
     ),
     Mutant(
         "sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensitivity)",

@@ -32,6 +32,7 @@ ARROWS = {
         MECHANISMS,
         f"{MECHANISMS}.integer_partition",
         f"{MECHANISMS}.laws",
+        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition_selection",
     },
     "dp_transforms.evaluation": {
@@ -45,6 +46,7 @@ ARROWS = {
         "dp_transforms.columnar",
         MECHANISMS,
         f"{MECHANISMS}.integer_partition",
+        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition_selection",
         "dp_transforms.runtime",
     },

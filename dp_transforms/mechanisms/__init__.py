@@ -30,12 +30,6 @@ from dp_transforms.mechanisms.integer_partition.known_total import (
 from dp_transforms.mechanisms.integer_partition.known_total import (
     MaximumTotalMechanism as MaximumTotalMechanism,
 )
-from dp_transforms.mechanisms.integer_partition.noisy_bounds import (
-    checkpoint_bounds as checkpoint_bounds,
-)
-from dp_transforms.mechanisms.integer_partition.noisy_bounds import (
-    truncated_bounds as truncated_bounds,
-)
 from dp_transforms.mechanisms.integer_partition.table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteGaussian as DiscreteGaussian
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as DiscreteLaplace

@@ -1,7 +1,7 @@
 """Bounds L_i <= x_i <= U_i on the i-th largest frequency, in run-length form.
 
-Who makes them from public knowledge spends nothing. ``noisy_bounds`` has bounds that look at the
-data, each with a budget of its own.
+Who makes them from public knowledge spends nothing; bounds that look at the data cost a budget of
+their own.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.integer_partition.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition_selection import choose_strategy
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import WeightedStrategy
 from dp_transforms.mechanisms.randomness import RandomTape

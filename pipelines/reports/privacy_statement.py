@@ -14,8 +14,8 @@ from dp_transforms.mechanisms.decimals import Number, float_above
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.integer_partition.choice import REGISTRY
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
+from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.version import VERSION

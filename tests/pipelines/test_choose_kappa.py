@@ -5,7 +5,7 @@ import pytest
 
 from dp_transforms.budget import Ledger
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
+from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines.choose_kappa import build, main, read_degrees, release_here
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER

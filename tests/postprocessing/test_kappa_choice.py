@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.user_degrees import (
+from dp_transforms.mechanisms.noise.user_degrees import (
     ReleasedDegrees,
     UserDegreeMechanism,
 )

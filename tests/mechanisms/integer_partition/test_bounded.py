@@ -17,6 +17,7 @@ from dp_transforms.mechanisms import (
     PartitionTable,
 )
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
@@ -249,15 +250,25 @@ def test_float_messages_lie_in_their_enclosures(name, rate):
     blocks = walled_blocks(private, BOUNDS.get(name, mixed))
     sampler = Sampler(blocks, decay_of(rate))
     exact = sampler.at_level(Level(70, 128))._messages
+    down, up = rounding_pair(200)
     for window in (sampler.first_level.window, 40):
         messages = sampler.at_level(Level(window))._messages
         for index in range(len(blocks) + 1):
-            scale = 2.0 ** -float(messages.exponents[index, 0])
             error = messages.errors[index]
             for state in range(2 * window + 1):
-                lo, hi = (side[state + 70 - window] * scale for side in exact[index])
-                assert messages.lo[index, state] * (1 - error) <= hi
-                assert lo <= messages.hi[index, state] * (1 + error)
+                lo, hi = (side[state + 70 - window] for side in exact[index])
+                exponent = messages.exponents.item(index, state)
+                below, above = (
+                    context.mul(
+                        context.mul(side.item(index, state), factor), context.exp2(exponent)
+                    )
+                    for context, side, factor in (
+                        (down, messages.lo, 1 - error),
+                        (up, messages.hi, 1 + error),
+                    )
+                )
+                assert below <= hi
+                assert lo <= above
 
 
 LARGEST = 2**60

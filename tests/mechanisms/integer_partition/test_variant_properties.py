@@ -9,8 +9,6 @@ from dp_transforms.mechanisms import (
     ExactTotalMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
-    checkpoint_bounds,
-    truncated_bounds,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.list_strategies import frequency_lists
@@ -38,18 +36,6 @@ def test_between_bounds_from_a_total(private, total, epsilon, tape):
     bounds = PartitionBounds.of_total(total % 3000)
     released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
     assert bounds.contain(released)
-
-
-@few
-@given(frequency_lists(), st.integers(1, 50), st.integers(1, 20), epsilons, tapes)
-def test_between_noisy_bounds(private, every, count, epsilon, tape):
-    checkpoints = checkpoint_bounds(
-        private, every=every, count=count, width=5, epsilon=epsilon, tape=tape
-    )
-    truncated = truncated_bounds(private, margin=3, epsilon=epsilon, tape=tape)
-    for bounds in (checkpoints, truncated):
-        released = BoundedPartitionMechanism(bounds=bounds, epsilon=1).release(private, tape)
-        assert bounds.contain(released)
 
 
 @settings(deadline=None, max_examples=20)

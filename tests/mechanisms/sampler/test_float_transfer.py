@@ -110,7 +110,8 @@ BLOCKS["walls far apart, close, and shut"] = walled_blocks(
             *((name, Fraction(1, 50), 60) for name in BLOCKS),
             *((name, Fraction(1, 20), 24) for name in BLOCKS),
         ],
-        [case for case in CASES if case[0] in ("empty", "stairs", "one")],
+        [case for case in CASES if case[0] in ("empty", "stairs", "one")]
+        + [("long runs", Fraction(1, 20), 24)],
     ),
     ids=str,
 )

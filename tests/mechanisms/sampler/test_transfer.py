@@ -58,7 +58,7 @@ def enclosures(eta, length):
 def test_enclosures_contain_the_exact_power(eta, length):
     for _, weight, (low, high), (lo, hi) in enclosures(eta, length):
         assert low <= weight <= high
-        assert high - low <= weight * Fraction(1, 2**44) + Fraction(1e-280)
+        assert high - low <= weight * Fraction(1, 2**44) + Fraction(1e-268)
         assert lo <= weight <= hi
         assert hi - lo <= weight * Fraction(1, 2**90)
 

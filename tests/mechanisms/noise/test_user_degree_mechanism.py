@@ -4,7 +4,7 @@ import math
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.integer_partition.user_degrees import (
+from dp_transforms.mechanisms.noise.user_degrees import (
     ReleasedDegrees,
     UserDegreeMechanism,
     cell_bounds,
