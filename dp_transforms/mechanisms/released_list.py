@@ -9,6 +9,7 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList, Integers
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+    from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 
 _SHOWN = 6
 _SHOWN_ROWS = 20
@@ -22,6 +23,7 @@ class ReleasedList(FrequencyList):
     Args:
       frequencies, multiplicities: see ``FrequencyList``.
       mechanism: what released it; None for one that was read from a file.
+      coordinates: the noisy coordinates from which it was decoded, if it was.
 
     >>> released = ReleasedList([5, 2, 1], [1, 1, 3])
     >>> released
@@ -33,21 +35,28 @@ class ReleasedList(FrequencyList):
     1,3
     """
 
-    __slots__ = ("_mechanism",)
+    __slots__ = ("_coordinates", "_mechanism")
 
     def __init__(
         self,
         frequencies: Integers = (),
         multiplicities: Integers = (),
         mechanism: PartitionMechanism | None = None,
+        coordinates: NoisyCoordinates | None = None,
     ):
         super().__init__(frequencies, multiplicities)
         self._mechanism = mechanism
+        self._coordinates = coordinates
 
     @property
     def mechanism(self) -> PartitionMechanism | None:
         """What released the list, with all that is known of its noise."""
         return self._mechanism
+
+    @property
+    def coordinates(self) -> NoisyCoordinates | None:
+        """All that the release tells of the private list; None unless it was decoded."""
+        return self._coordinates
 
     @property
     def cost(self) -> dict[str, Any] | None:
@@ -118,4 +127,5 @@ class ReleasedList(FrequencyList):
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return ReleasedList, (self.frequencies, self.multiplicities, self._mechanism)
+        told = (self._mechanism, self._coordinates)
+        return ReleasedList, (self.frequencies, self.multiplicities, *told)

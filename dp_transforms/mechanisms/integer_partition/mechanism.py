@@ -19,8 +19,8 @@ from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.released_list import ReleasedList
 
 MIN_RATE = Fraction(1, 1024)
-"""The smallest c = epsilon / (2 * sensitivity). Next to a large corner the walk goes as far as
-ln(2) / c from zero, and time and memory grow with powers of that."""
+"""The smallest c that is drawn as a walk. Next to a large corner the walk goes as far as ln(2) / c
+from zero, and time and memory grow with powers of that."""
 
 MAX_RATE = 2**16
 """The largest c. A multiple of it by the walk's states stays within the exponents of MPFR numbers,
@@ -49,7 +49,7 @@ class UnsuitableListError(ValueError):
     """
 
 
-Draw = Callable[[RandomTape], FrequencyList]
+Draw = Callable[[RandomTape], Any]
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class PartitionMechanism(ABC):
 
     words: ClassVar[str] = ExponentialLaw.words
     """What the mechanism is called in privacy statements."""
+    min_rate: ClassVar[Fraction] = MIN_RATE
+    """The smallest c."""
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
@@ -102,10 +104,13 @@ class PartitionMechanism(ABC):
             object.__setattr__(self, "epsilon", epsilon)
             decay = Decay(self._rate(epsilon))
         lowest, highest = decay.log_enclosure(64)
-        if highest < MIN_RATE or lowest > MAX_RATE:
+        if highest < self.min_rate or lowest > MAX_RATE:
             limit, advice = (
-                ("at least 1/1024", "raise epsilon or bound each user to fewer partitions")
-                if highest < MIN_RATE
+                (
+                    f"at least {self.min_rate}",
+                    "raise epsilon or bound each user to fewer partitions",
+                )
+                if highest < self.min_rate
                 else (f"at most {MAX_RATE}", "lower epsilon")
             )
             raise ValueError(
@@ -212,10 +217,13 @@ class PartitionMechanism(ABC):
             raise ValueError("the total of a list to release must be at most 2**62")
         draw, released = self._draw(frequency_list), []
         for tape in itertools.islice(tapes or iter(RandomTape.from_os, None), count):
-            drawn = draw(tape.serve("frequency list"))
-            released.append(ReleasedList(drawn.frequencies, drawn.multiplicities, self))
+            released.append(self._released(draw(tape.serve("frequency list"))))
         return released
+
+    def _released(self, drawn: Any) -> ReleasedList:
+        """The public list that was drawn."""
+        return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
 
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
-        """The function from tapes to lists whose law is the mechanism's at f."""
+        """The function from tapes to what is drawn, whose law is the mechanism's at f."""

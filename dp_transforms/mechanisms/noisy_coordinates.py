@@ -1,0 +1,134 @@
+"""Frobenius coordinates of frequency lists, and their noisy values, which are public.
+
+Draw a frequency list f_1 >= f_2 >= ... as a Young diagram with cells (i, j), j <= f_i, and let c_j
+be the number of partitions with at least j users. The diagonal cuts the diagram into
+
+    a_i = max(f_i - i + 1, 0)    the cells (i, j) of row i with j >= i       rows
+    b_j = max(c_j - j, 0)        the cells (i, j) of column j with i > j     columns
+
+Both fall strictly until they are 0. D of the a_i are positive, where D x D is the largest square in
+the diagram (Durfee's), and D or D - 1 of the b_j. Every such pair belongs to one list.
+
+Isometry. Each cell is counted by one coordinate, and the cells of a coordinate fill up from the
+diagonal outwards, so that two lists differ in |a_i(X) - a_i(Y)| cells of row i right of it, and in
+|b_j(X) - b_j(Y)| cells of column j below it. Hence |X - Y|_1 = |a(X) - a(Y)|_1 + |b(X) - b(Y)|_1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+
+ROWS, COLUMNS = "rows", "columns"
+
+
+class FrobeniusCoordinates:
+    """The coordinates of a private list, looked up by index without writing the list out."""
+
+    def __init__(self, frequency_list: FrequencyList):
+        self._list = frequency_list
+        # Ascending frequencies, and how many partitions have at least each of them.
+        self._ascending = frequency_list.frequencies[::-1]
+        self._at_least = np.append(frequency_list.multiplicities.cumsum()[::-1], 0)
+
+    @property
+    def square(self) -> int:
+        """D: the largest number of partitions with at least as many users each."""
+        frequencies = self._list.frequencies
+        ends = self._list.multiplicities.cumsum()
+        return int(np.minimum(frequencies, ends).max(initial=0))
+
+    def of(self, arm: str, indices: IntArray) -> IntArray:
+        """a_i (``ROWS``) or b_j (``COLUMNS``) at indices from 1 on."""
+        if arm == ROWS:
+            return np.maximum(self._list.at_ranks(indices) - indices + 1, 0)
+        sizes = self._at_least[np.searchsorted(self._ascending, indices)]
+        return np.maximum(sizes - indices, 0)
+
+
+def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:
+    """The list with these coordinates, given up to the last positive one or farther.
+
+    Raises:
+      ValueError: an arm does not fall strictly to 0, or the arms have no common square.
+
+    >>> list(list_of_coordinates(np.array([5, 1]), np.array([3])))
+    [(5, 1), (2, 1), (1, 2)]
+    """
+    size = int(np.count_nonzero(rows))
+    below = int(np.count_nonzero(columns))
+    for arm in (rows, columns):
+        if (arm < 0).any() or ((arm[1:] >= arm[:-1]) & (arm[1:] > 0)).any():
+            raise ValueError("the coordinates of a list fall strictly to 0")
+    if below not in (size, max(size - 1, 0)):
+        raise ValueError("as many rows as columns are positive, or one more")
+    index = np.arange(1, size + 1)
+    frequencies = rows[:size] + index - 1
+    # Sizes c_1 >= ... >= c_D >= D: c_j - c_(j+1) partitions below the square have j users each.
+    sizes = index + np.append(columns[:below], np.zeros(size - below, np.int64))
+    beyond = -np.diff(np.append(sizes, size))
+    values = np.concatenate([frequencies, index[::-1]])
+    repeats = np.concatenate([np.ones(size, np.int64), beyond[::-1]])
+    return FrequencyList.from_runs(values, repeats)
+
+
+@dataclass(frozen=True, eq=False)
+class NoisyCoordinates:
+    """Frobenius coordinates plus two-sided geometric noise: all that a release tells of a list.
+
+    The values at index i are a_i and b_i of the module plus independent noise with
+    Pr[n] = (1 - q) / (1 + q) q**|n|. Whatever is computed from them costs no privacy. See
+    ``integer_partition.frobenius`` for the guarantee.
+
+    Args:
+      rows, columns: noisy a_1, a_2, ... and b_1, b_2, ...; int64 arrays of any lengths.
+      decay: q.
+      sensitivity: the most partitions in which one user counts.
+
+    Attributes:
+      rate: c = -ln q as a float.
+
+    Raises:
+      ValueError: these are not one-dimensional arrays of integers.
+    """
+
+    rows: IntArray
+    columns: IntArray
+    decay: Decay
+    sensitivity: int = 1
+
+    def __post_init__(self) -> None:
+        for name in (ROWS, COLUMNS):
+            array = np.asarray(getattr(self, name))
+            if array.ndim != 1 or (array.dtype.kind not in "iu" and array.size):
+                raise ValueError(f"{name} must be a one-dimensional array of integers")
+            array = array.astype(np.int64)
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+
+    @property
+    def rate(self) -> float:
+        return float(self.decay.log_enclosure(53)[0])
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NoisyCoordinates):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.rows.tobytes(), self.columns.tobytes(), self.decay, self.sensitivity
+
+    def __iter__(self) -> Any:
+        """(arm, index, value) for all of them."""
+        for name in (ROWS, COLUMNS):
+            values = getattr(self, name).tolist()
+            yield from ((name, index, value) for index, value in enumerate(values, 1))
