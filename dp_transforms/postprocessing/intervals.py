@@ -12,14 +12,14 @@ to a length R that depends on the noise, and D is private. Two ideas give interv
    every value of it at level alpha and keep what is not refuted: the true value is tested once,
    and is kept with probability 1 - alpha. No price is paid for the number of values.
 
-The square. For D = d the coordinates behind d are 0, so that the mean over several k of
+The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
 
-    exp(c P),  P = sum over t = 1, ..., k of |z_(d+k+1-t)| - |z_(d+k+1-t) - t|
+    exp(c P),  P = sum over t = 1, ..., k of |z_(d+k+1-t)| - |z_(d+k+1-t) - t - h|
 
 on both arms is at most 1: each is a likelihood ratio, stopped where an arm ends. And a_(d+1-t) >= t
-and b_(d-t) >= t, so that the mean of exp(-c P) over windows that end at d, or d - 1, is at most 1:
-|z| - |z - t| does not fall in z. By Markov's inequality each mean is at least 1 / alpha with
-probability alpha at most.
+and b_(d-t) >= t, so that the mean of exp(-c P), h = 0, over windows that end at d, or d - 1, is at
+most 1: |z| - |z - t| does not fall in z. By Markov's inequality each mean is at least 1 / alpha
+with probability alpha at most.
 
 Row i. If D >= i, then f_i = a_i + i - 1, and z_i tells it. If D < i, then f_i = s <= D, where
 c_s >= i > c_(s+1): for each s the noisy columns s and s + 1 are tested. Columns likewise: c_t = b_t
@@ -41,6 +41,8 @@ strictly, and this closes the bounds to two lists.
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
 from functools import cached_property
 
@@ -69,6 +71,7 @@ from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 _NOT_DRAWN = 2.0**-35
 _OF_SQUARE = 0.1  # The part of the failure probability that bounds on D have.
 _LONGEST_PATH = 2048
+_HEIGHTS = (3, 12)  # h, times c.
 _ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
 
@@ -192,16 +195,17 @@ class CoordinateIntervals(ReleaseIntervals):
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
         lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
         larger, less = np.full(count, -np.inf), np.full(count, -np.inf)
-        for name, arm in self._arms.items():
-            shift = int(name == COLUMNS)
-            for length, paths in zip(lengths, _paths(arm, lengths), strict=True):
+        heights = [0, *(math.ceil(part / rate) for part in _HEIGHTS)]
+        for (name, arm), height in itertools.product(self._arms.items(), heights):
+            for length, paths in zip(lengths, _paths(arm, lengths, height), strict=True):
                 larger = np.logaddexp(larger, rate * paths[:count])
-                ended = np.zeros(count)
-                begin = length + shift
-                ended[begin:] = -rate * paths[: max(count - begin, 0)]
-                less = np.logaddexp(less, ended)
+                if not height:
+                    ended = np.zeros(count)
+                    begin = length + int(name == COLUMNS)
+                    ended[begin:] = -rate * paths[: max(count - begin, 0)]
+                    less = np.logaddexp(less, ended)
         terms = math.log(2 * len(lengths))
-        return larger - terms, less - terms
+        return larger - terms - math.log(len(heights)), less - terms
 
     def _square(self, failure: float) -> tuple[int, int]:
         """Bounds on D."""
@@ -292,7 +296,7 @@ def _failure(confidence: float) -> float:
     return failure
 
 
-def _paths(arm: IntArray, lengths: list[int]) -> list[FloatArray]:
+def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
     """For each length k, P of the module at d = 0, 1, ..., over what was drawn."""
     longest = lengths[-1]
     drawn = len(arm)
@@ -300,7 +304,7 @@ def _paths(arm: IntArray, lengths: list[int]) -> list[FloatArray]:
     kept = []
     for step in range(1, longest + 1):
         gains = np.zeros(len(paths) - 1)
-        gains[:drawn] = 2 * np.clip(arm, 0, step) - step
+        gains[:drawn] = 2 * np.clip(arm, 0, step + height) - (step + height)
         # The path from d on begins with ``step`` and goes on as the shorter one from d + 1.
         paths = gains + paths[1:]
         if step in lengths:
@@ -347,13 +351,8 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
         """Pr[|S| > t]."""
         return 1 - float(2 * t + 1 + 2 * powers @ np.sin(angles * (2 * t + 1))) / size
 
-    low, high = -1, half
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (
-            (low, middle) if beyond(middle) <= failure * _ROUNDING - 1e-9 else (middle, high)
-        )
-    return high
+    allowed = failure * _ROUNDING - 1e-9
+    return bisect.bisect_left(range(half), True, key=lambda t: beyond(t) <= allowed)
 
 
 def _chernoff(rate: float, count: int, failure: float) -> int:
