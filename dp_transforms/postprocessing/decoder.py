@@ -1,0 +1,219 @@
+"""Frequency lists from noisy Frobenius coordinates: posterior medians, intervals and samples.
+
+Data: z = (a, b) + noise, where a and b are the rows and columns of a list (see ``noisy_coordinates``)
+and noise n has probability proportional to exp(-c |n|).
+
+Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric law or
+a heavy tail (``gap_model``); D rows and D or D - 1 columns are positive, all D alike beforehand. The
+largest entry of each arm has a heavy tail.
+
+Inference: the mean gaps and the weights of the three laws are fitted by EM, which starts from the
+falling fit in least squares. Given them, both arms are Markov chains that D alone connects, and the
+posterior is exact (``gap_chains``), but for cells of 0.04 / c integers where c is small. Released are
+lower medians: those of falling chains with a common D are rows and columns of a list.
+
+All of this is computed from public values and costs no privacy.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.postprocessing.gap_chains import Arm, GapChains
+from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
+
+PASSES = 3
+"""Of EM, before the last pass."""
+
+CELL, COARSE_CELL = 0.04, 0.2
+"""Integers that are one state, times c: in the last pass, and while learning."""
+
+REACH, MARGIN = 10, 8
+"""Windows reach REACH / c + MARGIN to either side of the first fit."""
+
+LARGEST = 2**62
+"""No coordinate is taken to be larger, so that differences fit in 64 bits."""
+
+
+class Coordinates(Protocol):
+    """Noisy rows and columns, and the rate c of the noise: ``NoisyCoordinates``, for one."""
+
+    @property
+    def rows(self) -> IntArray: ...
+    @property
+    def columns(self) -> IntArray: ...
+    @property
+    def rate(self) -> float: ...
+
+
+def decode(
+    coordinates: Coordinates, bounds: PartitionBounds | None = None, max_total: int | None = None
+) -> FrequencyList:
+    """The list of posterior medians, for any coordinates.
+
+    Args:
+      coordinates: noisy rows and columns.
+      bounds: public bounds; the list keeps them.
+      max_total: a public bound on the total that a list within the bounds can keep; the list does.
+    """
+    return Posterior(coordinates, bounds).median(max_total)
+
+
+class Posterior:
+    """The law of rows and columns, given their noisy values.
+
+    Args:
+      coordinates: noisy rows and columns, which may differ in length.
+      bounds: public bounds on the list.
+    """
+
+    def __init__(self, coordinates: Coordinates, bounds: PartitionBounds | None = None):
+        self._bounds = bounds
+        rate = coordinates.rate
+        arms = []
+        for rows, noisy in ((True, coordinates.rows), (False, coordinates.columns)):
+            values = np.clip(np.asarray(noisy, np.int64), -LARGEST, LARGEST)
+            # An arm of which nothing was drawn is the arm of an empty list.
+            values = values if len(values) else np.zeros(1, np.int64)
+            lowest, highest = _limits(bounds, len(values), rows)
+            guess = np.clip(_falling_fit(values), lowest, highest)
+            arms.append(Arm(values, guess, lowest, highest))
+        self._chains = _fitted(arms, rate)
+
+    def quantiles(self, level: float) -> tuple[IntArray, IntArray]:
+        """For every row and column, the least x with Pr[coordinate <= x] >= level."""
+        rows, columns = (_strictly_falling(arm) for arm in self._chains.quantiles(level))
+        return rows, columns
+
+    def interval(
+        self, confidence: float
+    ) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
+        """Equal-tailed intervals: lower (rows, columns), upper (rows, columns).
+
+        Each holds for its coordinate with this probability under the model, which is not a proof.
+        """
+        tail = (1 - confidence) / 2
+        return self.quantiles(tail), self.quantiles(1 - tail)
+
+    def median(self, max_total: int | None = None) -> FrequencyList:
+        """The list of medians, within the bounds and of at most a total."""
+        rows, columns = self.quantiles(0.5)
+        size = int(np.count_nonzero(rows))
+        # A no-op but for ties among floats: as many columns as rows, or one less.
+        least = np.maximum(size - 1 - np.arange(len(columns)), 0)
+        columns = np.where(np.arange(len(columns)) < size, np.maximum(columns, least), 0)
+        most = MAX_VALUE if max_total is None else max_total
+        frequency_list = list_of_coordinates(*_at_most(rows, columns, most))
+        return frequency_list if self._bounds is None else self._bounds.nearest(frequency_list)
+
+
+def _fitted(arms: list[Arm], rate: float) -> GapChains:
+    """The chains with mean gaps and weights of laws fitted by EM."""
+    guesses = [arm.guess for arm in arms]
+    side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
+    smooth = SmoothGaps([len(guess) for guess in guesses], side)
+    gaps = [np.maximum(np.append(guess[:-1] - guess[1:] - 1, 0), 0) for guess in guesses]
+    there = [np.append(guess[1:] > 0, False).astype(float) for guess in guesses]
+    weights = [PRIOR_WEIGHTS] * len(arms)
+    reach = REACH / rate + MARGIN
+    for done in range(PASSES + 1):
+        smooth.fit(np.concatenate(gaps), np.concatenate(there), 1 if done else 10)
+        last = done == PASSES
+        cell = max(1, math.ceil((CELL if last else COARSE_CELL) / rate - 1e-9))
+        chains = GapChains(arms, smooth.means(), weights, rate, cell, reach)
+        chains.forward()
+        chains.backward(learn=not last)
+        if not last:
+            gaps, there, shares = chains.expected_gaps()
+            weights = [
+                learned_weights(used, share, alive.sum())
+                for used, share, alive in zip(weights, shares, there, strict=True)
+            ]
+    return chains
+
+
+def _falling_fit(values: IntArray) -> IntArray:
+    """A first guess: as many positive entries as most signs agree with, by pool adjacent violators."""
+    size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
+    levels: list[float] = []
+    lengths: list[int] = []
+    for level in (values[:size] + np.arange(size)).tolist():
+        length = 1
+        while levels and levels[-1] < level:
+            level = (levels[-1] * lengths[-1] + level * length) / (lengths[-1] + length)
+            length += lengths.pop()
+            levels.pop()
+        levels.append(level)
+        lengths.append(length)
+    guess = np.zeros(len(values), np.int64)
+    fit = np.rint(np.repeat(levels, lengths)) if size else np.zeros(0)
+    guess[:size] = np.maximum(fit.astype(np.int64) - np.arange(size), 1)
+    return guess
+
+
+def _strictly_falling(values: IntArray) -> IntArray:
+    """The least strictly falling arm from the values up: the same, but where cells are coarse."""
+    index = np.arange(len(values))
+    alive = values > 0
+    levels = np.where(alive, values + index, 0)
+    return np.where(alive, np.maximum.accumulate(levels[::-1])[::-1] - index, 0)
+
+
+def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[IntArray, IntArray]:
+    """Bounds on the first coordinates of an arm."""
+    index = np.arange(1, length + 1)
+    if bounds is None:
+        return np.zeros(length, np.int64), np.full(length, LARGEST)
+    if rows:
+        lowest = bounds.lower.at_ranks(index)
+        highest = bounds.upper.at_ranks(
+            np.maximum(index - bounds.unbounded_ranks, 1), bounds.beyond
+        )
+        highest = np.where(index <= bounds.unbounded_ranks, LARGEST, highest)
+    else:
+        lowest = _at_least(bounds.lower, index)
+        free = min(bounds.unbounded_ranks, LARGEST)
+        highest = np.minimum(_at_least(bounds.upper, index), LARGEST - free) + free
+        highest = np.where(index <= bounds.beyond, LARGEST, highest)
+    index -= rows
+    lowest, highest = (np.clip(limit - index, 0, LARGEST) for limit in (lowest, highest))
+    return lowest, highest
+
+
+def _at_least(frequency_list: FrequencyList, values: IntArray) -> IntArray:
+    """The number of partitions with at least so many users."""
+    upward = frequency_list.frequencies[::-1]
+    sizes = np.append(frequency_list.multiplicities.cumsum()[::-1], 0)
+    return sizes[np.searchsorted(upward, values)]
+
+
+def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, IntArray]:
+    """Coordinates of a total of at most ``most``: all lowered alike as far as they can be."""
+
+    def lowered(by: int) -> list[IntArray]:
+        return [
+            np.maximum(arm - by, np.count_nonzero(arm) - np.arange(len(arm))) * (arm > 0)
+            for arm in (rows, columns)
+        ]
+
+    def total(arms: list[IntArray]) -> int:
+        return sum(sum(arm[arm > 0].tolist()) for arm in arms)
+
+    if total([rows, columns]) <= most:
+        return rows, columns
+    # A square of this side, and all below it, is within the total.
+    side = math.isqrt(most)
+    rows, columns = ((np.arange(len(arm)) < side) * arm for arm in (rows, columns))
+    low, high = 0, LARGEST * 2 - 1
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if total(lowered(middle)) <= most else (middle + 1, high)
+    rows, columns = lowered(low)
+    return rows, columns

@@ -1,0 +1,183 @@
+"""The prior of frequency lists: a Poisson process whose rate is smooth, and what departs from it.
+
+The number of partitions with frequency j is about Poisson(rate_j), independently, and the logarithm
+of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee square of side D,
+
+* columns: the gap b_j - b_(j+1) - 1 is the number of partitions with frequency j;
+* rows: the gap a_i - a_(i+1) - 1 is the spacing of the i-th and (i+1)-th largest frequency.
+
+So both arms are chains, with gaps of mean rate_j and about 1 / rate. One curve has both logarithms
+of means, up to sign: a linear spline of log(D / i) on the rows and of -log(D / j) on the columns,
+with a penalty on its kinks. What is not smooth (heaped frequencies, a few giants) is left to a
+geometric law of the same mean and to a heavy tail, whose weights are learned.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray
+
+ROWS, COLUMNS = 0, 1
+
+SHAPE = 64.0
+"""Counts are negative binomial with this shape: Poisson but for an eighth of the mean."""
+
+KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
+"""Distance of knots in log index; standard deviation of a kink; precision around the start."""
+
+END = 1e-3
+"""Probability that an arm ends for no reason."""
+
+LAWS = 3
+
+PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
+"""Of the Poisson process, the geometric law and the heavy tail: worth 20 gaps when learning."""
+
+
+class SmoothGaps:
+    """The mean gaps of both arms of a list, as one spline, fitted to expected gaps.
+
+    Args:
+      lengths: the number of coordinates of rows and of columns.
+      side: a guess of the side D of the Durfee square.
+    """
+
+    def __init__(self, lengths: list[int], side: int):
+        places = [math.log(side) - np.log(np.arange(1, n + 1) + 0.5) for n in lengths]
+        self._sign = np.repeat([1.0, -1.0], lengths)
+        self._split = lengths[0]
+        outward = np.maximum(np.concatenate(places), -KNOT)  # Flat behind the corner.
+        self._place = self._sign * outward
+        reach = math.ceil((math.log(side) + 1) / KNOT)
+        scaled = np.clip(self._place / KNOT + reach, 0, 2 * reach - 1e-9)
+        self._left = scaled.astype(np.int64)
+        self._part = scaled - self._left
+        kinks = np.diff(np.eye(2 * reach + 1), 2, axis=0)
+        self._penalty = kinks.T @ kinks / KINK**2 + RIDGE * np.eye(2 * reach + 1)
+        self._coefficients = np.zeros(2 * reach + 1)
+
+    def means(self) -> list[FloatArray]:
+        """The mean gap behind each coordinate, of rows and of columns."""
+        c = self._coefficients
+        curve = 2 * self._place + c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
+        return np.split(np.exp(np.clip(self._sign * curve, -7, 25)), [self._split])
+
+    def fit(self, gaps: FloatArray, weights: FloatArray, steps: int) -> None:
+        """Scoring steps of penalised likelihood.
+
+        Args:
+          gaps: the expected gap behind each coordinate, rows first.
+          weights: the probability that there is a gap.
+          steps: how many.
+        """
+        for _ in range(steps):
+            mean = np.concatenate(self.means())
+            variance = np.where(self._sign > 0, 1 + 0.5 / mean, 1 / mean + 1 / SHAPE)
+            weight = weights / (variance + 0.02 / mean**2)
+            c = self._coefficients
+            at_place = c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
+            # One far gap moves the curve no further than a gap of four times the mean.
+            target = at_place + self._sign * np.clip(gaps / mean - 1, -1, 3)
+            self._coefficients = np.linalg.solve(*self._normal_equations(weight, target))
+
+    def _normal_equations(self, weight: FloatArray, target: FloatArray) -> tuple:
+        size, left, part = len(self._coefficients), self._left, self._part
+        matrix, right = self._penalty.copy(), np.zeros(size)
+        for shift, share in ((0, 1 - part), (1, part)):
+            right += np.bincount(left + shift, weight * share * target, size)
+            matrix += np.diag(np.bincount(left + shift, weight * share**2, size))
+        crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
+        matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
+        return matrix, right
+
+
+def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
+    """Weights of the laws after a pass of EM.
+
+    Args:
+      used: the weights of the pass.
+      shares: sums over gaps of the probability under a law alone over that under the mixture.
+      gaps: the expected number of gaps.
+    """
+    wide = (20 * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]) / (20 + gaps)
+    wide *= min(1.0, 0.99 / wide.sum())
+    return np.append(1 - wide.sum(), wide)
+
+
+class GapLaws:
+    """The three laws of the gaps behind some places, each with its mean.
+
+    Args:
+      mean: the mean gaps.
+      columns: whether these are gaps of columns, and not of rows.
+    """
+
+    def __init__(self, mean: FloatArray, columns: bool):
+        self._mean = mean[:, None]
+        self._columns = columns
+
+    def cells(self, gaps: FloatArray, cell: int) -> FloatArray:
+        """Probabilities of gaps in cells around some points: laws x places x points."""
+        smooth = self._smooth(gaps)
+        if cell > 1:
+            smooth = self._coarse(smooth, gaps, cell)
+        low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
+        return np.stack([smooth, *(at_least(low) - at_least(high) for at_least in self._wide())])
+
+    def ends(self, states: FloatArray, weights: FloatArray) -> FloatArray:
+        """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
+        least = np.maximum(states - 1, 0)
+        laws = np.stack([self._smooth_at_least(least), *(law(least) for law in self._wide())])
+        return END + (1 - END) * (weights * laws).sum(0)
+
+    def _smooth_at_least(self, least: FloatArray) -> FloatArray:
+        mean = self._mean
+        if not self._columns:
+            later = -mean * np.expm1(-1 / mean) * np.exp(-np.maximum(least - 1, 0) / mean)
+            return np.where(least < 0.5, 1.0, later)
+        from scipy.special import betainc
+
+        above = np.where(least < 0.5, 1.0, 0.0)
+        mean = np.broadcast_to(mean, least.shape)
+        near = (least >= 0.5) & (least < mean + 8 * np.sqrt(mean + mean**2 / SHAPE) + 8)
+        above[near] = betainc(least[near], SHAPE, mean[near] / (mean[near] + SHAPE))
+        return above
+
+    def _smooth(self, gaps: FloatArray) -> FloatArray:
+        gap, mean = np.maximum(gaps, 0.0), self._mean
+        if self._columns:
+            from scipy.special import gammaln
+
+            log = gammaln(gap + SHAPE) - gammaln(gap + 1) - math.lgamma(SHAPE)
+            log += gap * np.log(mean / (mean + SHAPE)) - SHAPE * np.log1p(mean / SHAPE)
+            mass = np.exp(log)
+        else:
+            leave = -np.expm1(-1 / mean)
+            later = mean * leave**2 * np.exp(-np.maximum(gap - 1, 0) / mean)
+            mass = np.where(gap < 0.5, 1 - mean * leave, later)
+        return np.where(gaps > -0.5, mass, 0.0)
+
+    def _coarse(self, mass: FloatArray, gaps: FloatArray, cell: int) -> FloatArray:
+        """The law in cells: its density if it is wide, else three cells with its mean and variance."""
+        mean = self._mean
+        keep = np.exp(-1 / mean)
+        variance = (
+            mean + mean**2 / SHAPE if self._columns else mean * (1 + keep) / (1 - keep) - mean**2
+        )
+        off = np.abs(np.rint((gaps - mean) / cell))
+        aside = np.minimum(variance / cell**2, 1.0)
+        narrow = np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
+        wide = mass / np.maximum(mass.sum(1, keepdims=True), 1e-300)
+        return np.where(variance < cell**2, narrow, wide)
+
+    def _wide(self):
+        """Pr[gap >= x] of the geometric law and of the heavy tail."""
+        mean = self._mean
+        rate = np.log1p(1 / mean)
+        return (
+            lambda x: np.exp(-np.maximum(x, 0) * rate),
+            lambda x: mean / (mean + np.maximum(x, 0)),
+        )
