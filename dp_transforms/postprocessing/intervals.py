@@ -54,11 +54,13 @@ from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
     ROWS,
     NoisyCoordinates,
+    list_of_coordinates,
 )
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import (
     GRID,
     Estimate,
+    ModelIntervals,
     RateCurve,
     ReleaseIntervals,
     around,
@@ -88,6 +90,22 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
     if released.mechanism is None:
         raise ValueError("a list without its mechanism or noisy coordinates has no intervals")
     return WalkIntervals(released, released.mechanism.law)
+
+
+def model_intervals_of(released: ReleasedList, draws: int = 400) -> ModelIntervals:
+    """The intervals of the decoder's model, from lists drawn from its posterior: shorter than the
+    proved ones, see benchmarks/results/interval_coverage.md for how often they hold.
+
+    Raises:
+      ValueError: the list has no noisy coordinates.
+    """
+    from dp_transforms.postprocessing.decoder import Posterior
+
+    if released.coordinates is None:
+        raise ValueError("intervals of the model need noisy coordinates, and this list has none")
+    bounds = getattr(released.mechanism, "bounds", None)
+    arms = Posterior(released.coordinates, bounds).sample(draws)
+    return ModelIntervals(released, [list_of_coordinates(*one) for one in zip(*arms, strict=True)])
 
 
 class CoordinateIntervals(ReleaseIntervals):

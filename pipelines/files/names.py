@@ -15,6 +15,11 @@ FREQUENCIES_HEADER = b"frequency,multiplicity\n"
 LISTS_FILE = "released_lists.csv"
 LISTS_HEADER = b"attribute,group,frequency,multiplicity\n"
 
+COORDINATES_FILE = "noisy_coordinates.csv"
+COORDINATES_HEADER = b"arm,index,value\n"
+GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"
+"""The noisy numbers from which lists are decoded, beside them."""
+
 PARTITIONS_FILE = "released_partitions.csv"
 
 DEGREES_FILE = "released_user_degrees.csv"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import platform
 from fractions import Fraction
@@ -12,11 +11,6 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.mechanisms.decimals import Number, float_above
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.integer_partition.corner_weighted import (
-    CornerWeightedPartitionMechanism,
-)
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.laws.corner_law import LAWS, CornerWeightedLaw
@@ -189,28 +183,6 @@ def law_of_statement(statement: dict[str, Any]) -> ReleaseLaw:
     if isinstance(law, CornerWeightedLaw | GeometricLaw):
         return dataclasses.replace(law, walled=True)
     raise ValueError("error bars are for releases that no public knowledge narrows")
-
-
-def mechanism_of_statement(statement: dict[str, Any]) -> PartitionMechanism | None:
-    """The mechanism of all lists that a privacy.json describes, to draw from.
-
-    None if there is none, since lists were narrowed or the statement is of an earlier version.
-    """
-    if "possible_lists" in statement or "rate" not in statement:
-        return None
-    base_2 = statement.get("base_2")
-    eta = base_2 and Eta(base_2["x"], base_2["y"], base_2["z"])
-    sensitivity, words = statement["sensitivity"], statement["mechanism"]
-    for one in (
-        IntegerPartitionMechanism,
-        CornerWeightedPartitionMechanism,
-        GeometricPartitionMechanism,
-    ):
-        with contextlib.suppress(ValueError):
-            mechanism = one(None if eta else statement["epsilon"], sensitivity, eta)
-            if (mechanism.words, mechanism.rate) == (words, statement["rate"]):
-                return mechanism
-    return None
 
 
 def library_versions() -> dict[str, str]:
