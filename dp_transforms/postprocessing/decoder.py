@@ -1,16 +1,16 @@
 """Frequency lists from noisy Frobenius coordinates: posterior medians, intervals and samples.
 
-Data: z = (a, b) + noise, where a and b are the rows and columns of a list (see ``noisy_coordinates``)
-and noise n has probability proportional to exp(-c |n|).
+Data: z = (a, b) + noise. a and b are the rows and columns of a list (``noisy_coordinates``), and
+noise n has probability proportional to exp(-c |n|).
 
-Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric law or
-a heavy tail (``gap_model``); D rows and D or D - 1 columns are positive, all D alike beforehand. The
-largest entry of each arm has a heavy tail.
+Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric law
+or a heavy tail (``gap_model``). An arm ends where a gap leads below 1; D rows and D or D - 1
+columns are positive. The largest entry of each arm has a heavy tail.
 
-Inference: the mean gaps and the weights of the three laws are fitted by EM, which starts from the
-falling fit in least squares. Given them, both arms are Markov chains that D alone connects, and the
-posterior is exact (``gap_chains``), but for cells of 0.04 / c integers where c is small. Released are
-lower medians: those of falling chains with a common D are rows and columns of a list.
+Inference: EM fits the mean gaps and the weights of the three laws, from the falling fit in least
+squares on. Given them, both arms are Markov chains that D alone connects, and the posterior is
+exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
+medians: those of falling chains with a common D are the rows and columns of a list.
 
 All of this is computed from public values and costs no privacy.
 """
@@ -102,6 +102,16 @@ class Posterior:
         tail = (1 - confidence) / 2
         return self.quantiles(tail), self.quantiles(1 - tail)
 
+    def sample(self, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
+        """Rows and columns of lists drawn from the posterior: draws x places each.
+
+        Any statistic of the lists has its posterior quantiles among those of the draws
+        (``list_of_coordinates`` makes a list of a draw). Bounds are kept as far as cells are single
+        integers. The seed is public.
+        """
+        rows, columns = (_strictly_falling(arm) for arm in self._chains.sample(number, seed))
+        return rows, columns
+
     def median(self, max_total: int | None = None) -> FrequencyList:
         """The list of medians, within the bounds and of at most a total."""
         rows, columns = self.quantiles(0.5)
@@ -127,9 +137,7 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
         smooth.fit(np.concatenate(gaps), np.concatenate(there), 1 if done else 10)
         last = done == PASSES
         cell = max(1, math.ceil((CELL if last else COARSE_CELL) / rate - 1e-9))
-        chains = GapChains(arms, smooth.means(), weights, rate, cell, reach)
-        chains.forward()
-        chains.backward(learn=not last)
+        chains = GapChains(arms, smooth.means(), weights, rate, cell, reach, learn=not last)
         if not last:
             gaps, there, shares = chains.expected_gaps()
             weights = [
@@ -140,30 +148,31 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
 
 
 def _falling_fit(values: IntArray) -> IntArray:
-    """A first guess: as many positive entries as most signs agree with, by pool adjacent violators."""
+    """A first guess: pool adjacent violators, on as many places as most signs agree with."""
     size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
-    levels: list[float] = []
+    sums: list[int] = []
     lengths: list[int] = []
-    for level in (values[:size] + np.arange(size)).tolist():
+    for total in (values[:size] + np.arange(size)).tolist():
         length = 1
-        while levels and levels[-1] < level:
-            level = (levels[-1] * lengths[-1] + level * length) / (lengths[-1] + length)
+        while sums and sums[-1] * length < total * lengths[-1]:
+            total += sums.pop()
             length += lengths.pop()
-            levels.pop()
-        levels.append(level)
+        sums.append(total)
         lengths.append(length)
+    levels = np.array([total // length for total, length in zip(sums, lengths, strict=True)])
     guess = np.zeros(len(values), np.int64)
-    fit = np.rint(np.repeat(levels, lengths)) if size else np.zeros(0)
-    guess[:size] = np.maximum(fit.astype(np.int64) - np.arange(size), 1)
+    if size:
+        guess[:size] = np.maximum(np.repeat(levels, lengths) - np.arange(size), 1)
     return guess
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """The least strictly falling arm from the values up: the same, but where cells are coarse."""
-    index = np.arange(len(values))
+    """The least strictly falling arms from the values up: the same, but where cells are coarse."""
+    index = np.arange(values.shape[-1])
     alive = values > 0
     levels = np.where(alive, values + index, 0)
-    return np.where(alive, np.maximum.accumulate(levels[::-1])[::-1] - index, 0)
+    falling = np.maximum.accumulate(levels[..., ::-1], axis=-1)[..., ::-1]
+    return np.where(alive, falling - index, 0)
 
 
 def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[IntArray, IntArray]:
@@ -208,8 +217,8 @@ def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, In
 
     if total([rows, columns]) <= most:
         return rows, columns
-    # A square of this side, and all below it, is within the total.
-    side = math.isqrt(most)
+    # The least coordinates with this square have a total of side * (side + 1).
+    side = (math.isqrt(4 * most + 1) - 1) // 2
     rows, columns = ((np.arange(len(arm)) < side) * arm for arm in (rows, columns))
     low, high = 0, LARGEST * 2 - 1
     while low < high:

@@ -26,8 +26,14 @@ TINY = 1e-200
 ROUNDING = 1e-30
 """Far below the error of a Fourier transform of values up to 1."""
 
+SEGMENT = 64
+"""Places of a segment, at least."""
+
 WARM_UP = 24
+"""Places before a segment from which its first message is guessed."""
+
 AGREEMENT = 1e-3
+"""By how much messages may differ in total, and by 0.1 while learning."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +62,7 @@ class GapChains:
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
+      learn: whether expected gaps and shares of the laws are wanted.
     """
 
     def __init__(
@@ -66,19 +73,24 @@ class GapChains:
         rate: float,
         cell: int,
         reach: float,
+        learn: bool = False,
     ):
         self.rate, self.cell, self.arms = rate, cell, arms
         self.width = math.ceil(2 * reach / cell) + 2
         self._fast = _fast_length(2 * self.width - 1)
         lengths = [len(arm.values) for arm in arms]
-        self._length = min(max(lengths), max(64, min(int(8 / rate), 512), sum(lengths) // 256))
+        self._length = min(max(lengths), max(SEGMENT, min(int(8 / rate), 512), sum(lengths) // 256))
         segments = [-(-length // self._length) for length in lengths]
         self._ends = np.cumsum(segments)
         self._starts = self._ends - segments
         self._rows = int(self._ends[len(arms) // 2 - 1])
         self._lay_out(means, reach)
         self._weights = np.repeat(weights, segments, axis=0)
-        self._evaluate_laws()
+        self._evaluate_laws(learn)
+        self._learn = learn
+        self._agreement = 0.1 if learn else AGREEMENT
+        self._forward()
+        self._backward()
 
     def _by_step(self, arrays: list[Array], fill: float) -> Array:
         """Arms one after the other, padded to whole segments: places x segments."""
@@ -134,30 +146,52 @@ class GapChains:
         self._last = np.zeros_like(self._first)
         self._last[self._ends - 1] = True
 
-    def _evaluate_laws(self) -> None:
-        """Transforms of the laws of gaps, and weights of the ends, at every place."""
+    def _evaluate_laws(self, learn: bool) -> None:
+        """Transforms of the laws of gaps, each or mixed, and probabilities of ends."""
         steps, segments = self._mean.shape
-        between = self.cell * np.arange(1 - self.width, self.width)
-        self._laws = np.empty((LAWS, steps, segments, self._fast // 2 + 1), complex)
-        self._kernel = np.empty((steps, segments, self._fast // 2 + 1), complex)
+        size = self._fast // 2 + 1
+        self._laws = np.empty((LAWS if learn else 1, steps, segments, size), complex)
         self._end = np.empty((steps, segments, self.width))
-        for step in range(steps):
-            for columns in (False, True):
-                part = slice(self._rows, None) if columns else slice(self._rows)
-                laws = GapLaws(self._mean[step, part], columns)
-                mass = laws.cells(self._drop[step, part, None] + between, self.cell)
-                share = self._weights[part].T[..., None]
-                for law in range(LAWS):
-                    self._laws[law, step, part] = np.fft.rfft(mass[law], self._fast)
-                self._kernel[step, part] = (share * self._laws[:, step, part]).sum(0)
-                self._end[step, part] = laws.ends(self._position[step, part], share)
+        chunk = max(1, 2**16 // (self.width * segments))
+        for step in range(0, steps, chunk):
+            for some in self._kinds():
+                part = slice(step, step + chunk), some
+                laws, mixed, weights = self._laws_at(*part)
+                for law, mass in enumerate(laws if learn else [mixed]):
+                    self._laws[law][part] = np.fft.rfft(mass, self._fast).reshape(
+                        -1, *self._laws[0, 0, some].shape
+                    )
+                position = self._position[part].reshape(-1, self.width)
+                ends = self._gap_laws(*part).ends(position, weights)
+                self._end[part] = ends.reshape(self._end[part].shape)
 
-    def forward(self) -> None:
+    def _kinds(self) -> tuple[slice, slice]:
+        return slice(0, self._rows), slice(self._rows, None)
+
+    def _gap_laws(self, steps: slice, some: slice) -> GapLaws:
+        return GapLaws(self._mean[steps, some].ravel(), some.start >= self._rows)
+
+    def _laws_at(self, steps: slice, some: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """The laws of differences of states, their mixture, and its weights."""
+        gaps = self._drop[steps, some].ravel()[:, None]
+        gaps = gaps + self.cell * np.arange(1 - self.width, self.width)
+        laws = self._gap_laws(steps, some).cells(gaps, self.cell)
+        weights = np.tile(self._weights[some], (laws.shape[1] // len(self._weights[some]), 1))
+        weights = weights.T[..., None]
+        return laws, (weights * laws).sum(0), weights
+
+    def _kernel(self, step: int, which: Array | slice = slice(None)) -> Array:
+        """The transform of the mixture at one place of some segments."""
+        if len(self._laws) == 1:
+            return self._laws[0, step][which]
+        return np.einsum("bl,lbf->bf", self._weights[which], self._laws[:, step][:, which])
+
+    def _forward(self) -> None:
         """Filtered laws, and the log evidence of an end at each place."""
         steps, segments, width = self._like.shape
         self.filtered = np.empty_like(self._like)
         self._evidence = np.empty((steps, segments))
-        entering = np.roll(self._kernel[-1], 1, axis=0)
+        entering = np.roll(self._kernel(steps - 1), 1, axis=0)
         start = 1 / self.rate / (np.maximum(self._position[0], 1) + 1 / self.rate) ** 2
         start *= self.cell
 
@@ -168,8 +202,8 @@ class GapChains:
 
         def sweep(which: Array | slice, message: FloatArray) -> None:
             for step in range(steps):
-                kernel = self._kernel[step - 1] if step else entering
-                ahead = step_on(message, kernel[which])
+                kernel = self._kernel(step - 1, which) if step else entering[which]
+                ahead = step_on(message, kernel)
                 if not step:
                     first = self._first[which]
                     ahead[first] = start[which][first]
@@ -182,13 +216,13 @@ class GapChains:
         warm = max(steps - WARM_UP, 0)
         message = self._like[warm] / np.maximum(self._like[warm].sum(1), TINY)[:, None]
         for step in range(warm + 1, steps):
-            ahead = step_on(message, self._kernel[step - 1]) * self._like[step]
+            ahead = step_on(message, self._kernel(step - 1)) * self._like[step]
             message = ahead / np.maximum(ahead.sum(1), TINY)[:, None]
         entry = np.roll(message, 1, axis=0)
         sweep(slice(None), entry)
         while True:
             leaving = np.roll(self.filtered[-1], 1, axis=0)
-            wrong = np.abs(leaving - entry).sum(1) > AGREEMENT
+            wrong = np.abs(leaving - entry).sum(1) > self._agreement
             again = np.flatnonzero(wrong & ~self._first)
             if not len(again):
                 break
@@ -205,7 +239,7 @@ class GapChains:
             for end, gain in zip(self.by_arm(mass), gains, strict=True)
         ]
         pairs = len(self.arms) // 2
-        self.log_evidence = np.empty(pairs)
+        self._squares: list[FloatArray] = []
         ends: list[FloatArray] = [np.empty(0)] * len(self.arms)
         for pair in range(pairs):
             # D rows with D or D - 1 columns.
@@ -219,8 +253,8 @@ class GapChains:
             joint[:, : min(max(needed), size - 1)] = -np.inf
             best = joint.max()
             joint = np.exp(joint - best)
-            self.log_evidence[pair] = best + math.log(joint.sum())
             joint /= joint.sum()
+            self._squares.append(joint)
             ends[pair], ends[pairs + pair] = np.zeros(len(rows)), np.zeros(len(columns))
             ends[pair][:size] = joint.sum(0)
             ends[pairs + pair][:common] = joint[0, :common]
@@ -230,10 +264,9 @@ class GapChains:
         self._alive = self._by_step(self.alive, 0.0)
         self._stop = self._by_step([end[1:] for end in ends], 0.0) / np.maximum(mass, TINY)
 
-    def backward(self, learn: bool) -> None:
+    def _backward(self) -> None:
         """Smoothed laws; expected gaps and shares of the laws, if they are to be learned."""
         steps, segments, width = self._like.shape
-        self.smoothed = np.empty_like(self._like)
         back = np.empty_like(self._like)
         self._going = np.zeros((steps, segments))
         self._shares = np.zeros((steps, segments, LAWS))
@@ -244,14 +277,14 @@ class GapChains:
         def step_back(step: int, which: Array | slice, seen: FloatArray) -> FloatArray:
             seen = seen / np.maximum(seen.max(1), TINY)[:, None]
             turned = np.fft.rfft(seen, self._fast)
-            on = np.fft.irfft(self._kernel[step][which] * turned, lengths[0])[:, lengths[1]]
+            on = np.fft.irfft(self._kernel(step, which) * turned, lengths[0])[:, lengths[1]]
             on = np.maximum(on, 0)
             highest = np.maximum(on.max(1), ROUNDING)[:, None]
             on /= highest
             filtered, alive = self.filtered[step][which], after[step][which]
             mass = filtered * on
             total = np.maximum(mass.sum(1), TINY)
-            if learn:
+            if self._learn:
                 self._going[step][which] = mass @ np.arange(width) / total
                 for law in range(1, LAWS):
                     by_law = np.fft.irfft(self._laws[law, step][which] * turned, lengths[0])
@@ -273,7 +306,7 @@ class GapChains:
         warm = min(WARM_UP, steps) - 1
         seen = self._like[warm].copy()
         for step in range(warm - 1, -1, -1):
-            turned = np.fft.rfft(seen, self._fast) * self._kernel[step]
+            turned = np.fft.rfft(seen, self._fast) * self._kernel(step)
             seen = np.maximum(np.fft.irfft(turned, self._fast)[:, lengths[1]], 0)
             seen = direction(seen * self._like[step])
         entry = np.roll(direction(seen), -1, axis=0)
@@ -281,13 +314,13 @@ class GapChains:
         while True:
             leaving = direction(np.roll(self._like[0] * back[0], -1, axis=0))
             # Where hardly any chain is alive, nobody looks.
-            wrong = np.abs(leaving - entry).sum(1) * after[-1] > AGREEMENT
+            wrong = np.abs(leaving - entry).sum(1) * after[-1] > self._agreement
             again = np.flatnonzero(wrong & ~self._last)
             if not len(again):
                 break
             entry[again] = leaving[again]
             sweep(again, entry[again])
-        np.multiply(self.filtered, back, out=self.smoothed)
+        self.smoothed = np.multiply(self.filtered, back, out=back)
 
     def expected_gaps(self) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
         """For each arm: expected gaps given that they are, their probabilities, shares of laws."""
@@ -310,6 +343,42 @@ class GapChains:
         value = self._base + np.rint(self._share + self.cell * state).astype(np.int64)
         value = np.where(dead >= level, 0, np.maximum(value, 1))
         return self.by_arm(value)
+
+    def sample(self, number: int, seed: int) -> list[IntArray]:
+        """Draws of the first pair of arms: two arrays, draws x places."""
+        random = np.random.default_rng(seed)
+        law = self._squares[0].ravel()
+        more, size = np.divmod(random.choice(len(law), number, p=law), len(law) // 2)
+        pairs = len(self.arms) // 2
+        return [
+            self._sample_arm(arm, sizes, random) for arm, sizes in ((0, size), (pairs, size - more))
+        ]
+
+    def _sample_arm(self, arm: int, sizes: IntArray, random: np.random.Generator) -> IntArray:
+        """Draws of an arm with so many positive places, from its last place to its first."""
+        steps, width = self._length, self.width
+        places = len(self.arms[arm].values)
+        values = np.zeros((len(sizes), places), np.int64)
+        state = np.zeros(len(sizes), np.int64)
+        for place in range(int(sizes.max()) - 1, -1, -1):
+            segment, step = divmod(place, steps)
+            segment += self._starts[arm]
+            if place == sizes.max() - 1 or step == steps - 1:
+                mixed = self._laws_at(slice(None), slice(segment, segment + 1))[1]
+            filtered = self.filtered[step, segment]
+            weight = np.empty((len(sizes), width))
+            weight[:] = filtered * self._end[step, segment]
+            going = sizes > place + 1
+            shifted = np.lib.stride_tricks.sliding_window_view(mixed[step], width)
+            weight[going] = filtered * shifted[width - 1 - state[going]]
+            sums = np.cumsum(weight, 1)
+            level = random.random(len(sizes)) * sums[:, -1]
+            state = np.minimum((sums <= level[:, None]).sum(1), width - 1)
+            value = self._base[step, segment] + np.rint(
+                self._share[step, segment] + self.cell * state
+            ).astype(np.int64)
+            values[:, place] = np.where(sizes > place, np.maximum(value, 1), 0)
+        return values
 
 
 def _following(steps: Array) -> Array:

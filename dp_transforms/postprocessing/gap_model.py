@@ -121,9 +121,7 @@ class GapLaws:
 
     def cells(self, gaps: FloatArray, cell: int) -> FloatArray:
         """Probabilities of gaps in cells around some points: laws x places x points."""
-        smooth = self._smooth(gaps)
-        if cell > 1:
-            smooth = self._coarse(smooth, gaps, cell)
+        smooth = self._coarse(gaps, cell) if cell > 1 else self._smooth(gaps)
         low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
         return np.stack([smooth, *(at_least(low) - at_least(high) for at_least in self._wide())])
 
@@ -160,17 +158,25 @@ class GapLaws:
             mass = np.where(gap < 0.5, 1 - mean * leave, later)
         return np.where(gaps > -0.5, mass, 0.0)
 
-    def _coarse(self, mass: FloatArray, gaps: FloatArray, cell: int) -> FloatArray:
-        """The law in cells: its density if it is wide, else three cells with its mean and variance."""
+    def _coarse(self, gaps: FloatArray, cell: int) -> FloatArray:
+        """The smooth law in cells, with its mean: three cells if it is narrow."""
         mean = self._mean
-        keep = np.exp(-1 / mean)
-        variance = (
-            mean + mean**2 / SHAPE if self._columns else mean * (1 + keep) / (1 - keep) - mean**2
-        )
+        leave = -np.expm1(-1 / mean)
+        if self._columns:
+            variance = mean + mean**2 / SHAPE
+            wide = self._smooth(gaps)
+            wide /= np.maximum(wide.sum(1, keepdims=True), 1e-200)
+        else:
+            variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
+            # An exponential law; what is between two points is shared out among both.
+            beyond = [
+                np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
+                for x in (gaps - cell, gaps, gaps + cell)
+            ]
+            wide = np.maximum(beyond[0] - 2 * beyond[1] + beyond[2], 0) / cell
         off = np.abs(np.rint((gaps - mean) / cell))
         aside = np.minimum(variance / cell**2, 1.0)
         narrow = np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
-        wide = mass / np.maximum(mass.sum(1, keepdims=True), 1e-300)
         return np.where(variance < cell**2, narrow, wide)
 
     def _wide(self):

@@ -1,0 +1,311 @@
+"""Tests of the decoder of noisy Frobenius coordinates."""
+
+import itertools
+import math
+from dataclasses import dataclass
+from importlib import resources
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import (
+    COLUMNS,
+    ROWS,
+    FrobeniusCoordinates,
+    list_of_coordinates,
+)
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.postprocessing import gap_chains
+from dp_transforms.postprocessing.decoder import Posterior, decode
+from dp_transforms.postprocessing.gap_chains import Arm, GapChains
+from dp_transforms.postprocessing.gap_model import END, SHAPE, GapLaws
+
+pytestmark = pytest.mark.filterwarnings("error")
+
+
+@dataclass
+class Noisy:
+    rows: np.ndarray
+    columns: np.ndarray
+    rate: float
+
+
+def coordinates(frequency_list, behind=0):
+    """Rows and columns, with zeros behind them."""
+    private = FrobeniusCoordinates(frequency_list)
+    index = np.arange(1, private.square + behind + 1)
+    return private.of(ROWS, index), private.of(COLUMNS, index)
+
+
+def noisy(frequency_list, rate, rng, behind):
+    arms = []
+    for arm in coordinates(frequency_list, behind):
+        first, second = rng.geometric(-math.expm1(-rate), (2, len(arm)))
+        arms.append(arm + first - second)
+    return Noisy(*arms, rate)
+
+
+def errors(frequency_list, rate, draws, behind, seed=1):
+    """Half the L1 distances of decoded lists."""
+    rng = np.random.default_rng(seed)
+    return [
+        decode(noisy(frequency_list, rate, rng, behind)).l1_distance(frequency_list) / 2
+        for _ in range(draws)
+    ]
+
+
+def sample(name):
+    path = resources.files("dp_transforms.sample_data") / name
+    with resources.as_file(path) as file:
+        return FrequencyList.from_csv(file)
+
+
+# The model, by enumeration.
+
+
+def gap_mass(gap, mean, columns):
+    """The three laws of gaps, from their definitions."""
+    from scipy.stats import geom, nbinom
+
+    if columns:
+        smooth = nbinom.pmf(gap, SHAPE, SHAPE / (SHAPE + mean))
+    else:  # Two points at a distance E, exponential, behind a uniform place in a cell.
+        places = (np.arange(1000) + 0.5) / 1000
+        above = [math.exp(-max(x, 0) / mean) for x in (gap - places).tolist()]
+        beyond = [math.exp(-max(x, 0) / mean) for x in (gap + 1 - places).tolist()]
+        smooth = np.mean(above) - np.mean(beyond)
+    return np.array(
+        [smooth, geom.pmf(gap + 1, 1 / (1 + mean)), mean / (mean + gap) - mean / (mean + gap + 1)]
+    )
+
+
+@pytest.mark.parametrize("columns", [False, True])
+@pytest.mark.parametrize("mean", [0.05, 1.0, 7.5])
+def test_laws_of_gaps_are_as_defined(columns, mean):
+    laws = GapLaws(np.array([mean]), columns)
+    gaps = np.arange(-1.0, 40.0)
+    expected = np.array([gap_mass(g, mean, columns) if g >= 0 else np.zeros(3) for g in gaps]).T
+    np.testing.assert_allclose(laws.cells(gaps[None, :], 1)[:, 0], expected, atol=2e-4)
+    weights = np.array([0.7, 0.2, 0.1])
+    tails = 1 - np.cumsum(weights @ expected)
+    ends = laws.ends(np.arange(1.0, 30.0)[None, :], weights[:, None, None])[0]
+    np.testing.assert_allclose(ends, END + (1 - END) * tails[:29], atol=2e-3)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mean"), [(False, 5.0), (False, 60.0), (True, 9.0), (True, 300.0)]
+)
+def test_coarse_laws_keep_the_mean_and_nearly_the_variance(columns, mean):
+    cell = 16
+    gaps = mean + cell * np.arange(-40.0, 200.0)
+    mass = GapLaws(np.array([mean]), columns).cells(gaps[None, :], cell)[0, 0]
+    variance = mean + mean**2 / SHAPE if columns else mean**2
+    assert mass.sum() == pytest.approx(1)
+    assert mass @ gaps == pytest.approx(mean, rel=0.01)
+    assert mass @ (gaps - mean) ** 2 == pytest.approx(variance, rel=0.1)
+
+
+def small_chains(rows, columns, rate, means, reach):
+    arms = [
+        Arm(z, np.zeros_like(z), np.zeros_like(z), np.full_like(z, 2**62))
+        for z in (np.array(rows), np.array(columns))
+    ]
+    return GapChains(arms, means, [np.array([0.8, 0.15, 0.05])] * 2, rate, 1, reach)
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "rate"),
+    [([5, 1, 2], [4, 3, 0], 0.7), ([0, -1, 0], [1, 0, 0], 0.3), ([9, 6, 4], [2, 2], 0.2)],
+)
+def test_medians_are_those_of_all_pairs_of_chains(rows, columns, rate):
+    reach = 4
+    means = [np.array([1.5, 0.8, 0.5])[: len(rows)], np.array([0.4, 1.0, 2.0])[: len(columns)]]
+    chains = small_chains(rows, columns, rate, means, reach)
+    states = range(1, chains.width + 1)
+    laws = {}
+
+    def mass(gap, place, arm):
+        if (gap, place, arm) not in laws:
+            weights = np.array([0.8, 0.15, 0.05])
+            laws[gap, place, arm] = float(weights @ gap_mass(gap, means[arm][place], arm == 1))
+        return laws[gap, place, arm]
+
+    def weight(path, z, arm):
+        result = math.exp(
+            -rate * sum(abs(v - x) for v, x in itertools.zip_longest(z, path, fillvalue=0))
+        )
+        if not path:
+            return result
+        result *= 1 / rate / (path[0] + 1 / rate) ** 2
+        for place, (x, y) in enumerate(itertools.pairwise(path)):
+            result *= mass(x - y - 1, place, arm)
+        last = path[-1]
+        tail = 1 - sum(mass(gap, len(path) - 1, arm) for gap in range(last - 1))
+        return result * (END + (1 - END) * tail)
+
+    arms = []
+    for arm, z in enumerate((rows, columns)):
+        paths = [
+            path[::-1]
+            for size in range(len(z) + 1)
+            for path in itertools.combinations(states, size)
+        ]
+        arms.append([(path, weight(path, z, arm)) for path in paths])
+    sums = [np.zeros(len(z) + 2) for z in (rows, columns)]
+    for arm, paths in enumerate(arms):
+        for path, value in paths:
+            sums[arm][len(path)] += value
+    compatible = [
+        lambda n: sum(sums[1][k] for k in (n, n - 1) if 0 <= k < len(sums[1])),
+        lambda n: sum(sums[0][k] for k in (n, n + 1) if k < len(sums[0])),
+    ]
+    for level in (0.1, 0.5, 0.9):
+        found = chains.quantiles(level)
+        for arm, paths in enumerate(arms):
+            for place in range(len((rows, columns)[arm])):
+                law = np.zeros(chains.width + 1)
+                for path, value in paths:
+                    x = path[place] if place < len(path) else 0
+                    law[x] += value * compatible[arm](len(path))
+                law /= law.sum()
+                cumulative = np.cumsum(law)
+                x = found[arm][place]
+                assert cumulative[x] > level - 1e-3
+                assert x == 0 or cumulative[x - 1] < level + 1e-3
+
+
+def test_samples_follow_the_posterior():
+    chains = small_chains([9, 6, 4, 0], [5, 2, 2, 0], 0.3, [np.full(4, 1.5), np.full(4, 0.6)], 8)
+    number = 4000
+    draws = chains.sample(number, seed=3)
+    # Six standard errors of a share: less than 1e-7 for all of the shares together.
+    slack = 6 * 0.5 / math.sqrt(number)
+    for level in (0.1, 0.5, 0.9):
+        for drawn, limit in zip(draws, chains.quantiles(level), strict=True):
+            assert ((drawn <= limit).mean(0) > level - slack).all()
+            assert (((drawn < limit).mean(0) < level + slack) | (limit == 0)).all()
+    for rows, columns in zip(*draws, strict=True):
+        list_of_coordinates(rows, columns)
+
+
+def test_segments_give_what_one_sweep_gives(monkeypatch):
+    rng = np.random.default_rng(4)
+    square = FrequencyList([200], [200])  # Never forgets: all its gaps are 0.
+    falling = FrequencyList.from_counts(np.sort(rng.zipf(1.7, 20_000).clip(1, 10**6)))
+    for frequency_list in (square, falling):
+        given_noise = noisy(frequency_list, 0.5, rng, 20)
+        monkeypatch.setattr(gap_chains, "SEGMENT", 16)
+        short = Posterior(given_noise).quantiles(0.5)
+        monkeypatch.setattr(gap_chains, "SEGMENT", 10**6)
+        whole = Posterior(given_noise).quantiles(0.5)
+        for one, other in zip(short, whole, strict=True):
+            assert np.abs(one - other).sum() <= 0.01 * len(one)
+
+
+# The decoder.
+
+
+@given(
+    rows=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
+    columns=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
+    log_rate=st.integers(-12, 16),
+    width=st.integers(0, 5),
+    max_total=st.integers(0, 500),
+)
+@settings(max_examples=40, deadline=None)
+def test_any_coordinates_give_a_list(rows, columns, log_rate, width, max_total):
+    arrays = np.array(rows, np.int64), np.array(columns, np.int64)
+    given_noise = Noisy(*arrays, 2.0**log_rate)
+    assert decode(given_noise).total <= MAX_VALUE
+    assert decode(given_noise, max_total=max_total).total <= max_total
+    bounds = PartitionBounds.around(FrequencyList([40, 7, 2], [1, 5, 3]), width)
+    assert bounds.contain(decode(given_noise, bounds))
+
+
+LISTS = {
+    "empty": FrequencyList(),
+    "one": FrequencyList([1], [1]),
+    "three": FrequencyList([3], [1]),
+    "billion": FrequencyList([10**9], [1]),
+    "largest": FrequencyList([4 * 10**18], [1]),
+    "ones": FrequencyList([1], [10**6]),
+    "square": FrequencyList([100], [100]),
+    "rectangle": FrequencyList([1000], [5]),
+    "steps": FrequencyList([10**7, 50], [2, 3]),
+    "stairs": FrequencyList(range(60, 0, -1), [1] * 60),
+    "tens": FrequencyList(range(500, 0, -10), [5] * 50),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("rate", [8, 0.5])
+def test_corner_cases_are_no_worse_than_the_noise(name, rate):
+    truth = LISTS[name]
+    given_noise = noisy(truth, rate, np.random.default_rng(5), 15)
+    # Twice what noise on the positive coordinates costs, and some for whether there are any.
+    raw = 0.5 * sum(
+        np.abs(z - x).sum()
+        for z, x in zip(
+            (given_noise.rows, given_noise.columns), coordinates(truth, 15), strict=True
+        )
+    )
+    assert decode(given_noise).l1_distance(truth) / 2 <= 1.1 * raw + 2
+
+
+@pytest.mark.parametrize("log_rate", [-10, -20])
+@pytest.mark.parametrize("name", ["empty", "billion", "square"])
+def test_small_rates_give_lists(name, log_rate):
+    given_noise = noisy(LISTS[name], 2.0**log_rate, np.random.default_rng(6), 40)
+    decode(given_noise)
+
+
+def test_without_noise_the_list_comes_back():
+    truth = sample("rockyou.csv")
+    assert decode(Noisy(*coordinates(truth, 5), 16.0)) == truth
+
+
+@pytest.mark.parametrize(
+    ("truth", "rate", "draws", "behind", "published", "sd"),
+    [
+        (sample("rockyou.csv"), 1.0, 4, 8, 822, 20),
+        (sample("rockyou.csv"), 0.25, 2, 17, 2502, 80),
+        (sample("yahoo.csv"), 1.0, 2, 8, 1035, 25),
+        (FrequencyList([1], [300]), 0.5, 25, 14, 1.4, 2),
+        (FrequencyList([9, 1], [1, 20]), 0.5, 25, 14, 4.8, 3),
+    ],
+)
+def test_errors_are_those_of_the_prototype_or_less(truth, rate, draws, behind, published, sd):
+    # Three standard errors; seeded, so that it holds always or never.
+    assert np.mean(errors(truth, rate, draws, behind)) < published + 3 * sd / math.sqrt(draws)
+
+
+def test_bounds_help():
+    truth = sample("rockyou.csv")
+    given_noise = noisy(truth, 0.1, np.random.default_rng(7), 30)
+    bounds = PartitionBounds.around(truth, 5)
+    bounded = decode(given_noise, bounds)
+    assert bounds.contain(bounded)
+    assert bounded.l1_distance(truth) < decode(given_noise).l1_distance(truth)
+
+
+def test_a_largest_total_is_kept_and_nearly_reached():
+    truth = sample("rockyou.csv")
+    given_noise = noisy(truth, 1.0, np.random.default_rng(8), 8)
+    free = decode(given_noise)
+    kept = decode(given_noise, max_total=free.total - 20_000)
+    assert free.total - 24_000 < kept.total <= free.total - 20_000
+    assert kept.l1_distance(free) == free.total - kept.total
+
+
+def test_intervals_cover_and_samples_have_the_total():
+    truth = sample("rockyou.csv")
+    posterior = Posterior(noisy(truth, 1.0, np.random.default_rng(9), 8))
+    lower, upper = posterior.interval(0.9)
+    for low, high, true in zip(lower, upper, coordinates(truth, 8), strict=True):
+        assert ((low <= true) & (true <= high)).mean() > 0.88
+    rows, columns = posterior.sample(50)
+    totals = rows.sum(1) + columns.sum(1)
+    assert abs(totals.mean() - truth.total) < 6 * totals.std()
