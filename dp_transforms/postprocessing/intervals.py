@@ -44,7 +44,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -73,7 +73,7 @@ from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 _NOT_DRAWN = 2.0**-35
 _OF_SQUARE = 0.1  # The part of the failure probability that bounds on D have.
 _LONGEST_PATH = 2048
-_HEIGHTS = (3, 12)  # h, times c.
+_HEIGHTS = (4, 16, 64)  # h, times c.
 _ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
 
@@ -336,6 +336,7 @@ def _largest_noises(rate: float, failures: FloatArray) -> IntArray:
     return np.maximum(np.ceil(-logarithms / rate).astype(np.int64) - 1, 0)
 
 
+@lru_cache(maxsize=4096)
 def largest_sum(rate: float, count: int, failure: float) -> int:
     """A t with Pr[|S| > t] <= failure for the sum S of ``count`` independent noises.
 

@@ -199,7 +199,7 @@ class ReleaseError:
 
     def up_to(self, rank: int) -> int:
         """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
-        return min(self.l1, math.ceil(self.head_base + self.head_slope * rank))
+        return math.ceil(min(self.l1, self.head_base + self.head_slope * rank))
 
 
 def closed(

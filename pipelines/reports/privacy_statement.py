@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.mechanisms.decimals import Number, float_above
-from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.integer_partition.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.laws.corner_law import LAWS, CornerWeightedLaw

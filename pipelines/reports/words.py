@@ -69,7 +69,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
     ...     "sensitivity": 1, "max_partitions_per_user": 1,
     ...     "max_partitions_per_user_is": "enforced"})[1]
-    'Each user counts in at most 1 partition; the job that made this release saw to it.'
+    'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
     """
     epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
