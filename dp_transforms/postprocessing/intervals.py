@@ -92,7 +92,7 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
     return WalkIntervals(released, released.mechanism.law)
 
 
-def model_intervals_of(released: ReleasedList, draws: int = 400) -> ModelIntervals:
+def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
     """The intervals of the decoder's model, from lists drawn from its posterior: shorter than the
     proved ones, see benchmarks/results/interval_coverage.md for how often they hold.
 
