@@ -84,32 +84,12 @@ BENCHMARKS = (
     ),
     Benchmark("engine_variants", "Releases between bounds", "engine_variants", 10),
     Benchmark(
-        "release_estimates", "The noise, told from a release", "release_estimates", 25, timed=False
-    ),
-    Benchmark(
-        "guessing_estimates",
-        "Guessing metrics without the noise's bias",
-        "guessing_estimates",
-        40,
-        ("lists",),
-        ("--releases=10",),
-        timed=False,
-    ),
-    Benchmark(
-        "guessing_limits",
-        "What no estimate can do",
-        "guessing_limits",
-        25,
-        arguments=("--draws=200",),
-        timed=False,
-    ),
-    Benchmark(
         "interval_coverage",
         "Coverage of intervals on lists that nobody had seen",
         "interval_coverage",
         30,
         ("edges",),
-        ("--releases=20", "--estimates=2"),
+        ("--releases=8",),
         timed=False,
     ),
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),

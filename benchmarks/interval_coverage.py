@@ -1,17 +1,18 @@
 """How often intervals hold on lists that played no part in their making.
 
-    python -m benchmarks.interval_coverage [--edges=DIR] [--releases=100] [--estimates=20]
+    python -m benchmarks.interval_coverage [--edges=DIR] [--releases=8]
 
-The lists are samples of distributions that no constant was chosen by, numbers of users by item and
-of items by user of two public commit logs, and the degrees of graphs, if given. All constants were
-fixed before this benchmark was written, and lists were chosen before any result was seen.
+The lists are samples of distributions that no constant was chosen by, heaped and stepped ones,
+numbers of users by item and of items by user of two public commit logs, and the degrees of graphs,
+if given.
 """
 
 from __future__ import annotations
 
 import argparse
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import pyarrow.compute as pc
@@ -20,41 +21,40 @@ from benchmarks.baseline_tables import Input
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.postprocessing.frequency_intervals import distinct_interval
-from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
-from dp_transforms.postprocessing.guessing_intervals import (
-    ReleaseError,
-    alpha_guesswork_bits_interval,
-    success_rate_bits_interval,
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
+from dp_transforms.postprocessing.guessing_metrics import (
+    alpha_guesswork_bits,
+    at_least,
+    success_rate,
 )
-from dp_transforms.postprocessing.guessing_metrics import alpha_guesswork_bits, success_rate_bits
-from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
-from dp_transforms.postprocessing.release_estimates import ReleaseEstimates
+from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 
-EPSILONS = (2, 1, 0.5, 0.1)
-GUESSES, ALPHAS = (1, 10, 100), ("0.25", "0.5")
+RATES = (2, 1, 0.5, 0.1, 0.02)
 CONFIDENCE = 0.95
-USERS = 100_000
+USERS = 20_000
+THRESHOLD, RANK, TOP, ALPHA = 20, 10, 30, "0.5"
+QUESTIONS = ("partitions", "total", f"at least {THRESHOLD}", f"rank {RANK}", f"top {TOP}", "G_0.5")
 
 
 def samples() -> Iterator[tuple[str, FrequencyList]]:
-    """Users who each take one item of these distributions."""
+    """Users who each take one item of these distributions, and lists of other shapes."""
     rng = np.random.default_rng(2026)
 
     def sample(weights: np.ndarray) -> FrequencyList:
         counts = rng.multinomial(USERS, weights / weights.sum())
         return FrequencyList.from_counts(counts[counts > 0])
 
-    items = np.arange(1, 50_001)
-    yield "log-normal", sample(np.exp(2 * rng.standard_normal(50_000)))
-    yield "power of the rank, 1.5", sample(items**-1.5)
+    items = np.arange(1, 10_001)
+    yield "Zipf", sample(1 / items)
+    yield "log-normal", sample(np.exp(2 * rng.standard_normal(10_000)))
     yield "power of the rank, 0.5", sample(items**-0.5)
-    yield "geometric, mean 300", sample(np.exp(-items / 300))
+    yield "Poisson of mean 40", FrequencyList.from_counts(rng.poisson(40, 500) + 1)
     yield "uniform over 2,000", sample(np.ones(2_000))
-    yield "two levels", sample(np.repeat([100.0, 1.0], [200, 20_000]))
-    yield "gamma, shape 0.2", sample(rng.gamma(0.2, size=20_000))
+    yield "heaped on tens", FrequencyList.from_counts(10 * rng.integers(1, 20, 200))
+    yield "staircase", FrequencyList.from_counts(np.arange(1, 201))
+    yield "two levels", FrequencyList([100, 1], [100, 10_000])
 
 
 def commit_logs() -> Iterator[tuple[str, FrequencyList]]:
@@ -70,122 +70,126 @@ def degrees(directory: pathlib.Path | None) -> Iterator[tuple[str, FrequencyList
         yield f"degrees of {path.name.removesuffix('.csv.gz')}", Input.degrees(path, (1, 1)).private
 
 
-def proven(private: FrequencyList, mechanism: PartitionMechanism, releases: int) -> list[float]:
-    """How often each proven interval holds, all numbers of one release together."""
-    ends = np.cumsum(private.multiplicities)
-    frequencies = np.append(private.frequencies, 0)
-    metrics = _metrics(private)
-    hits = []
-    for released in mechanism.release_many(private, releases):
-        law = mechanism.law
-        grid, lower, upper = rank_frequency_band(released, law, CONFIDENCE)
-        true = frequencies[np.searchsorted(ends, grid)]
-        low, high = distinct_interval(released, law, CONFIDENCE)
-        error = ReleaseError.of_release(released, law, CONFIDENCE)
-        bits = [success_rate_bits_interval(released, beta, error) for beta in GUESSES]
-        bits += [alpha_guesswork_bits_interval(released, alpha, error) for alpha in ALPHAS]
-        hits.append(
-            [
-                bool(((lower <= true) & (true <= upper)).all()),
-                low <= private.distinct <= high,
-                all(one.lower <= x <= one.upper for one, x in zip(bits, metrics, strict=True)),
-            ]
-        )
-    return np.mean(hits, axis=0).tolist()
-
-
-def likely(private: FrequencyList, mechanism: PartitionMechanism, releases: int) -> list[float]:
-    """How often each of the intervals holds that are estimates, one number at a time."""
-    metrics, hits = _metrics(private), []
-    for released in mechanism.release_many(private, releases):
-        whole, guessing = (
-            ReleaseEstimates(released, mechanism),
-            GuessingEstimates(released, mechanism),
-        )
-        found = [whole.distinct(CONFIDENCE), whole.total(CONFIDENCE)]
-        bits = [guessing.success_rate_bits(beta, CONFIDENCE) for beta in GUESSES]
-        bits += [guessing.alpha_guesswork_bits(alpha, CONFIDENCE) for alpha in ALPHAS]
-        true = [private.distinct, private.total, *metrics]
-        hits.append(
-            [one.lower <= x <= one.upper for one, x in zip([*found, *bits], true, strict=True)]
-        )
-    return np.mean(hits, axis=0).tolist()
-
-
-def _metrics(one: FrequencyList) -> list[float]:
-    return [success_rate_bits(one, beta) for beta in GUESSES] + [
-        alpha_guesswork_bits(one, alpha) for alpha in ALPHAS
+def answers(facts: ReleaseIntervals) -> list[Estimate]:
+    """The estimates of ``QUESTIONS``."""
+    return [
+        facts.number_of_partitions(CONFIDENCE),
+        facts.total(CONFIDENCE),
+        facts.partitions_with_at_least(THRESHOLD, CONFIDENCE),
+        facts.frequency_at(RANK, CONFIDENCE),
+        facts.share_of_top(TOP, CONFIDENCE),
+        facts.alpha_guesswork_bits(ALPHA, CONFIDENCE),
     ]
 
 
-def rows(
-    lists: dict[str, FrequencyList],
-    measure: Callable[[FrequencyList, PartitionMechanism, int], list[float]],
-    releases: int,
-) -> Iterator[tuple[str, list[float]]]:
-    for name, private in lists.items():
-        for epsilon in EPSILONS:
-            found = measure(private, partition_mechanism(epsilon), releases)
-            cells = " | ".join(f"{part:.0%}" for part in found)
-            yield f"| {name} | {private.total:,} | {epsilon:g} | {cells} |", found
+def truth(private: FrequencyList) -> list[float]:
+    """What they estimate."""
+    return [
+        private.distinct,
+        private.total,
+        int(at_least(private, np.array([THRESHOLD]))[0]),
+        int(private.at_ranks([RANK])[0]),
+        success_rate(private, TOP),
+        alpha_guesswork_bits(private, ALPHA),
+    ]
+
+
+def hits(private: FrequencyList, facts: ReleaseIntervals) -> list[bool]:
+    """Whether each interval holds."""
+    return [
+        one.low - 1e-9 <= true <= one.high + 1e-9
+        for one, true in zip(answers(facts), truth(private), strict=True)
+    ]
+
+
+def band_holds(private: FrequencyList, facts: ReleaseIntervals) -> bool:
+    """Whether the bounds of all ranks hold together."""
+    lower, upper = facts.bands(CONFIDENCE)
+    ranks = np.unique(np.concatenate([np.cumsum(one.multiplicities) for one in (private, lower)]))
+    ranks = np.append(ranks, private.distinct + 1)
+    true = private.at_ranks(ranks)
+    return bool(((lower.at_ranks(ranks) <= true) & (true <= upper.at_ranks(ranks))).all())
+
+
+def measured(private: FrequencyList, mechanism: Any, releases: int) -> dict[str, np.ndarray]:
+    """How often each interval holds, by its kind, and how much shorter the model's are."""
+    proved, model, parts = [], [], []
+    for released in mechanism.release_many(private, releases):
+        facts = intervals_of(released)
+        proved.append([*hits(private, facts), band_holds(private, facts)])
+        if released.coordinates is None or not len(released):
+            continue
+        other = model_intervals_of(released)
+        model.append(hits(private, other))
+        widths = [[one.high - one.low for one in answers(kind)] for kind in (facts, other)]
+        parts.append([b / a if a else 1.0 for a, b in zip(*widths, strict=True)])
+    found = {"proved": np.mean(proved, axis=0)}
+    if model:
+        found |= {"model": np.mean(model, axis=0), "widths": np.median(parts, axis=0)}
+    return found
 
 
 def report(flags: argparse.Namespace) -> Iterator[str]:
     lists = dict([*samples(), *commit_logs(), *degrees(flags.edges)])
+    found: dict[tuple[str, float], Mapping[str, np.ndarray]] = {}
+    for name, private in lists.items():
+        for rate in RATES:
+            found[name, rate] = measured(private, FrobeniusMechanism(rate), flags.releases)
     yield "# Coverage of intervals on lists that nobody had seen"
     yield ""
     yield (
         f"How often {CONFIDENCE:.0%} intervals from a release alone hold the private list's "
-        "numbers, by the default mechanism at sensitivity 1. None of these lists played a part in "
-        "the making of any interval, and no constant was changed after."
+        f"numbers, in {flags.releases} releases each, at c = epsilon / kappa: the number of "
+        f"partitions, the total, the partitions with at least {THRESHOLD} users, the frequency at "
+        f"rank {RANK}, the part of the first {TOP}, and the guesswork to break half. None of these "
+        "lists played a part in the making of the decoder or of an interval."
     )
-    yield ""
-    yield "## Proven intervals"
-    yield ""
-    yield (
-        f"{flags.releases} releases. *Ranks* counts a release if the bounds of all ranks of the "
-        "grid hold, *guessing* if those of all five metrics do."
-    )
-    yield ""
-    yield "| list | total | epsilon | ranks | distinct | guessing |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: |"
-    found = []
-    for line, parts in rows(lists, proven, flags.releases):
-        found += parts
-        yield line
-    yield ""
-    yield f"The least is {min(found):.0%}."
-    yield ""
-    yield "## Estimates"
-    yield ""
-    yield (
-        f"{flags.estimates} releases. Of how many partitions there are and of their total "
-        "(`ReleaseEstimates`), and of guessing metrics with the noise's bias taken out "
-        "(`GuessingEstimates`): one number at a time."
-    )
-    yield ""
-    names = [f"λ_{beta}" for beta in GUESSES] + [f"G_{alpha}" for alpha in ALPHAS]
-    yield f"| list | total | epsilon | distinct | sum | {' | '.join(names)} |"
-    yield "| --- " + "| ---: " * 9 + "|"
-    whole, guessing = [], []
-    for line, parts in rows(lists, likely, flags.estimates):
-        whole += parts[:2]
-        guessing += parts[2:]
-        yield line
-    yield ""
-    for words, parts in (("distinct and sum", whole), ("guessing metrics", guessing)):
-        short = sum(part < CONFIDENCE - 0.1 for part in parts)
-        yield (
-            f"* {words}: {np.mean(parts):.0%} on average, {min(parts):.0%} at worst, below "
-            f"{CONFIDENCE - 0.1:.0%} in {short} of {len(parts)} cases."
+    for kind, about in (
+        ("proved", "*All ranks* counts a release if the bounds of all ranks hold together."),
+        ("model", "Quantiles of 200 lists that are drawn from the decoder's posterior."),
+    ):
+        yield ""
+        yield f"## Frobenius mechanism, {kind} intervals"
+        yield ""
+        yield about
+        yield ""
+        yield from table(
+            {
+                **{f"{name}, all c": [found[name, rate][kind] for rate in RATES] for name in lists},
+                **{f"c = {rate:g}": [found[name, rate][kind] for name in lists] for rate in RATES},
+                "together": [parts[kind] for parts in found.values()],
+            }
         )
+    widths = np.median([parts["widths"] for parts in found.values()], axis=0)
+    shorter = ", ".join(f"{name} {w:.2f}" for name, w in zip(QUESTIONS, widths, strict=True))
+    yield ""
+    yield f"Widths of the model's intervals as parts of the proved ones, medians: {shorter}."
+    yield ""
+    yield "## Geometric mechanism at c = 1.1, proved intervals"
+    yield ""
+    geometric = GeometricPartitionMechanism(1.1)
+    yield from table(
+        {
+            name: [measured(private, geometric, flags.releases)["proved"]]
+            for name, private in lists.items()
+        }
+    )
+
+
+def table(rows: Mapping[str, list[np.ndarray]]) -> Iterator[str]:
+    """Means of rows, as Markdown."""
+    means = {name: np.mean(parts, axis=0) for name, parts in rows.items()}
+    heads = [*QUESTIONS, "all ranks"][: len(next(iter(means.values())))]
+    yield f"| | {' | '.join(heads)} |"
+    yield "| --- " + "| ---: " * len(heads) + "|"
+    for name, parts in means.items():
+        yield f"| {name} | {' | '.join(f'{part:.1%}' for part in parts)} |"
 
 
 def main() -> None:
     parser = page_parser("interval_coverage", __doc__)
     parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="graphs, .csv.gz files")
-    parser.add_argument("--releases", type=int, default=100)
-    parser.add_argument("--estimates", type=int, default=20)
+    parser.add_argument("--releases", type=int, default=8)
     flags = parser.parse_args()
     write_page(flags.output / "interval_coverage.md", report(flags))
 

@@ -9,11 +9,6 @@ user was in at most 23 groups. Half of a budget of epsilon = 0.5 is for the list
 and half for the groups, of which each attribute gets an equal part. What other budgets would give
 is told after that.
 
-The noise makes passwords look easier to guess than they are. For groups of more than a million
-users each statistic is also estimated without that bias, from the released lists alone: see
-``dp_transforms.postprocessing.guessing_estimates``; the reference is the released list of all
-users.
-
 Users are a sample of the accounts of the package's Yahoo! list, with made-up attributes: in some
 groups passwords are harder to guess than in others. They are written to a Parquet file, released
 with ``pipelines.release_grouped_lists``, and the statistics of the paper's Table III are computed
@@ -41,7 +36,6 @@ from dp_transforms.budget.accounting import compose
 from dp_transforms.budget.events import partition_event
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.guessing_estimates import Estimate, GuessingEstimates
 from dp_transforms.sample_data import yahoo
 from pipelines.files.frequency_files import parse_grouped_lists
 from pipelines.files.names import LISTS_FILE
@@ -53,8 +47,6 @@ DELTA = 1e-9
 SEED = 2015
 GUESSES = (1, 10, 100)
 ALPHAS = ("0.25", "0.5")
-LARGE = 1_000_000
-"""Groups of more users, as released, are corrected; the others are mostly noise."""
 CLOSE = 0.1
 RESULT_FILE = "yahoo_retelling.md"
 
@@ -91,7 +83,6 @@ _ODDS = 1.5
 
 Name = tuple[str, str]
 Lists = Mapping[Name, FrequencyList]
-Estimates = Mapping[Name, Sequence[Estimate]]
 
 
 def attribute_shares(number: int) -> dict[str, dict[str, float]]:
@@ -192,87 +183,38 @@ def metrics(frequency_list: FrequencyList) -> list[float]:
     ]
 
 
-def estimates(released: Lists, epsilon_groups: float, large: int = LARGE) -> Estimates:
-    """The metrics of the large groups without the noise's bias, from the released lists alone.
-
-    Args:
-      released: all lists.
-      epsilon_groups: of each attribute.
-      large: how many users a group has, as released.
-    """
-    found = {}
-    mechanism = partition_mechanism(epsilon_groups)
-    everyone = released["", ""]
-    for name, one in released.items():
-        if name == ("", "") or one.total <= large:
-            continue
-        of_one = GuessingEstimates(one, mechanism, reference=everyone)
-        found[name] = [of_one.success_rate_bits(guesses) for guesses in GUESSES] + [
-            of_one.alpha_guesswork_bits(alpha) for alpha in ALPHAS
-        ]
-    return found
-
-
 def largest_difference(original: FrequencyList, values: Sequence[float]) -> float:
     """The largest difference of the metrics, in bits."""
     return max(abs(one - other) for one, other in zip(metrics(original), values, strict=True))
 
 
-def values(of_list: Sequence[Estimate]) -> list[float]:
-    """The estimates without their intervals."""
-    return [estimate.value for estimate in of_list]
-
-
-def table_lines(originals: Lists, released: Lists, corrected: Estimates) -> Iterator[str]:
-    """Table III, as Markdown: of each metric, the values of original, release and estimate."""
+def table_lines(originals: Lists, released: Lists) -> Iterator[str]:
+    """Table III, as Markdown: of each metric, the values of original and release."""
     names = [f"λ_{guesses}" for guesses in GUESSES] + [f"G_{alpha}" for alpha in ALPHAS]
-    head = ["group", "users", "released", *names, "released off by", "corrected off by"]
+    head = ["group", "users", "released", *names, "off by"]
     yield f"| {' | '.join(head)} |"
     yield f"| --- |{' ---: |' * (len(head) - 1)}"
     for name, original in originals.items():
         if name not in released:
             continue
         rows = [metrics(original), metrics(released[name])]
-        off = [f"{largest_difference(original, rows[1]):.2f}", ""]
-        if name in corrected:
-            rows.append(values(corrected[name]))
-            off[1] = f"{largest_difference(original, rows[2]):.2f}"
+        off = f"{largest_difference(original, rows[1]):.2f}"
         cells = [" / ".join(f"{bits:.1f}" for bits in column) for column in zip(*rows, strict=True)]
         attribute, group = name
         label = f"{attribute}: {group}" if attribute else "all users"
         totals = [f"{one[name].total:,}" for one in (originals, released)]
-        yield f"| {' | '.join([label, *totals, *cells, *off])} |"
+        yield f"| {' | '.join([label, *totals, *cells, off])} |"
 
 
-def summary(originals: Lists, released: Lists, corrected: Estimates) -> str:
+def summary(originals: Lists, released: Lists) -> str:
     """The largest differences of the lists of many users."""
     told = []
     for least in (1_000_000, 2_000_000, 3_000_000):
         large = [name for name in released if originals[name].total > least]
-        if not large:
-            continue
-        off = {n: largest_difference(originals[n], metrics(released[n])) for n in large}
-        text = f"{_distances(off)} for the {len(large)} lists of more than {least:,}"
-        after = off | {
-            n: largest_difference(originals[n], values(corrected[n]))
-            for n in large
-            if n in corrected
-        }
-        if after != off:
-            text += f" (corrected: {_distances(after)})"
-        told.append(text)
-    covered = [
-        estimate.lower <= true <= estimate.upper
-        for name, of_list in corrected.items()
-        for estimate, true in zip(of_list, metrics(originals[name]), strict=True)
-    ]
-    text = f"Largest differences: {'; '.join(told) or 'no list has a million users'}."
-    if covered:
-        text += (
-            f" The 95% intervals of the corrected ones hold {sum(covered)} of the {len(covered)} "
-            f"original statistics."
-        )
-    return text
+        if large:
+            off = {n: largest_difference(originals[n], metrics(released[n])) for n in large}
+            told.append(f"{_distances(off)} for the {len(large)} lists of more than {least:,}")
+    return f"Largest differences: {'; '.join(told) or 'no list has a million users'}."
 
 
 def _distances(differences: Mapping[Name, float]) -> str:
@@ -280,9 +222,7 @@ def _distances(differences: Mapping[Name, float]) -> str:
     return f"{max(differences.values()):.2f} bits, {within} within {CLOSE}"
 
 
-def retell(
-    users: int, attributes: int, epsilons: Sequence[str], directory: str, large: int = LARGE
-) -> Iterator[str]:
+def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str) -> Iterator[str]:
     """The page of results, piece by piece.
 
     Args:
@@ -291,7 +231,6 @@ def retell(
       epsilons: for the groups. The first one is for the job, whose lists are shown; of the others
         the errors are told.
       directory: an existing one, for the records and the releases.
-      large: groups of more users, as released, are corrected.
     """
     shares = attribute_shares(attributes)
     table = made_up_users(users, shares, np.random.default_rng(SEED))
@@ -303,8 +242,7 @@ def retell(
         f"# The Yahoo! release, retold\n\n`python -m benchmarks.yahoo_retelling --users={users} "
         f"--attributes={attributes} --epsilon_groups {' '.join(epsilons)}`\n\n{users:,} made-up "
         f"users, each in {attributes + 1} of {len(originals)} groups. Statistics of Table III of "
-        f"Blocki, Datta and Bonneau (NDSS 2016), in bits: original / released / corrected, the "
-        f"last from the released lists alone, for groups of more than {large:,} users."
+        f"Blocki, Datta and Bonneau (NDSS 2016), in bits: original / released."
     )
     shown = ""
     for i, epsilon in enumerate(epsilons):
@@ -317,15 +255,14 @@ def retell(
             released = release_originals(originals, attributes, epsilon)
             how = "Released without the job."
         each = float(epsilon) / attributes
-        corrected = estimates(released, each, large)
         yield (
             f"\nEpsilon {EPSILON_ALL} for all users, and {epsilon} / {attributes} = {each:.3g} for "
             f"each attribute, which is {epsilon} for all groups, or "
             f"{composed_epsilon(each, attributes):.3g} with delta = {DELTA}. "
-            f"{summary(originals, released, corrected)} {how}"
+            f"{summary(originals, released)} {how}"
         )
         if i == 0:
-            shown = "\n".join(table_lines(originals, released, corrected))
+            shown = "\n".join(table_lines(originals, released))
     yield f"\nThe lists at {epsilons[0]}:\n\n{shown}"
 
 

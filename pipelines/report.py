@@ -14,17 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
-from dp_transforms.postprocessing import guessing_intervals, guessing_metrics
-from dp_transforms.postprocessing.frequency_intervals import distinct_interval
-from dp_transforms.postprocessing.guessing_estimates import GuessingEstimates
-from dp_transforms.postprocessing.guessing_intervals import Interval, ReleaseError
-from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
+from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.postprocessing.estimates import GRID, ReleaseIntervals
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import parse_frequency_list
+from pipelines.files.frequency_files import parse_coordinates, parse_frequency_list
 from pipelines.files.names import (
+    COORDINATES_FILE,
+    COORDINATES_HEADER,
     CURVE_FILE,
     FREQUENCIES_FILE,
     LISTS_FILE,
@@ -36,12 +34,12 @@ from pipelines.files.names import (
 from pipelines.files.paths import filesystem, local_path
 from pipelines.reports import page
 from pipelines.reports.groups import write_groups_report
-from pipelines.reports.privacy_statement import law_of_statement, mechanism_of_statement
-from pipelines.reports.words import Wording, privacy_words, wording
+from pipelines.reports.words import Wording, bounded, drops_records, privacy_words, wording
 
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
-LIKELY = 0.95
+_THRESHOLDS = (1, 10, 100, 1000, 10_000)
+_RANKS = (1, 10, 100, 1000)
 
 
 def write_report(directory: str, about: str | None = None) -> str:
@@ -61,40 +59,56 @@ def write_report(directory: str, about: str | None = None) -> str:
         released = parse_frequency_list(page.read_file(directory, FREQUENCIES_FILE))
         statement = page.read_statement(directory, about)
         narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
-        if not narrowed:
-            law_of_statement(statement)
-    if narrowed:
+        if page.is_decoded(statement):
+            content = page.read_file(directory, COORDINATES_FILE)
+            arms = parse_coordinates(content, COORDINATES_HEADER)[()]
+            released = page.with_coordinates(released, statement, arms)
+        facts = None if narrowed else page.intervals(released, statement)
+    if facts is None:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
             f"are for unrestricted ones"
         )
-    pictures = _pictures(released, statement) if len(released) else {}
-    return page.write(directory, report_page(released, statement, pictures), pictures)
+    pictures = _pictures(facts, statement) if len(released) else {}
+    return page.write(directory, report_page(facts, statement, pictures), pictures)
 
 
 def report_page(
-    released: FrequencyList, statement: dict[str, Any], pictures: dict[str, bytes]
+    facts: ReleaseIntervals, statement: dict[str, Any], pictures: dict[str, bytes]
 ) -> str:
     """The whole page, pictures included, as HTML."""
-    words = wording(statement)
+    words, released = wording(statement), facts.released
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
-        content = _plots(pictures, words)
-    number = ""
-    if "degree" not in statement:
-        lower, upper = distinct_interval(released, law_of_statement(statement), page.CONFIDENCE)
-        number = f"There are between {lower:,} and {upper:,} {words.items} "
-        number += f"({page.CONFIDENCE:.0%} confidence)."
+        content = _plots(pictures, words, statement) + _numbers(facts, words)
     if len(released) and words.guessing:
-        content += _metrics(released, statement)
+        content += _metrics(facts)
     intro = f"""<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as
 released: the true numbers differ by the noise that makes the list private. It does not say which
-{words.items}. {number}</p>
+{words.items}. {_number(facts, words, statement)}</p>
 """
-    return page.document(words.title, intro + content, privacy_words(statement), statement)
+    title = words.title + bounded(statement)
+    return page.document(title, intro + content, privacy_words(statement), statement)
 
 
-def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, bytes]:
+def _number(facts: ReleaseIntervals, words: Wording, statement: dict[str, Any]) -> str:
+    if "degree" in statement:
+        return ""
+    number = facts.number_of_partitions(page.CONFIDENCE)
+    if not drops_records(statement):
+        return (
+            f"There are between {number.low:,} and {number.high:,} {words.items} "
+            f"({page.CONFIDENCE:.0%} confidence)."
+        )
+    return (
+        f"There are at least {number.low:,} {words.items}: between {number.low:,} and "
+        f"{number.high:,} in this list{bounded(statement)}, chosen at random "
+        f"({page.CONFIDENCE:.0%} confidence). Where users have more, the true numbers are larger "
+        "than all of this page."
+    )
+
+
+def _pictures(facts: ReleaseIntervals, statement: dict[str, Any]) -> dict[str, bytes]:
     def draw(title: str, x: str, y: str, curve: Callable[[Any], None]) -> bytes:
         drawn, axes = page.new_figure()
         curve(axes)
@@ -103,21 +117,22 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
         axes.legend()
         return page.png(drawn)
 
-    words, error = wording(statement), _error(released, statement)
-    grid, lower, upper = rank_frequency_band(released, law_of_statement(statement), page.CONFIDENCE)
-    ranks = grid.tolist()
+    words, released = wording(statement), facts.released
+    lower, upper = facts.bands(page.CONFIDENCE)
+    ranks = GRID[GRID <= max(released.distinct, upper.distinct)]
     band = f"where the true one is ({page.CONFIDENCE:.0%} confidence)"
 
     def rank_frequency(axes: Any) -> None:
-        frequencies = released.at_ranks(ranks)
-        axes.fill_between(ranks, np.maximum(lower, 0.5), upper, alpha=0.25, lw=0, label=band)
-        axes.loglog(ranks, frequencies, label="as released")
+        ends = np.maximum(lower.at_ranks(ranks), 0.5), np.maximum(upper.at_ranks(ranks), 0.5)
+        axes.fill_between(ranks, *ends, alpha=0.25, lw=0, label=band)
+        shown = ranks[ranks <= released.distinct]
+        axes.loglog(shown, released.at_ranks(shown), label="as released")
         axes.set_ylim(bottom=0.5)
 
     def guessing_curve(axes: Any) -> None:
-        bounds = [guessing_intervals.success_rate_interval(released, rank, error) for rank in ranks]
-        rates = [guessing_metrics.success_rate(released, rank) for rank in ranks]
-        axes.fill_between(ranks, *zip(*bounds, strict=True), alpha=0.25, lw=0, label=band)
+        bounds = facts.success_rates(ranks.tolist(), page.CONFIDENCE)
+        rates = guessing_metrics.sums_to(released, ranks) / released.total
+        axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=band)
         axes.semilogx(ranks, rates, label="as released")
         axes.set_ylim(-0.02, 1.02)
         axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
@@ -133,52 +148,61 @@ def _pictures(released: FrequencyList, statement: dict[str, Any]) -> dict[str, b
     return pictures
 
 
-def _error(released: FrequencyList, statement: dict[str, Any]) -> ReleaseError:
-    return ReleaseError.of_release(released, law_of_statement(statement), page.CONFIDENCE)
-
-
-def _plots(pictures: dict[str, bytes], words: Wording) -> str:
+def _plots(pictures: dict[str, bytes], words: Wording, statement: dict[str, Any]) -> str:
+    about = f"The list is one{bounded(statement)}." if drops_records(statement) else ""
     captions = {
         RANKS_FILE: f"{words.ranks_caption} The shaded band holds the true numbers; its lower end "
-        "is cut off at a half.",
+        f"is cut off at a half. {about}",
         CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
-        "accounts that this number of guesses breaks.",
+        f"accounts that this number of guesses breaks. {about}",
     }
     figures = "\n".join(
-        page.figure(pictures[name], caption)
+        page.figure(pictures[name], caption.strip())
         for name, caption in captions.items()
         if name in pictures
     )
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
 
 
-def _metrics(released: FrequencyList, statement: dict[str, Any]) -> str:
-    error = _error(released, statement)
-    mechanism = mechanism_of_statement(statement)
-    estimates = None if mechanism is None else GuessingEstimates(released, mechanism)
-    rows: list[tuple[str, str, Any]] = [
+def _numbers(facts: ReleaseIntervals, words: Wording) -> str:
+    """A table of what users of a list ask first."""
+    level = page.CONFIDENCE
+    rows = [(f"In all: {words.total} {words.items}", page.estimate_text(facts.total(level)))]
+    rows += [
+        (f"{words.items} with at least {least:,}".capitalize(), page.estimate_text(one))
+        for least in _THRESHOLDS
+        if (one := facts.partitions_with_at_least(least, level)).high
+    ]
+    rows += [
+        (f"Rank {rank:,}", page.estimate_text(one))
+        for rank in _RANKS
+        if (one := facts.frequency_at(rank, level)).high
+    ]
+    rows += [
+        (f"Part of the first {rank:,}", page.estimate_text(facts.share_of_top(rank, level), ".1%"))
+        for rank in _RANKS[1:]
+        if rank < facts.released.distinct
+    ]
+    return f"""<h2>Numbers</h2>
+<p>The interval below each number holds that of the true list with {level:.0%} confidence, over the
+noise alone, each by itself.</p>
+{page.table([("", f"Estimate, {level:.0%} interval"), *rows], numbers=1)}"""
+
+
+def _metrics(facts: ReleaseIntervals) -> str:
+    asked: list[tuple[str, str, Any]] = [
         (f"Success rate of {n:,} guess{'es' if n > 1 else ''}", "success_rate_bits", n)
         for n in _GUESSES
     ]
-    rows += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
-    cells = []
-    for name, metric, of in rows:
-        cells.append([name, page.metric_text(metric, of, released, error)])
-        if estimates is not None:
-            one = getattr(estimates, metric)(of, LIKELY)
-            cells[-1].append(page.bits_text(one.value, Interval(one.lower, one.upper)))
-    heads: tuple[str, ...] = ("Metric", "As released")
-    words = ""
-    if estimates is not None:
-        heads += ("Without bias",)
-        words = f""" Noise makes a list look easier to guess than it is, or harder: on the right
-that bias is taken out. The interval there is likely, not proven: it is meant to hold the true value
-in {LIKELY:.0%} of releases of lists like those of passwords, and holds it less often for others."""
+    asked += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
+    rows = [
+        (name, page.bits_text(getattr(facts, metric)(of, page.CONFIDENCE)))
+        for name, metric, of in asked
+    ]
     return f"""<h2>How hard to guess</h2>
 <p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). The interval below each number holds
-the value of the true list; all hold together with {page.CONFIDENCE:.0%} confidence, over the noise
-alone.{words}</p>
-{page.table([heads, *cells], numbers=len(heads) - 1)}"""
+the value of the true list with {page.CONFIDENCE:.0%} confidence, over the noise alone.</p>
+{page.table([("Metric", "Estimate"), *rows], numbers=1)}"""
 
 
 def make_parser() -> OneLineParser:

@@ -234,7 +234,7 @@ class GapChains:
         """The law of the common square, from the evidence of both arms."""
         mass = np.einsum("sbw,sbw->sb", self.filtered, self._end)
         gains = self.by_arm(self._evidence + self._shift)
-        # Relative to a chain that is positive everywhere: what large entries add is in none of these.
+        # Relative to a chain that is positive everywhere: large entries add to none of these.
         logs = [
             np.append(0.0, np.log(np.maximum(end, TINY)))
             - np.append(np.cumsum(gain[::-1])[::-1], 0.0)

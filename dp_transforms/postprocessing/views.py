@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
+from dp_transforms.postprocessing.estimates import GRID
+from dp_transforms.postprocessing.intervals import intervals_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
@@ -48,8 +49,7 @@ def plot_released_list(
     """The frequency of each rank, on logarithmic axes, with proven error bars.
 
     All error bars hold together with at least the given probability, whatever the private list was.
-    Where no ``law`` of the mechanism is known (see ``rank_intervals``), or no mechanism, as of a
-    list from a file, there are none.
+    Where there are no intervals (see ``intervals_of``), as for a list from a file, there are none.
 
     Args:
       released: what a mechanism returned.
@@ -67,12 +67,13 @@ def plot_released_list(
     figure = Figure(layout="constrained")
     axes = figure.subplots()
     try:
-        law = None if released.mechanism is None else released.mechanism.law
+        bands = intervals_of(released).bands(confidence) if len(released) else None
     except ValueError:
-        law = None
-    if law is not None and len(released):
-        grid, lower, upper = rank_frequency_band(released, law, confidence)
+        bands = None
+    if bands is not None:
+        grid = GRID[GRID <= bands[1].distinct]
         label = f"error bars, {confidence:.0%} together"
+        lower, upper = (band.at_ranks(grid) for band in bands)
         axes.fill_between(grid, lower, upper, alpha=0.3, label=label)
     # A run of equal frequencies is a step, from its first rank to its last.
     ends = released.multiplicities.cumsum()

@@ -7,7 +7,11 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.released_list import ReleasedList
 from pipelines.errors import InputError
 from pipelines.files.names import (
@@ -24,6 +28,7 @@ from pipelines.files.paths import local_path, reason
 Lists = dict[tuple[str, str], FrequencyList]
 Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""
+Arms = tuple[IntArray, IntArray]
 
 
 def read_frequency_list(path: str, public: bool = False, remedy: str = "") -> FrequencyList:
@@ -105,6 +110,21 @@ def parse_grouped_lists(content: bytes) -> Lists:
     for attribute, group, *pair in parse_rows(content, LISTS_HEADER):
         pairs.setdefault((attribute, group), []).append(pair)
     return {name: _list_of(rows) for name, rows in pairs.items()}
+
+
+def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
+    """The noisy rows and columns in such bytes, by (attribute, group), or () where the file has no
+    such columns."""
+    values: dict[tuple[str, ...], dict[str, list[int]]] = {}
+    for *label, arm, index, value in parse_rows(content, header):
+        here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
+        here.append(int(value))
+        if int(index) != len(here):
+            raise ValueError("the indices of an arm must be 1, 2, ...")
+    return {
+        label: (np.array(arms[ROWS], np.int64), np.array(arms[COLUMNS], np.int64))
+        for label, arms in values.items()
+    }
 
 
 def _list_of(rows: list[list[str]]) -> FrequencyList:

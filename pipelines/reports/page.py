@@ -11,14 +11,23 @@ import io
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from typing import Any
 
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.postprocessing import guessing_intervals, guessing_metrics
-from dp_transforms.postprocessing.guessing_intervals import Interval, ReleaseError
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
+from dp_transforms.postprocessing.intervals import intervals_of
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from pipelines.errors import InputError
+from pipelines.files.frequency_files import Arms
 from pipelines.files.names import PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import filesystem, reason
+from pipelines.reports.privacy_statement import law_of_statement
 
 CONFIDENCE = 0.99
 
@@ -164,6 +173,33 @@ def read_statement(directory: str, about: str | None) -> dict[str, Any]:
     return statement if about is None else statement | {"partition_columns": [about]}
 
 
+def is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
+    lists."""
+    return statement.get("mechanism") == FrobeniusMechanism.words
+
+
+def with_coordinates(
+    released: FrequencyList, statement: Mapping[str, Any], arms: Arms
+) -> ReleasedList:
+    """A list with its noisy coordinates, as they were released. KeyError, ValueError if they do not
+    go with the statement."""
+    base_2 = statement.get("base_2")
+    if base_2:
+        decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+    else:
+        decay = Decay(Fraction(statement["rate"]))
+    coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
+    return ReleasedList(released.frequencies, released.multiplicities, None, coordinates)
+
+
+def intervals(released: FrequencyList, statement: dict[str, Any]) -> ReleaseIntervals:
+    """The intervals of such a list. Raises as ``law_of_statement``."""
+    if isinstance(released, ReleasedList) and released.coordinates is not None:
+        return intervals_of(released)
+    return WalkIntervals(released, law_of_statement(statement))
+
+
 def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
     """Writes a page and its pictures into such a directory; returns the page's path.
 
@@ -181,18 +217,22 @@ def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
     return path
 
 
-def metric_text(metric: str, of: Any, released: FrequencyList, error: ReleaseError) -> str:
-    """A metric in bits of ``guessing_metrics``, and below it its interval."""
-    value = getattr(guessing_metrics, metric)(released, of)
-    return bits_text(value, getattr(guessing_intervals, f"{metric}_interval")(released, of, error))
+def estimate_text(estimate: Estimate, form: str = ",") -> str:
+    """A number, and below it its interval.
+
+    >>> estimate_text(Estimate(169, 160, 1_177))
+    '169\\n160 to 1,177'
+    """
+    value, low, high = (format(x, form) for x in (estimate.value, estimate.low, estimate.high))
+    return f"{value}\n{low} to {high}"
 
 
-def bits_text(value: float, interval: Interval) -> str:
+def bits_text(estimate: Estimate) -> str:
     """A number of bits, and below it its interval, rounded outwards."""
-    text = f"{value:.2f}\n{math.floor(100 * interval.lower) / 100:.2f}"
-    if interval.upper == math.inf:
+    text = f"{estimate.value:.2f}\n{math.floor(100 * estimate.low) / 100:.2f}"
+    if estimate.high == math.inf:
         return f"{text} or more"
-    return f"{text} to {math.ceil(100 * interval.upper) / 100:.2f}"
+    return f"{text} to {math.ceil(100 * estimate.high) / 100:.2f}"
 
 
 def _budget(statement: Mapping[str, Any]) -> str:

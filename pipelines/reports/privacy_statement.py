@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import platform
 from fractions import Fraction
@@ -11,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.mechanisms.decimals import Number, float_above
-from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.integer_partition.choice import REGISTRY
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
@@ -192,24 +189,6 @@ def law_of_statement(statement: dict[str, Any]) -> ReleaseLaw:
     if isinstance(law, GeometricLaw):
         return dataclasses.replace(law, walled=True)
     raise ValueError("error bars are for releases that no public knowledge narrows")
-
-
-def mechanism_of_statement(statement: dict[str, Any]) -> PartitionMechanism | None:
-    """The mechanism of all lists that a privacy.json describes, to draw from.
-
-    None if there is none, since lists were narrowed or the statement is of an earlier version.
-    """
-    if "possible_lists" in statement or "rate" not in statement:
-        return None
-    base_2 = statement.get("base_2")
-    eta = base_2 and Eta(base_2["x"], base_2["y"], base_2["z"])
-    for one in REGISTRY:
-        if one.mechanism.words == statement["mechanism"]:
-            with contextlib.suppress(ValueError):
-                epsilon = None if eta else statement["epsilon"]
-                mechanism = one.mechanism(epsilon, statement["sensitivity"], eta)
-                return mechanism if mechanism.rate == statement["rate"] else None
-    return None
 
 
 def library_versions() -> dict[str, str]:

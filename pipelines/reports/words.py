@@ -69,7 +69,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
     ...     "sensitivity": 1, "max_partitions_per_user": 1,
     ...     "max_partitions_per_user_is": "enforced"})[1]
-    'Each user counts in at most 1 partition; the job that made this release saw to it.'
+    'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
     """
     epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
@@ -135,10 +135,27 @@ def _bound_words(statement: dict[str, Any]) -> str:
     if "degree" in statement:
         return "Self-loops were dropped, and repeated edges counted once."
     kappa = statement["max_partitions_per_user"]
-    seen = "the job that made this release saw to it"
-    declared = "this is the publisher's declaration about the data"
-    enforced = statement["max_partitions_per_user_is"] == "enforced"
+    counts = f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}"
+    if not drops_records(statement):
+        return f"{counts}; this is the publisher's declaration about the data."
     return (
-        f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}; "
-        f"{seen if enforced else declared}."
+        f"{counts}, chosen at random; the job that made this release saw to it. Where users have "
+        "more, numbers of partitions, totals and counts are lower here than in all records."
     )
+
+
+def drops_records(statement: dict[str, Any]) -> bool:
+    """Whether the job may have dropped records, so that true numbers may be larger."""
+    return statement.get("max_partitions_per_user_is") == "enforced"
+
+
+def bounded(statement: dict[str, Any]) -> str:
+    """What the numbers of a page are about, where records may have been dropped; else nothing.
+
+    >>> bounded({"max_partitions_per_user": 2, "max_partitions_per_user_is": "enforced"})
+    ', of at most 2 partitions of each user'
+    """
+    if not drops_records(statement):
+        return ""
+    kappa = statement["max_partitions_per_user"]
+    return f", of at most {kappa} partition{'s' if kappa > 1 else ''} of each user"

@@ -3,26 +3,32 @@
 import gzip
 
 from benchmarks import interval_coverage
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.postprocessing.intervals import CoordinateIntervals
+
+PRIVATE = FrequencyList([900, 40, 3, 1], [1, 5, 20, 300])
 
 
 def test_without_noise_everything_is_covered():
-    private = FrequencyList([900, 40, 3, 1], [1, 5, 20, 300])
-    mechanism = IntegerPartitionMechanism(epsilon=200)
-    assert interval_coverage.proven(private, mechanism, 2) == [1, 1, 1]
-    assert interval_coverage.likely(private, mechanism, 2) == [1] * 7
+    found = interval_coverage.measured(PRIVATE, FrobeniusMechanism(200), 2)
+    assert found["proved"].tolist() == [1] * 7 and found["model"].tolist() == [1] * 6
+    assert (found["widths"] <= 1).all()
+    found = interval_coverage.measured(PRIVATE, GeometricPartitionMechanism(200), 2)
+    assert found.keys() == {"proved"} and found["proved"].tolist() == [1] * 7
 
 
 def test_what_is_not_covered_counts(monkeypatch):
-    private = FrequencyList([900, 40, 3, 1], [1, 5, 20, 300])
-    monkeypatch.setattr(interval_coverage, "distinct_interval", lambda *_: (0, 1))
-    mechanism = IntegerPartitionMechanism(epsilon=200)
-    assert interval_coverage.proven(private, mechanism, 2) == [1, 0, 1]
+    monkeypatch.setattr(CoordinateIntervals, "total", lambda *_: Estimate(1, 0, 2))
+    found = interval_coverage.measured(PRIVATE, FrobeniusMechanism(200), 2)
+    assert found["proved"].tolist() == [1, 0, 1, 1, 1, 1, 1]
 
 
 def test_lists_are_those_that_are_said(tmp_path):
     samples = dict(interval_coverage.samples())
-    assert all(one.total == interval_coverage.USERS for one in samples.values())
+    assert samples["Zipf"].total == interval_coverage.USERS and len(samples) == 8
     logs = dict(interval_coverage.commit_logs())
     assert logs["Rails, users by item"].distinct == 44_631
     assert logs["Rails, items by user"].distinct == 6_817

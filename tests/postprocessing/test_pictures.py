@@ -8,8 +8,9 @@ from dp_transforms.mechanisms import (
     ReleasedList,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.rank_intervals import rank_frequency_band
+from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.views import plot_released_list
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 
 PRIVATE = FrequencyList([90210, 31, 1], [1, 2, 777])
 MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
@@ -19,7 +20,9 @@ RELEASED = MECHANISM.release(PRIVATE, InsecureSeededTape(1))
 def test_the_picture_has_the_proven_error_bars(tmp_path):
     axes = plot_released_list(RELEASED, tmp_path / "list.png").axes[0]
     assert (tmp_path / "list.png").read_bytes().startswith(b"\x89PNG")
-    ranks, lower, upper = rank_frequency_band(RELEASED, MECHANISM.law, 0.99)
+    lower, upper = WalkIntervals(RELEASED, MECHANISM.law).bands(0.99)
+    ranks = GRID[GRID <= upper.distinct]
+    lower, upper = lower.at_ranks(ranks), upper.at_ranks(ranks)
     (band,) = axes.collections
     corners = set(map(tuple, band.get_paths()[0].vertices.tolist()))
     assert {*zip(ranks, lower, strict=True), *zip(ranks, upper, strict=True)} <= corners

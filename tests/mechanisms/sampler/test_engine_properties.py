@@ -19,8 +19,7 @@ from dp_transforms.mechanisms.laws.walk_sums import WalkSums, expected_l1, pairs
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks, choose
-from dp_transforms.postprocessing.frequency_intervals import distinct_interval, frequency_interval
-from dp_transforms.postprocessing.release_estimates import ReleaseEstimates
+from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration
 from tests.expected_excess import expected_excess
 from tests.list_strategies import frequency_lists
@@ -121,15 +120,16 @@ def test_without_noise_the_list_comes_back(private, tape):
 @given(frequency_lists(), epsilons, tapes)
 def test_intervals_hold_what_was_released(private, epsilon, tape):
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    released, law = mechanism.release(private, tape), mechanism.law
-    wide, narrow = (distinct_interval(released, law, level) for level in (0.99, 0.5))
-    assert wide[0] <= narrow[0] <= released.distinct <= narrow[1] <= wide[1]
+    released = mechanism.release(private, tape)
+    facts = intervals_of(released)
+    wide, narrow = map(facts.number_of_partitions, (0.99, 0.5))
+    assert wide.low <= narrow.low <= released.distinct <= narrow.high <= wide.high
     # 1 - 1e-12: no seed of this test is so unlikely.
-    sure = distinct_interval(released, law, 1 - 1e-12)
-    assert sure[0] <= private.distinct <= sure[1]
+    sure = facts.number_of_partitions(1 - 1e-12)
+    assert sure.low <= private.distinct <= sure.high
     largest = [int(x.frequencies[0]) if len(x) else 0 for x in (private, released)]
-    lower, upper = frequency_interval(released, [1], law, 1 - 1e-12)
-    assert lower[0] <= min(largest) and max(largest) <= upper[0]
+    first = facts.frequency_at(1, 1 - 1e-12)
+    assert first.low <= min(largest) and max(largest) <= first.high
 
 
 # Expectations and laws.
@@ -164,7 +164,7 @@ def test_expectations_do_not_change_under_conjugation(private, epsilon):
     assert expected > evaluation.expected_l1(
         IntegerPartitionMechanism(epsilon=1.5 * epsilon), private
     )
-    assert expected == pytest.approx(ReleaseEstimates(private, mechanism).l1)
+    assert expected == pytest.approx(mechanism.law.expected_l1(private))
     excess = [
         expected_excess(Blocks.of(x), rate, tilt, window_for(rate / 2))
         for x in (private, conjugate(private))

@@ -1,4 +1,5 @@
-"""The proven intervals against the exact laws of the mechanism, and at their worst cases."""
+"""The intervals of single frequencies against the exact laws of the mechanisms, and at their worst
+cases."""
 
 import itertools
 import math
@@ -7,13 +8,13 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from dp_transforms import sample_data
 from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.frequency_intervals import distinct_interval, frequency_interval
+from dp_transforms.postprocessing.intervals import intervals_of
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from tests.cases import slow_unless
 from tests.row_law import RowLaw
 
@@ -58,22 +59,20 @@ def test_every_rank_of_every_list_is_covered(epsilon, confidence):
             own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
 
             def interval_of(value, rank=rank, own_law=own_law):
-                bounds = frequency_interval(released_as(value, rank), [rank], own_law, confidence)
-                return [int(bound[0]) for bound in bounds]
+                facts = WalkIntervals(released_as(value, rank), own_law)
+                one = facts.frequency_at(rank, confidence)
+                return one.low, one.high
 
             law = marginals.law_of_frequency(rank)
             assert missed(law, own, interval_of) <= 1 - confidence
         law = Marginals(conjugate(private), epsilon / 2).law_of_frequency(1)
-        assert (
-            missed(
-                law,
-                private.distinct,
-                lambda value, own_law=own_law: distinct_interval(
-                    released_as(1, value) if value else FrequencyList(), own_law, confidence
-                ),
-            )
-            <= 1 - confidence
-        )
+
+        def number_of(value, own_law=own_law):
+            released = released_as(1, value) if value else FrequencyList()
+            one = WalkIntervals(released, own_law).number_of_partitions(confidence)
+            return one.low, one.high
+
+        assert missed(law, private.distinct, number_of) <= 1 - confidence
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -82,10 +81,9 @@ def test_bounds_cannot_be_tighter(epsilon):
     corner = FrequencyList([10**6], [10**6])
     marginals = Marginals(corner, epsilon / 2)
     for rank, side in ((1, 0), (10**6, 1)):
-        bounds = frequency_interval(
-            released_as(10**6, rank), [rank], ExponentialLaw(epsilon / 2), 0.9
-        )
-        reach = int(abs(10**6 - bounds[side][0]))
+        facts = WalkIntervals(released_as(10**6, rank), ExponentialLaw(epsilon / 2))
+        one = facts.frequency_at(rank, 0.9)
+        reach = abs(10**6 - (one.low, one.high)[side])
         law = marginals.law_of_frequency(rank)
         steps = law.least + np.arange(len(law.probabilities)) - 10**6
         beyond = [law.probabilities[(steps * (-1) ** side) > d].sum() for d in (reach, reach - 1)]
@@ -109,16 +107,6 @@ def test_the_theorem_on_laws_of_the_rows(private):
                 assert law[: own - k + 1].sum() <= bound + 1e-12
 
 
-def test_many_ranks_share_the_confidence():
-    released = sample_data.rockyou()
-    ranks = [1, 10, 100, 10_000, released.distinct + 100]
-    lower, upper = frequency_interval(released, ranks, ExponentialLaw(0.5), 0.95)
-    single = [frequency_interval(released, [rank], ExponentialLaw(0.5), 0.99) for rank in ranks]
-    assert lower.tolist() == [int(low[0]) for low, _ in single]
-    assert upper.tolist() == [int(high[0]) for _, high in single]
-    assert (lower[-1], upper[-1] > 0) == (0, True)
-
-
 @pytest.mark.parametrize("epsilon", [1.1, 3.0])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
 def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confidence):
@@ -130,8 +118,9 @@ def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confi
             own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
 
             def interval_of(value, rank=rank):
-                bounds = frequency_interval(released_as(value, rank), [rank], own_law, confidence)
-                return [int(bound[0]) for bound in bounds]
+                facts = WalkIntervals(released_as(value, rank), own_law)
+                one = facts.frequency_at(rank, confidence)
+                return one.low, one.high
 
             assert missed(found.law_of_frequency(rank), own, interval_of) <= 1 - confidence
 
@@ -139,13 +128,17 @@ def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confi
 def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match="rate must be a positive finite number"):
         ExponentialLaw(0)
-    law = ExponentialLaw(0.5)
+    facts = WalkIntervals(FrequencyList([1], [1]), ExponentialLaw(0.5))
     with pytest.raises(ValueError, match="confidence"):
-        distinct_interval(FrequencyList(), law, 1)
+        facts.number_of_partitions(1)
     with pytest.raises(ValueError, match="confidence"):
-        frequency_interval(FrequencyList(), [1], law, 0)
-    with pytest.raises(ValueError, match="ranks"):
-        frequency_interval(FrequencyList(), [0], law)
+        facts.frequency_at(1, 0)
+    with pytest.raises(ValueError, match="rank must be at least 1"):
+        facts.frequency_at(0)
+    with pytest.raises(ValueError, match="users must be at least 1"):
+        facts.partitions_with_at_least(0)
+    with pytest.raises(ValueError, match="partitions must be at least 1"):
+        facts.sum_of_top(0)
     with pytest.raises(ValueError, match="not of ExactTotalMechanism"):
         ExactTotalMechanism(epsilon=1, total=3).law  # noqa: B018
 
@@ -160,9 +153,10 @@ def test_intervals_from_releases_alone_cover_lists_made_at_random(epsilon):
         covered = np.zeros(ranks + 1, int)
         for seed in range(draws):
             released = mechanism.release(private, InsecureSeededTape(seed))
+            facts = intervals_of(released)
             for i, rank in enumerate(rng.integers(1, 61, ranks).tolist()):
-                lower, upper = frequency_interval(released, [rank], mechanism.law, 0.9)
-                covered[i] += lower[0] <= counts[rank - 1] <= upper[0]
-            lower, upper = distinct_interval(released, mechanism.law, 0.9)
-            covered[ranks] += lower <= 60 <= upper
+                one = facts.frequency_at(rank, 0.9)
+                covered[i] += one.low <= counts[rank - 1] <= one.high
+            one = facts.number_of_partitions(0.9)
+            covered[ranks] += one.low <= 60 <= one.high
         assert binom.cdf(covered, draws, 0.9).min() > 1e-9

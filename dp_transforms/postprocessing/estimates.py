@@ -1,0 +1,288 @@
+"""Numbers of a private list with intervals, whatever released it: the common interface.
+
+``intervals.intervals_of`` gives the right kind for a release. An interval of kind "proved" holds
+with its confidence for every private list, over the noise alone; one of kind "model" holds as far
+as the decoder's model of lists does. All are about the list that was released, in which each user
+counts in at most kappa partitions: where records were dropped for that, true numbers are larger.
+Post-processing: no privacy cost. Choose what to ask without looking at the release, or let all of
+``bands`` hold together.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.postprocessing.guessing_metrics import (
+    at_least,
+    check_alpha,
+    check_guesses,
+    guesswork_key_space,
+    sums_to,
+)
+
+PROVED, MODEL = "proved", "model"
+
+GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
+"""Ranks at which success rates are bounded, up to more than any list has."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number of the private list, and an interval that holds it with some confidence.
+
+    >>> print(Estimate(169, 160, 177))
+    169 (160 to 177, 95% confidence)
+    """
+
+    value: float
+    low: float
+    high: float
+    confidence: float = 0.95
+    kind: str = PROVED
+
+    def __str__(self) -> str:
+        value, low, high = (
+            f"{one:,}" if isinstance(one, int) else f"{one:,.4g}"
+            for one in (self.value, self.low, self.high)
+        )
+        words = "confidence" if self.kind == PROVED else "under the model"
+        return f"{value} ({low} to {high}, {100 * self.confidence:.3g}% {words})"
+
+
+class ReleaseIntervals(ABC):
+    """Estimates from one release. ``confidence`` is that of the interval, 0.95 by default.
+
+    Attributes:
+      released: the released list.
+
+    Raises:
+      ValueError: by every method, for a confidence that is not between 0 and 1, a rank, number of
+        users or of partitions below 1, or, where a share is asked for, an empty released list.
+    """
+
+    released: FrequencyList
+
+    def number_of_partitions(self, confidence: float = 0.95) -> Estimate:
+        """How many partitions there are."""
+        return self.partitions_with_at_least(1, confidence)
+
+    @abstractmethod
+    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
+        """How many partitions have at least so many users."""
+
+    @abstractmethod
+    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
+        """How many users the partition of a rank has, counted from 1; 0 behind the last."""
+
+    @abstractmethod
+    def total(self, confidence: float = 0.95) -> Estimate:
+        """The sum of all frequencies."""
+
+    @abstractmethod
+    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        """The sum of the largest frequencies."""
+
+    @abstractmethod
+    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        """The part of the total that the largest frequencies make up."""
+
+    @abstractmethod
+    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+        """Two lists, rank by rank below and above the private one, at all ranks together."""
+
+    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
+        """lambda_beta in bits, see ``guessing_metrics``; the upper end may be infinite."""
+        rate = self.share_of_top(guesses, confidence)
+        value, low, high = (
+            math.log2(guesses / one) if one else math.inf
+            for one in (rate.value, rate.high, rate.low)
+        )
+        return Estimate(value, low, high, confidence, rate.kind)
+
+    def success_rates(
+        self, guesses: Sequence[int], confidence: float = 0.95
+    ) -> tuple[FloatArray, FloatArray]:
+        """Bounds on ``share_of_top`` for several numbers, which hold together for all numbers."""
+        curve = self._rate_curve(confidence)
+        ranks = np.minimum(np.asarray(guesses, np.int64), curve.last)
+        return curve.low(ranks), curve.high(ranks)
+
+    @abstractmethod
+    def _rate_curve(self, confidence: float) -> RateCurve:
+        """Bounds on the success rates of all numbers of guesses together."""
+
+    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+        """G-tilde_alpha, see ``guessing_metrics``.
+
+        The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 - lambda_j
+        over j < mu, and mu is the first j with lambda_j >= alpha: both are bounded through the
+        bounds on all lambda_j. And alpha <= lambda_mu < alpha + p_mu, where p_mu <= 1 / mu.
+        """
+        level = float(check_alpha(alpha))
+        value = guessing_metrics.alpha_guesswork_bits(self.released, alpha)
+        curve = self._rate_curve(confidence)
+        ranks = range(curve.last)
+        fewest = max(1, bisect.bisect_left(ranks, level, key=lambda j: float(curve.high(j))))
+        most = max(fewest, bisect.bisect_left(ranks, level, key=lambda j: float(curve.low(j))))
+        reached = max(level, min(float(curve.high(most)), level + 1 / fewest))
+        least_spent = max(fewest - curve.high_sum(fewest), 1.0)  # lambda_0 = 0
+        smallest = guesswork_key_space(least_spent, reached)
+        largest = guesswork_key_space(most - curve.low_sum(most), level)
+        low, high = math.log2(max(1.0, smallest)), math.log2(max(1.0, largest))
+        return around(value, low, high, confidence)
+
+
+class RateCurve:
+    """Bounds on lambda_0, lambda_1, ..., from bounds at some ranks.
+
+    lambda is concave, since frequencies fall, and rises. So between two ranks it is at least
+    its chord, at most its value at the later one, and below the lines through two ranks before and
+    through two ranks after.
+
+    Args:
+      ranks: strictly ascending, from 0; lambda is 1 at the last.
+      low, high: bounds there.
+    """
+
+    def __init__(self, ranks: IntArray, low: FloatArray, high: FloatArray):
+        self.last = int(ranks[-1])
+        self._ranks = ranks.astype(np.float64)
+        self._low = np.maximum.accumulate(np.concatenate([[0.0], low[1:-1], [1.0]]))
+        self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
+        self._high = np.maximum(self._high, self._low)
+        # Of the line through the point before and the start of a piece, and of that through its
+        # end and the point after: the most and the least they can rise.
+        widths = np.diff(self._ranks)
+        rises = (self._high[1:] - self._low[:-1]) / widths
+        self._before = np.append(np.inf, rises[:-1])
+        falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
+        self._after = np.append(falls[1:], 0)
+
+    def low(self, ranks: Any) -> FloatArray:
+        """Lower bounds at some ranks, up to the last."""
+        return np.interp(ranks, self._ranks, self._low)
+
+    def high(self, ranks: Any) -> FloatArray:
+        """Upper bounds at some ranks, up to the last."""
+        ranks = np.asarray(ranks, np.float64)
+        piece = np.clip(np.searchsorted(self._ranks, ranks) - 1, 0, len(self._ranks) - 2)
+        return np.asarray(np.min(self._lines(piece, ranks), axis=0))
+
+    def low_sum(self, end: int) -> float:
+        """A lower bound on the sum of lambda_j over j < end."""
+        starts, ends = self._pieces(end)
+        return float((ends - starts) @ self.low((starts + ends - 1) / 2))
+
+    def high_sum(self, end: int) -> float:
+        """An upper bound on the same sum."""
+        starts, ends = self._pieces(end)
+        # A line's mean is its value in the middle. lambda_0 is 0.
+        starts[0] = 1
+        lines = self._lines(np.arange(len(starts)), (starts + ends - 1) / 2)
+        return float((ends - starts) @ np.min(lines, axis=0))
+
+    def _pieces(self, end: int) -> tuple[FloatArray, FloatArray]:
+        starts = self._ranks[:-1][self._ranks[:-1] < end]
+        return starts.copy(), np.minimum(self._ranks[1 : len(starts) + 1], end)
+
+    def _lines(self, piece: Any, ranks: FloatArray) -> list[FloatArray]:
+        at_start, at_end = self._high[piece], self._high[piece + 1]
+        begin, end = self._ranks[piece], self._ranks[piece + 1]
+        with np.errstate(invalid="ignore"):
+            before = at_start + np.where(piece > 0, self._before[piece] * (ranks - begin), 1)
+        after = at_end - self._after[piece] * (end - ranks)
+        return [before, after]
+
+
+def around(value: float, low: float, high: float, confidence: float) -> Estimate:
+    """The estimate with a value moved into the interval."""
+    return Estimate(min(max(value, low), high), low, high, confidence)
+
+
+def failure_probability(confidence: float) -> float:
+    """1 - confidence.
+
+    Raises:
+      ValueError: confidence is not between 0 and 1.
+    """
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+    return 1 - confidence
+
+
+class ModelIntervals(ReleaseIntervals):
+    """Quantiles of numbers of lists drawn from a posterior: shorter, and no better than its model.
+
+    Args:
+      released: the released list.
+      samples: lists drawn from the posterior, some hundred or more.
+    """
+
+    def __init__(self, released: FrequencyList, samples: Sequence[FrequencyList]):
+        if not samples:
+            raise ValueError("samples must not be empty")
+        self.released = released
+        self._samples = samples
+
+    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
+        check_positive("users", users)
+        return self._of(lambda one: int(at_least(one, np.array([users]))[0]), confidence)
+
+    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
+        check_positive("rank", rank)
+        return self._of(lambda one: int(one.at_ranks([rank])[0]), confidence)
+
+    def total(self, confidence: float = 0.95) -> Estimate:
+        return self._of(lambda one: one.total, confidence)
+
+    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_positive("partitions", partitions)
+        return self._of(lambda one: int(sums_to(one, np.array([partitions]))[0]), confidence)
+
+    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_guesses(partitions)
+        return self._of(
+            lambda one: guessing_metrics.success_rate(one, partitions) if len(one) else 0.0,
+            confidence,
+        )
+
+    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
+        return replace(super().success_rate_bits(guesses, confidence), kind=MODEL)
+
+    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+        return self._of(
+            lambda one: guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0,
+            confidence,
+        )
+
+    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+        raise NotImplementedError("bands are proved ones: see ``CoordinateIntervals``")
+
+    def _rate_curve(self, confidence: float) -> RateCurve:
+        raise NotImplementedError("bounds that hold together are proved ones")
+
+    def _of(self, number: Callable[[FrequencyList], float], confidence: float) -> Estimate:
+        tail = failure_probability(confidence) / 2
+        drawn = sorted(map(number, self._samples))
+        # The quantiles of the draws, and one draw farther.
+        low = drawn[max(0, math.floor(tail * len(drawn)) - 1)]
+        high = drawn[min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))]
+        value = min(max(number(self.released), low), high)
+        return Estimate(value, low, high, confidence, MODEL)
+
+
+def check_positive(name: str, number: int) -> None:
+    """Raises a ValueError if a number that a user asked for is below 1."""
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")

@@ -1,0 +1,383 @@
+"""Intervals from noisy Frobenius coordinates, proved for every private list.
+
+Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy ones and
+q**|n| the noise, see ``noisy_coordinates`` and ``integer_partition.frobenius``. An arm is drawn up
+to a length R that depends on the noise, and D is private. Two ideas give intervals all the same.
+
+1. What is asked at a fixed index has noise of a fixed law, Pr[|n| > t] = 2 q**(t + 1) / (1 + q),
+   whether that index is drawn or not. An index that was not drawn has the coordinate 0: the
+   probability that any arm ends before its last positive coordinate is at most 2 D 2**-60, which is
+   below 2**-35, since lists of D > 2**24 are refused. It is taken off every confidence.
+2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but no random number. Test
+   every value of it at level alpha and keep what is not refuted: the true value is tested once,
+   and is kept with probability 1 - alpha. No price is paid for the number of values.
+
+The square. For D = d the coordinates behind d are 0, so that the mean over several k and h of
+
+    exp(c P),  P = sum over t = 1, ..., k of |z_(d+k+1-t)| - |z_(d+k+1-t) - t - h|
+
+on both arms is at most 1: each is a likelihood ratio, stopped where an arm ends. And a_(d+1-t) >= t
+and b_(d-t) >= t, so that the mean of exp(-c P), h = 0, over windows that end at d, or d - 1, is at
+most 1: |z| - |z - t| does not fall in z. By Markov's inequality each mean is at least 1 / alpha
+with probability alpha at most.
+
+Row i. If D >= i, then f_i = a_i + i - 1, and z_i tells it. If D < i, then f_i = s <= D, where
+c_s >= i > c_(s+1): for each s the noisy columns s and s + 1 are tested. Columns likewise: c_t = b_t
++ t or, if D < t, c_t = s <= D with f_s >= t > f_(s+1). One noise each from below and from above.
+
+Sums. The first k rows hold, with h = f_k + 1,
+
+    a_1 + ... + a_k + k (k - 1) / 2                                          if D >= k,
+    a_1 + ... + a_D + (b_h + ... + b_D) + (k - 1) + ... + (k - h + 1)        if D < k,
+
+and the total is a_1 + ... + a_D + b_1 + ... + b_D. For the true D and h these are sums of
+a fixed number of independent noises, whose law is known: the interval is the union over all D and h
+that are not refuted.
+
+Bands. With a bound d on D, row i and column i get the level alpha / (2 i H), H = 1 + 1/2 + ... +
+1/d, each. Up to the true D these sum to alpha at most, since H grows with d. Rows and columns fall
+strictly, and this closes the bounds to two lists.
+"""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import (
+    COLUMNS,
+    ROWS,
+    NoisyCoordinates,
+    list_of_coordinates,
+)
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.postprocessing.estimates import (
+    GRID,
+    Estimate,
+    ModelIntervals,
+    RateCurve,
+    ReleaseIntervals,
+    around,
+    check_positive,
+    failure_probability,
+)
+from dp_transforms.postprocessing.guessing_metrics import at_least, check_guesses, sums_to
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
+
+_NOT_DRAWN = 2.0**-35
+_OF_SQUARE = 0.1  # The part of the failure probability that bounds on D have.
+_LONGEST_PATH = 2048
+_HEIGHTS = (4, 16, 64)  # h, times c.
+_ROUNDING = 1 - 1e-9
+"""Failure probabilities are made smaller by this, which is more than all rounding below."""
+
+
+def intervals_of(released: ReleasedList) -> ReleaseIntervals:
+    """The intervals of a release: from its noisy coordinates, or from its mechanism's law.
+
+    Raises:
+      ValueError: the list was read from a file, or public knowledge narrowed a mechanism whose
+        intervals are for unrestricted releases only.
+    """
+    if released.coordinates is not None:
+        return CoordinateIntervals(released.coordinates, released)
+    if released.mechanism is None:
+        raise ValueError("a list without its mechanism or noisy coordinates has no intervals")
+    return WalkIntervals(released, released.mechanism.law)
+
+
+def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
+    """The intervals of the decoder's model, from lists drawn from its posterior: shorter than the
+    proved ones, see benchmarks/results/interval_coverage.md for how often they hold.
+
+    Raises:
+      ValueError: the list has no noisy coordinates.
+    """
+    from dp_transforms.postprocessing.decoder import Posterior
+
+    if released.coordinates is None:
+        raise ValueError("intervals of the model need noisy coordinates, and this list has none")
+    bounds = getattr(released.mechanism, "bounds", None)
+    arms = Posterior(released.coordinates, bounds).sample(draws)
+    return ModelIntervals(released, [list_of_coordinates(*one) for one in zip(*arms, strict=True)])
+
+
+class CoordinateIntervals(ReleaseIntervals):
+    """Proved intervals from noisy coordinates, see the module.
+
+    Values are unbiased where the coordinates of one arm tell them, which is z_i + i - 1 for rows
+    and z_t + t for columns within the square, and the sum of all z for the total; elsewhere they
+    are those of the released list.
+
+    Args:
+      coordinates: as ``FrobeniusMechanism`` drew them.
+      released: the list that was decoded from them.
+
+    >>> from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+    >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
+    >>> facts = intervals_of(released)
+    >>> one = facts.number_of_partitions(confidence=1 - 1e-9)
+    >>> one.low <= 311 <= one.high
+    True
+    """
+
+    def __init__(self, coordinates: NoisyCoordinates, released: FrequencyList):
+        self.released = released
+        self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
+        self._rate = coordinates.rate
+
+    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
+        check_positive("users", users)
+        value = int(at_least(self.released, np.array([users]))[0])
+        return self._line(COLUMNS, users, value, confidence)
+
+    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
+        check_positive("rank", rank)
+        value = int(self.released.at_ranks([rank])[0])
+        return self._line(ROWS, rank, value, confidence)
+
+    def total(self, confidence: float = 0.95) -> Estimate:
+        failure = _failure(confidence)
+        first, last = self._square(failure * _OF_SQUARE)
+        sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
+        noise = largest_sum(self._rate, 2 * last, failure * (1 - _OF_SQUARE))
+        value = sum(int(arm.sum()) for arm in self._arms.values())
+        return around(
+            value, max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0), confidence
+        )
+
+    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_positive("partitions", partitions)
+        failure = _failure(confidence)
+        square = self._square(failure * _OF_SQUARE)
+        (low, high), _ = self._parts(partitions, square, failure * (1 - _OF_SQUARE))
+        value = int(sums_to(self.released, np.array([partitions]))[0])
+        if partitions <= square[0]:
+            value = int(self._sums[ROWS][partitions]) + partitions * (partitions - 1) // 2
+        return around(value, low, high, confidence)
+
+    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_guesses(partitions)
+        failure = _failure(confidence)
+        square = self._square(failure * _OF_SQUARE)
+        parts = self._parts(partitions, square, failure * (1 - _OF_SQUARE) / 2)
+        value = self.sum_of_top(partitions, confidence).value
+        value /= max(self.total(confidence).value, value, 1)
+        return around(value, *_share(*parts), confidence)
+
+    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+        failure = _failure(confidence)
+        first, last = self._square(failure * _OF_SQUARE)
+        index = np.arange(1, last + 1)
+        levels = failure * (1 - _OF_SQUARE) / (2 * index * max((1 / index).sum(), 1))
+        noise = _largest_noises(self._rate, levels)
+        rows, columns = (arm[:last] for arm in self._arms.values())
+        return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
+
+    def _rate_curve(self, confidence: float) -> RateCurve:
+        failure = _failure(confidence)
+        square = self._square(failure * _OF_SQUARE)
+        count = int(self.number_of_partitions(1 - failure * _OF_SQUARE).high)
+        ranks = np.concatenate([[0], GRID[GRID < count], [max(count, 1)]])
+        each = failure * (1 - 2 * _OF_SQUARE) / len(GRID)
+        low, high = np.zeros(len(ranks)), np.zeros(len(ranks))
+        for place, rank in enumerate(ranks[1:-1].tolist(), 1):
+            low[place], high[place] = _share(*self._parts(rank, square, each / 2))
+        return RateCurve(ranks, low, high)
+
+    @cached_property
+    def _sums(self) -> dict[str, IntArray]:
+        """The sums of the first 0, 1, ... noisy coordinates, up to the largest possible D."""
+        return {
+            name: np.append(0, arm[: self._largest_square].cumsum())
+            for name, arm in self._arms.items()
+        }
+
+    @property
+    def _largest_square(self) -> int:
+        """a_i is 0 from the last row drawn on, and b_j from the last column drawn on, where D - 1
+        columns are positive."""
+        return max(0, min(len(self._arms[ROWS]) - 1, len(self._arms[COLUMNS])))
+
+    @cached_property
+    def _refutations(self) -> tuple[FloatArray, FloatArray]:
+        """For D = 0, 1, ...: logarithms of the evidence that D is larger, and that it is less."""
+        count = self._largest_square + 1
+        rate = self._rate
+        longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
+        lengths = [1 << k for k in range(min(longest, _LONGEST_PATH).bit_length())]
+        larger, less = np.full(count, -np.inf), np.full(count, -np.inf)
+        heights = [0, *(math.ceil(part / rate) for part in _HEIGHTS)]
+        for (name, arm), height in itertools.product(self._arms.items(), heights):
+            for length, paths in zip(lengths, _paths(arm, lengths, height), strict=True):
+                larger = np.logaddexp(larger, rate * paths[:count])
+                if not height:
+                    ended = np.zeros(count)
+                    begin = length + int(name == COLUMNS)
+                    ended[begin:] = -rate * paths[: max(count - begin, 0)]
+                    less = np.logaddexp(less, ended)
+        terms = math.log(2 * len(lengths))
+        return larger - terms - math.log(len(heights)), less - terms
+
+    def _square(self, failure: float) -> tuple[int, int]:
+        """Bounds on D."""
+        larger, less = self._refutations
+        limit = -math.log(failure * _ROUNDING / 2)
+        kept = np.flatnonzero((larger < limit) & (less < limit))
+        if not kept.size:
+            kept = np.array([np.argmin(np.maximum(larger, less))])
+        return int(kept[0]), int(kept[-1])
+
+    def _line(self, name: str, index: int, value: int, confidence: float) -> Estimate:
+        """A row or a column of the diagram."""
+        failure = _failure(confidence)
+        first, last = self._square(failure * _OF_SQUARE)
+        low, high = self._line_bounds(name, index, (first, last), failure * (1 - _OF_SQUARE), value)
+        if index <= first:
+            value = int(self._arms[name][index - 1]) + index - int(name == ROWS)
+        return around(value, low, high, confidence)
+
+    def _line_bounds(
+        self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int
+    ) -> tuple[int, int]:
+        noise = int(_largest_noises(self._rate, np.array([failure]))[0])
+        first, last = square
+        row = int(name == ROWS)
+        ends = []
+        if index <= last:
+            here = int(self._arms[name][index - 1])
+            low, high = max(here - noise, row), here + noise
+            if low <= high:
+                ends += [low + index - row, high + index - row]
+        if index > first:
+            other = self._arms[COLUMNS if row else ROWS]
+            count = min(last, index - 1) + 1
+            answers = np.arange(count)
+            noisy = np.append(other[:count], np.zeros(max(count - len(other), 0), np.int64))
+            # Line s of the other arm reaches this one, and line s + 1 does not.
+            reaches = noisy[:-1] + noise >= index - answers[1:] + 1 - row
+            falls_short = noisy - noise <= np.maximum(index - 1 - answers - row, 0)
+            ends += np.flatnonzero(np.append(True, reaches) & falls_short).tolist()
+        return (min(ends), max(ends)) if ends else (otherwise, otherwise)
+
+    def _parts(
+        self, rank: int, square: tuple[int, int], failure: float
+    ) -> tuple[tuple[int, int], tuple[int, int]]:
+        """Bounds on the sum of the frequencies at ranks up to ``rank``, and on that of the others:
+        each fails with this probability at most, where D is within ``square``."""
+        first, last = square
+        rows, columns = self._sums[ROWS], self._sums[COLUMNS]
+        tops, rests, noises = [], [], [0, 0]
+        if last >= rank:
+            sides = np.arange(max(first, rank), last + 1)
+            left = rank * (rank - 1) // 2
+            tops.append(rows[[rank]] + left)
+            rests.append(rows[sides] - rows[rank] + columns[sides] - left)
+            noises = [rank, 2 * last - rank]
+        if first < rank:
+            most = min(last, rank - 1)
+            found = int(self.released.at_ranks([rank])[0])
+            low, high = self._line_bounds(
+                ROWS, rank, square, failure * _OF_SQUARE, min(found, most)
+            )
+            # h - 1 of the module.
+            behind = np.arange(min(low, most), min(high, most) + 1)
+            above = columns[behind] - behind * rank + behind * (behind + 1) // 2
+            whole = (rows + columns)[first : most + 1]
+            ends = [whole.min() - above.max(), whole.max() - above.min()]
+            tops.append(np.array(ends))
+            rests.append(above)
+            noises = [max(noises[0], 2 * most - int(behind[0])), max(noises[1], int(behind[-1]))]
+        bounds = []
+        for sums, count in zip((np.concatenate(tops), np.concatenate(rests)), noises, strict=True):
+            noise = largest_sum(self._rate, count, failure * (1 - _OF_SQUARE))
+            bounds.append((max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)))
+        return bounds[0], bounds[1]
+
+
+def _share(top: tuple[int, int], rest: tuple[int, int]) -> tuple[float, float]:
+    """Bounds on a part of a sum, from bounds on it and on the rest."""
+    low = top[0] / (top[0] + rest[1]) if top[0] else 0.0
+    return low, top[1] / (top[1] + rest[0]) if top[1] else 0.0
+
+
+def _failure(confidence: float) -> float:
+    failure = failure_probability(confidence) - _NOT_DRAWN
+    if failure <= 0:
+        raise ValueError(f"confidence must be below 1 - 2**-35, got {confidence}")
+    return failure
+
+
+def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
+    """For each length k, P of the module at d = 0, 1, ..., over what was drawn."""
+    longest = lengths[-1]
+    drawn = len(arm)
+    paths: FloatArray = np.zeros(drawn + longest + 1)
+    kept = []
+    for step in range(1, longest + 1):
+        gains = np.zeros(len(paths) - 1)
+        gains[:drawn] = 2 * np.clip(arm, 0, step + height) - (step + height)
+        # The path from d on begins with ``step`` and goes on as the shorter one from d + 1.
+        paths = gains + paths[1:]
+        if step in lengths:
+            kept.append(paths[: drawn + 1])
+    return kept
+
+
+def _largest_noises(rate: float, failures: FloatArray) -> IntArray:
+    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure, for each of them."""
+    logarithms = np.log(failures * _ROUNDING * (1 + math.exp(-rate)) / 2)
+    return np.maximum(np.ceil(-logarithms / rate).astype(np.int64) - 1, 0)
+
+
+@lru_cache(maxsize=4096)
+def largest_sum(rate: float, count: int, failure: float) -> int:
+    """A t with Pr[|S| > t] <= failure for the sum S of ``count`` independent noises.
+
+    The smallest one from a failure of 1e-6 on. S modulo M has the distribution that the powers of
+    the characteristic function (1 - q)**2 / (1 - 2 q cos x + q**2) at x = 2 pi k / M give, and
+    Pr[|S| > M / 2] is below 1e-18 by Chernoff's bound, as all that is left out together is below
+    1e-9. For smaller failures Chernoff's bound itself is taken.
+
+    >>> largest_sum(1.0, 1, 0.05), largest_sum(1.0, 100, 0.05)
+    (3, 27)
+    """
+    if not count:
+        return 0
+    if count == 1:
+        return int(_largest_noises(rate, np.array([failure]))[0])
+    if failure < 1e-6:
+        return _chernoff(rate, count, failure)
+    half = _chernoff(rate, count, 1e-18)
+    size = 2 * half + 1
+    q = math.exp(-rate)
+    # exp(-26) bounds what is left out of the series: each term is below it, over k.
+    widest = math.sqrt(
+        min(1.0, math.expm1(min(26 / count, 700)) * (1 - q) ** 2 / (4 * q or 1e-300))
+    )
+    nodes = np.arange(1, min(half, math.ceil(size * math.asin(widest) / math.pi)) + 1)
+    angles = math.pi * nodes / size
+    sines = np.sin(angles)
+    powers = np.exp(-count * np.log1p(4 * q / (1 - q) ** 2 * sines**2)) / sines
+
+    def beyond(t: int) -> float:
+        """Pr[|S| > t]."""
+        return 1 - float(2 * t + 1 + 2 * powers @ np.sin(angles * (2 * t + 1))) / size
+
+    allowed = failure * _ROUNDING - 1e-9
+    return bisect.bisect_left(range(half), True, key=lambda t: beyond(t) <= allowed)
+
+
+def _chernoff(rate: float, count: int, failure: float) -> int:
+    """The t of Chernoff's bound 2 exp(-u t) E[exp(u n)]**count <= failure, for the best u."""
+    shares = np.linspace(0.005, 0.995, 199)
+    q = math.exp(-rate)
+    up, down = -np.expm1(-rate * (1 - shares)), 1 - q * np.exp(-rate * shares)
+    logarithms = count * (2 * math.log1p(-q) - np.log(up) - np.log(down)) - math.log(failure / 2)
+    return math.ceil(float((logarithms / (rate * shares)).min()))

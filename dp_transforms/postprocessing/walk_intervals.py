@@ -1,0 +1,263 @@
+"""Intervals from lists of the geometric and exponential mechanisms, proved for every private list.
+
+A released list x is not the private list f, but close to it. Let q = e**-c be the ratio of the
+mechanism's weights, and ``law`` its ``ReleaseLaw``, which bounds the tails of x_i - f_i: the
+probability of x is at most q**||x - f||_1 e**(law.log_weight(x)), for every f. Conjugation of lists
+keeps L1 distances and corners, so that tails of the numbers of partitions with at least t users are
+those of the frequencies at rank t.
+
+Lemma 1. Let w be any probability distribution over lists. Except with probability gamma, c ||x -
+f||_1 < ln(1 / w(x)) + law.log_weight(x) + ln(1 / gamma). Proof. The contrary says that the
+probability of x is at most gamma w(x), and these sum to at most gamma. QED. Here w is
+half uniform over the lists of one total n, of which there are at most e**(pi sqrt(2n/3)), n having
+the probability 1 / ((n+1)(n+2)); and half a code for runs, in which each difference and each
+multiplicity k, and one more than the number of runs, have the probability 1 / (k (k+1)).
+
+Lemma 2. Let W_b be the sum of |x_i - f_i| over the ranks i <= b, 0 < t < c, u = q e**t. Then
+E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(law.log_head), which is proved there. By Markov's
+inequality W_b is bounded for every b, and for all b at once with probabilities that fall
+geometrically in b.
+
+The lemmas are for the unrestricted mechanism, whose outcomes are all lists, and for the geometric
+mechanism between walls.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
+from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
+from dp_transforms.postprocessing.estimates import (
+    GRID,
+    Estimate,
+    RateCurve,
+    ReleaseIntervals,
+    around,
+    check_positive,
+    failure_probability,
+)
+from dp_transforms.postprocessing.guessing_metrics import (
+    at_least,
+    check_guesses,
+    rank_sums,
+    sums_to,
+)
+
+_RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of rank b - 1.
+
+
+class WalkIntervals(ReleaseIntervals):
+    """Proved intervals from a released list and the law of its mechanism, see the module. Values
+    are those of the released list.
+
+    Args:
+      released: what the mechanism returned; not further processed.
+      law: the mechanism's ``law``.
+
+    >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+    >>> released = FrequencyList([500, 20, 1], [1, 10, 300])
+    >>> facts = WalkIntervals(released, IntegerPartitionMechanism(epsilon=1).law)
+    >>> print(facts.number_of_partitions())
+    311 (304 to 317, 95% confidence)
+    """
+
+    def __init__(self, released: FrequencyList, law: ReleaseLaw):
+        self.released = released
+        self._law = law
+
+    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
+        check_positive("users", users)
+        value = int(at_least(self.released, np.array([users]))[0])
+        return self._line(users, value, confidence)
+
+    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
+        check_positive("rank", rank)
+        return self._line(rank, int(self.released.at_ranks([rank])[0]), confidence)
+
+    def _line(self, index: int, value: int, confidence: float) -> Estimate:
+        each = failure_probability(confidence) / 2
+        (below,), above = (
+            self._law.largest_shortfalls(each, [index]),
+            self._law.largest_excess(each),
+        )
+        return Estimate(value, max(value - above, 0), value + below, confidence)
+
+    def total(self, confidence: float = 0.95) -> Estimate:
+        value, l1 = self.released.total, ReleaseError.of(self.released, self._law, confidence).l1
+        return Estimate(value, max(value - l1, 0), value + l1, confidence)
+
+    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_positive("partitions", partitions)
+        value = int(sums_to(self.released, np.array([partitions]))[0])
+        moved = ReleaseError.of(self.released, self._law, confidence).up_to(partitions)
+        return Estimate(value, max(value - moved, 0), value + moved, confidence)
+
+    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
+        check_guesses(partitions)
+        error = ReleaseError.of(self.released, self._law, confidence)
+        low, high = (float(ends[0]) for ends in self._rates(np.array([partitions]), error))
+        ranks = rank_sums(self.released)
+        return around(ranks.sum_to(partitions) / ranks.total, low, high, confidence)
+
+    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+        """Rows and columns 2**b, ..., 2**(b+1) - 1 fail with 1 / ((b+1)(b+2) 2**(b+2)) of the
+        whole probability each, above and below: these sum to it."""
+        failure = failure_probability(confidence)
+        lowers, uppers, begin, reach = [], [], 1, 1
+        while reach > 0:
+            power = begin.bit_length() - 1
+            index = np.arange(begin, 2 * begin)
+            each = failure / ((power + 1) * (power + 2) * 4 * begin)
+            above = self._law.largest_excess(each)
+            below = np.array(self._law.largest_shortfalls(each, index[[-1]].tolist()))
+            # Not cut off at the diagonal, as coordinates are.
+            lines = [
+                self.released.at_ranks(index) - index + 1,
+                at_least(self.released, index) - index,
+            ]
+            lowers.append([line - above for line in lines])
+            uppers.append([line + below for line in lines])
+            reach = max(int(line[-1]) for line in uppers[-1])
+            begin *= 2
+        lower, upper = (
+            [np.concatenate(parts) for parts in zip(*ends, strict=True)]
+            for ends in (lowers, uppers)
+        )
+        return closed(lower, upper, 0, begin)
+
+    def _rate_curve(self, confidence: float) -> RateCurve:
+        error = ReleaseError.of(self.released, self._law, confidence)
+        last = self.released.distinct + error.l1
+        ranks = np.concatenate([[0], GRID[GRID < last], [last]])
+        return RateCurve(ranks, *self._rates(ranks, error))
+
+    def _rates(self, guesses: IntArray, error: ReleaseError) -> tuple[FloatArray, FloatArray]:
+        """Bounds on lambda_b.
+
+        Let the first b ranks of the released list hold S of its N users. On the private list a more
+        or fewer are at these ranks, a <= w = up_to(b), and the rest changes by at most d - a,
+        d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w], and this is
+        monotone in a: the extremes are a = 0 and a = w. The same with signs changed from below.
+        """
+        total, l1 = float(rank_sums(self.released).total), float(error.l1)
+        covered = sums_to(self.released, guesses).astype(np.float64)
+        moved = np.minimum(l1, np.ceil(error.head_base + error.head_slope * guesses))
+        if total <= l1:
+            return 0 * covered, 1 + 0 * covered
+        found = []
+        for side, extreme in ((-1, np.minimum), (1, np.maximum)):
+            rest = total - side * l1
+            ends = covered / rest, (covered + side * moved) / (rest + 2 * side * moved)
+            found.append(np.clip(extreme(*ends), 0, 1))
+        return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class ReleaseError:
+    """Bounds on the distance between a released list x and the private list f.
+
+    Attributes:
+      l1: the sum of |x_i - f_i| over all ranks i is at most this.
+      head_base: over the ranks i <= b it is at most head_base + head_slope * b, for every b.
+      head_slope: see head_base.
+    """
+
+    l1: int
+    head_base: float
+    head_slope: float
+
+    @classmethod
+    def of(cls, released: FrequencyList, law: ReleaseLaw, confidence: float) -> ReleaseError:
+        """Bounds that hold together with probability ``confidence``, for every private list.
+
+        >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
+        >>> law = IntegerPartitionMechanism(epsilon=1).law
+        >>> error = ReleaseError.of(FrequencyList([1000, 10, 1], [1, 50, 10**6]), law, 0.99)
+        >>> error.up_to(1), error.l1
+        (30, 113)
+        """
+        # Each lemma may fail half of the time.
+        log_failure = math.log(2 / failure_probability(confidence))
+        code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
+        base, slope = min(
+            (
+                _head_bound(law, share * law.rate, log_failure)
+                for share in np.linspace(0.02, 0.98, 49).tolist()
+            ),
+            key=lambda bound: bound[0] + 10 * bound[1],
+        )
+        nats = code_length + law.log_weight(released) + log_failure
+        return cls(math.ceil(nats / law.rate), base, slope)
+
+    def up_to(self, rank: int) -> int:
+        """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
+        return math.ceil(min(self.l1, self.head_base + self.head_slope * rank))
+
+
+def closed(
+    lower: Sequence[IntArray], upper: Sequence[IntArray], least: int, most: int
+) -> tuple[FrequencyList, FrequencyList]:
+    """Two lists below and above every list with coordinates within bounds.
+
+    Rows and columns of a list fall strictly until they are 0, D rows and D or D - 1 columns are
+    positive, and lists are ordered as their coordinates are.
+
+    Args:
+      lower, upper: bounds on rows and columns, equally many; behind them all are 0.
+      least, most: bounds on D.
+    """
+    index = np.arange(len(lower[0]))
+    lowers, uppers = [], []
+    for below, above in zip(lower, upper, strict=True):
+        slopes = np.where(below > 0, below + index, -1)
+        below = np.maximum.accumulate(slopes[::-1])[::-1] - index
+        above = np.minimum.accumulate(above + index) - index
+        lowers.append(np.maximum(below, 0))
+        uppers.append(np.maximum(above, 0) * (index < most))
+    rows, columns = (int(np.count_nonzero(arm)) for arm in uppers)
+    most = min(rows, columns + 1)
+    least = max(least, *(int(np.count_nonzero(arm)) for arm in lowers))
+    for arm in (0, 1):
+        lowers[arm] = np.maximum(lowers[arm], np.maximum(least - arm - index, 0))
+        # Bounds that contradict each other hold for no list: rare, and as good as any.
+        uppers[arm] = np.maximum(uppers[arm] * (index < most), lowers[arm])
+    return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
+
+
+def _head_bound(law: ReleaseLaw, t: float, log_failure: float) -> tuple[float, float]:
+    """head_base and head_slope of Lemma 2 for one t between 0 and c.
+
+    Rank b may fail with probability failure * (1 - r) * r**(b-1).
+    """
+    log_power = math.log1p(math.exp(t - law.rate)) - math.log(-math.expm1(t - law.rate))
+    log_base = law.log_head + log_failure - math.log(1 - _RANK_DECAY)
+    return (log_base + math.log(_RANK_DECAY)) / t, (log_power - math.log(_RANK_DECAY)) / t
+
+
+def _log_uniform(frequency_list: FrequencyList) -> float:
+    """ln(1 / w) for the lists of one total, as in Lemma 1."""
+    total = frequency_list.total
+    return float(math.pi * math.sqrt(2 * total / 3) + _log_code(total + 1))
+
+
+def _log_runs(frequency_list: FrequencyList) -> float:
+    """ln(1 / w) for the code of runs, as in Lemma 1."""
+    differences = -np.diff(frequency_list.frequencies, append=0)
+    lengths = sum(
+        float(_log_code(values.astype(np.float64)).sum())
+        for values in (differences, frequency_list.multiplicities)
+    )
+    return float(lengths + _log_code(len(frequency_list) + 1))
+
+
+def _log_code(k: Any) -> Any:
+    """ln(1 / probability) of k = 1, 2, ... under 1 / (k (k+1))."""
+    return np.log(k) + np.log1p(k)

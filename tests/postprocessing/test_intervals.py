@@ -1,0 +1,252 @@
+"""Intervals from noisy coordinates: their laws exactly, and how often they hold."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from dp_transforms.mechanisms import FrequencyList, ReleasedList
+from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
+from dp_transforms.postprocessing.guessing_metrics import (
+    alpha_guesswork_bits,
+    at_least,
+    success_rate,
+    success_rate_bits,
+    sums_to,
+)
+from dp_transforms.postprocessing.intervals import (
+    CoordinateIntervals,
+    intervals_of,
+    largest_sum,
+    model_intervals_of,
+)
+from dp_transforms.postprocessing.walk_intervals import closed
+from tests import enumeration
+
+LISTS = {
+    "empty": FrequencyList(),
+    "one of one": FrequencyList([1], [1]),
+    "one of many": FrequencyList([1000], [1]),
+    "many of one": FrequencyList([1], [300]),
+    "rectangle": FrequencyList([50], [20]),
+    "staircase": FrequencyList(range(40, 0, -1), [1] * 40),
+    "long tail": FrequencyList([700, 90, 31, 9, 4, 2, 1], [1, 2, 9, 30, 80, 300, 2000]),
+}
+
+
+def noisy(private, rate, seed):
+    """Coordinates as the mechanism draws them, without its decoder."""
+    mechanism = FrobeniusMechanism(epsilon=rate)
+    drawn = mechanism._draw(private)(InsecureSeededTape(seed))
+    return CoordinateIntervals(drawn, private)
+
+
+def asked(private, facts, confidence):
+    """The estimates of what can be asked, and what is true, at indices chosen by the list."""
+    side = FrobeniusCoordinates(private).square
+    yield facts.total(confidence), private.total
+    yield facts.number_of_partitions(confidence), private.distinct
+    for index in sorted({1, max(side, 1), side + 3, 5 * side + 20}):
+        yield facts.frequency_at(index, confidence), int(private.at_ranks([index])[0])
+        counted = int(at_least(private, np.array([index]))[0])
+        yield facts.partitions_with_at_least(index, confidence), counted
+        yield (
+            facts.sum_of_top(index, confidence),
+            int(sums_to(private, np.array([index]))[0]),
+        )
+        if private.total:
+            yield facts.share_of_top(index, confidence), success_rate(private, index)
+    if private.total:
+        yield facts.success_rate_bits(3, confidence), success_rate_bits(private, 3)
+        for alpha in ("0.3", "1"):
+            bits = alpha_guesswork_bits(private, alpha)
+            yield facts.alpha_guesswork_bits(alpha, confidence), bits
+
+
+def holds(estimate, truth):
+    return estimate.low - 1e-9 <= truth <= estimate.high + 1e-9
+
+
+def between(lower, private, upper):
+    ranks = np.arange(1, max(upper.distinct, private.distinct, lower.distinct) + 2)
+    f = private.at_ranks(ranks)
+    return bool(((lower.at_ranks(ranks) <= f) & (f <= upper.at_ranks(ranks))).all())
+
+
+@pytest.mark.parametrize("rate", [1, 0.1])
+@pytest.mark.parametrize("name", LISTS)
+def test_every_interval_holds_as_often_as_it_says(name, rate):
+    """At 80%, in 40 draws. Some 250 right intervals fail together with a probability below 3e-6."""
+    private, draws = LISTS[name], 40
+    hits = []
+    for seed in range(draws):
+        facts = noisy(private, rate, seed)
+        found = [holds(*one) for one in asked(private, facts, 0.8)]
+        lower, upper = facts.bands(0.8)
+        hits.append([*found, between(lower, private, upper)])
+    assert binom.cdf(np.sum(hits, axis=0), draws, 0.8).min() > 1e-8
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("rate", [3, 0.3])
+def test_the_surest_intervals_always_hold_and_say_something(name, rate):
+    """1 - 1e-9: fails with a probability below 1e-6, and the seeds are fixed."""
+    private = LISTS[name]
+    for seed in range(2):
+        facts = noisy(private, rate, seed)
+        sure = 1 - 1e-9
+        assert all(holds(*one) for one in asked(private, facts, sure))
+        lower, upper = facts.bands(sure)
+        assert between(lower, private, upper)
+        side = FrobeniusCoordinates(private).square
+        reach = 2 * 25 / rate + 10
+        assert facts.number_of_partitions(sure).high - private.distinct < reach + side
+        assert facts.frequency_at(1, sure).high - facts.frequency_at(1, sure).low < 2 * reach
+
+
+def convolved(q, count, reach):
+    """The law of the sum of noises by convolution, from -reach to reach."""
+    n = np.arange(-reach, reach + 1)
+    one = (1 - q) / (1 + q) * q ** np.abs(n)
+    law = one
+    for _ in range(count - 1):
+        law = np.convolve(law, one)[reach:-reach]
+    return n, law
+
+
+@pytest.mark.parametrize(("rate", "count"), [(1.0, 1), (0.2, 2), (0.05, 3), (2.0, 20), (0.5, 50)])
+def test_tails_of_sums_are_those_of_convolutions(rate, count):
+    n, law = convolved(math.exp(-rate), count, 3000)
+    for failure in (0.5, 0.05, 0.001, 1e-5):
+        t = largest_sum(rate, count, failure)
+        assert law[np.abs(n) > t].sum() <= failure < law[np.abs(n) > t - 1].sum()
+    for failure in (1e-7, 1e-12):
+        t = largest_sum(rate, count, failure)
+        assert law[np.abs(n) > t].sum() <= failure
+        assert law[np.abs(n) > t / 2].sum() > failure
+
+
+def test_sums_of_many_noises_are_about_normal():
+    for rate, count in ((1.0, 10**5), (1 / 1024, 3000), (2.0**-20, 40)):
+        q = math.exp(-rate)
+        deviation = math.sqrt(count * 2 * q) / (1 - q)
+        assert largest_sum(rate, count, 0.05) / deviation == pytest.approx(1.96, rel=0.01)
+    assert largest_sum(1.0, 0, 0.05) == 0
+
+
+def test_bounds_on_coordinates_close_to_the_tightest_lists():
+    """All lists of up to 9 users within random bounds are within the two lists, which have
+    coordinates within the bounds if there is such a list at both ends."""
+    rng = np.random.default_rng(4)
+    lists = [enumeration.as_list(x) for x in enumeration.partitions_of_at_most(9)]
+    index = np.arange(1, 6)
+    arms = [[FrobeniusCoordinates(x).of(arm, index) for arm in ("rows", "columns")] for x in lists]
+    sides = [FrobeniusCoordinates(x).square for x in lists]
+    for _ in range(60):
+        center = arms[rng.integers(len(arms))]
+        lower = [one - rng.integers(0, 3, 5) for one in center]
+        upper = [one + rng.integers(0, 3, 5) for one in center]
+        least, most = 0, 5
+        found = closed(lower, upper, least, most)
+        inside = [
+            x
+            for x, pair in zip(lists, arms, strict=True)
+            if all(
+                ((lo <= a) & (a <= up)).all() for lo, a, up in zip(lower, pair, upper, strict=True)
+            )
+        ]
+        assert inside and all(between(found[0], x, found[1]) for x in inside)
+        fewer = closed(lower, upper, 1, 1)
+        for x, side in zip(lists, sides, strict=True):
+            if side == 1 and x in inside:
+                assert between(fewer[0], x, fewer[1])
+
+
+def test_rates_between_ranks_are_bounded_for_every_list():
+    for x in enumeration.partitions_of_at_most(12):
+        private = enumeration.as_list(x)
+        if private.distinct < 4:
+            continue
+        last = private.distinct
+        exact = sums_to(private, np.arange(last + 1)) / private.total
+        ranks = np.array([0, 1, *sorted({2, last // 2, last - 1} - {1, last}), last])
+        curve = RateCurve(ranks, exact[ranks] * 0.95, np.minimum(exact[ranks] * 1.05, 1))
+        everywhere = np.arange(1, last + 1)
+        assert (curve.low(everywhere) <= exact[1:] + 1e-12).all()
+        assert (exact[1:] <= curve.high(everywhere) + 1e-12).all()
+        for end in range(1, last + 1):
+            assert curve.low_sum(end) <= exact[:end].sum() + 1e-12 <= curve.high_sum(end) + 2e-12
+
+
+def test_values_are_the_noisy_numbers_within_the_square():
+    private = LISTS["rectangle"]
+    coordinates = FrobeniusMechanism(epsilon=1)._draw(private)(InsecureSeededTape(0))
+    facts = CoordinateIntervals(coordinates, private)
+    assert facts.frequency_at(3).value == coordinates.rows[2] + 2
+    assert facts.partitions_with_at_least(3).value == coordinates.columns[2] + 3
+    assert facts.sum_of_top(4).value == coordinates.rows[:4].sum() + 6
+    assert facts.total().value == coordinates.rows.sum() + coordinates.columns.sum()
+    # By the law of one noise: 2 q**(t + 1) / (1 + q) <= 0.045.
+    (n, law), half = convolved(math.exp(-1), 1, 60), facts.frequency_at(3)
+    t = (half.high - half.low) // 2
+    assert law[np.abs(n) > t].sum() <= 0.05 < law[np.abs(n) > t - 1].sum()
+
+
+@pytest.mark.parametrize(
+    "arms", [((), ()), ((5,), ()), ((), (4, 4)), ((-9,) * 30, (7,) * 3), ((9, 9, 9), (0,) * 50)]
+)
+def test_coordinates_from_elsewhere_give_intervals_all_the_same(arms):
+    rows, columns = (np.array(arm, np.int64) for arm in arms)
+    decay = FrobeniusMechanism(eta=Eta(1, 1, 1)).decay
+    released = FrequencyList([3, 1], [1, 4])
+    facts = CoordinateIntervals(NoisyCoordinates(rows, columns, decay), released)
+    for one, _ in asked(released, facts, 0.9):
+        assert one.low <= one.value <= one.high
+    lower, upper = facts.bands(0.9)
+    assert between(lower, lower, upper)
+
+
+def test_intervals_of_the_model_are_quantiles():
+    samples = [FrequencyList([n, 1], [1, n]) for n in range(2, 1002)]
+    facts = ModelIntervals(FrequencyList([500, 1], [1, 500]), samples)
+    one = facts.frequency_at(1, 0.9)
+    assert (one.value, one.kind) == (500, "model") and "90% under the model" in str(one)
+    assert one.low == pytest.approx(52, abs=2) and one.high == pytest.approx(952, abs=2)
+    assert facts.total(0.9).high == 2 * facts.frequency_at(1, 0.9).high
+    assert facts.number_of_partitions().kind == facts.success_rate_bits(1).kind == "model"
+    assert facts.partitions_with_at_least(2) == Estimate(1, 1, 1, kind="model")
+    with pytest.raises(ValueError, match="samples must not be empty"):
+        ModelIntervals(FrequencyList(), [])
+
+
+def test_a_release_has_both_kinds_of_intervals_and_those_of_the_model_are_shorter():
+    private = LISTS["long tail"]
+    released = FrobeniusMechanism(epsilon=0.2).release(private, InsecureSeededTape(1))
+    proved, model = intervals_of(released), model_intervals_of(released, 200)
+    for ask in (lambda facts: facts.total(), lambda facts: facts.sum_of_top(30)):
+        widths = [one.high - one.low for one in map(ask, (proved, model))]
+        assert widths[1] < 0.7 * widths[0]
+    with pytest.raises(ValueError, match="has none"):
+        model_intervals_of(ReleasedList([1], [1]))
+    with pytest.raises(ValueError, match="without its mechanism"):
+        intervals_of(ReleasedList([1], [1]))
+
+
+def test_bad_questions_are_refused():
+    facts = noisy(LISTS["empty"], 1, 0)
+    for ask, words in (
+        (lambda: facts.total(1), "between 0 and 1"),
+        (lambda: facts.total(1 - 1e-13), r"below 1 - 2\*\*-35"),
+        (lambda: facts.frequency_at(0), "rank must be at least 1"),
+        (lambda: facts.partitions_with_at_least(0), "users must be at least 1"),
+        (lambda: facts.sum_of_top(0), "partitions must be at least 1"),
+        (lambda: facts.share_of_top(0), "guesses must be positive"),
+        (lambda: facts.alpha_guesswork_bits(2), "alpha must be in"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            ask()
