@@ -18,7 +18,6 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.names import (
     FREQUENCIES_FILE,
@@ -33,6 +32,7 @@ from pipelines.release_frequency_list import release_bounded
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
 from pipelines.select_partitions import release_partitions
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -13,14 +13,14 @@ from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.files.frequency_files import csv_lines, read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
 from pipelines.files.output import ReleaseDirectory, directory_from_flags
 from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
-from pipelines.reports.privacy_statement import frequency_list_statement
+from pipelines.reports.privacy_statement import frequency_list_statement, price_of
+from pipelines.spending import Part
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
 if TYPE_CHECKING:
@@ -215,9 +215,8 @@ def _release(
     released_here: Callable[[], ReleasedList],
     build: Callable[[beam.Pipeline, PublishRelease], None] | None = None,
 ) -> Release:
-    cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
     return Release.of_file(
-        [Part("frequency list", cost, mechanism.loss_range)],
+        [Part("frequency list", price_of(mechanism), mechanism.loss_range)],
         directory,
         FREQUENCIES_HEADER,
         statement,

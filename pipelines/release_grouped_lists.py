@@ -13,7 +13,6 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import zipf_list
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import grouped_lines
@@ -21,6 +20,7 @@ from pipelines.files.names import LISTS_FILE, LISTS_HEADER
 from pipelines.files.output import directory_from_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.privacy_statement import grouped_lists_statement
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

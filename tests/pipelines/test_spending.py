@@ -10,7 +10,7 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
 from pipelines import progress, release_frequency_list
-from pipelines.budgeting import Part, spending
+from pipelines.spending import Part, spending
 from pipelines.errors import InputError
 from pipelines.release_degree_list import main
 
