@@ -26,6 +26,8 @@ SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
+_BEAMS_OWN = ("labels",)
+"""Options of Beam's that are as near to one of a job's flags as a misspelt one."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 Job = Callable[[], None]
@@ -227,8 +229,8 @@ class JobParser(OneLineParser):
         return options
 
     def _refuse_misspelt(self, others: list[str]) -> None:
-        # None of Beam's options is as near to one of these.
         own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        own += _BEAMS_OWN
         for flag in others:
             name = flag.partition("=")[0]
             near = difflib.get_close_matches(name[2:], own, 1, _NEAR)

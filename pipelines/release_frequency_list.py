@@ -167,7 +167,10 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     def describe(release: ReleaseListsByPeriod, _: RecordSource) -> tuple[dict[str, Any], Any]:
         statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
         statement["partition_columns"] = flags.partition_column
-        statement["periods"] = {"epsilon_of_all": float(budget.epsilon)}
+        statement["periods"] = {
+            "epsilon_of_all": float(budget.epsilon),
+            "epsilon_of_all_exact": str(budget.epsilon),
+        }
         return statement, lambda released: [FREQUENCIES_HEADER, csv_lines(released)]
 
     part = Part(f"frequency list of each {flags.period}", budget)

@@ -245,7 +245,9 @@ FAULTS = {
     ),
     "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
     "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),
-    "a ledger that is none": Fault(("--ledger={tmp}/records.csv",), "line 1", jobs=("all",)),
+    "a ledger that is none": Fault(
+        ("--ledger={tmp}/records.csv",), "is not a privacy ledger", jobs=("all",)
+    ),
     "a ledger of edges": Fault(
         ("--ledger={tmp}/edges",),
         "is a ledger for neighbours that add or remove all records of one edge",
@@ -355,12 +357,11 @@ def files(tmp_path_factory):
     return directory
 
 
-# Flags that a job does not have, and those that it has instead. What is in the records may cost a
-# budget: the jobs that meet such faults here have no ledger.
+# Flags that a job does not have, and those that it has instead.
 COLUMNS = {"--user_column", "--partition_column", "--max_partitions_per_user"}
 DROPPED = {
-    "release": {"--delta", "--ledger"},
-    "select": {"--ledger"},
+    "release": {"--delta"},
+    "select": set(),
     "all": set(),
     "degrees": {"--delta", *COLUMNS},
     "groups": {"--delta", "--epsilon"},
