@@ -107,13 +107,18 @@ def ledger_table(ledger: Ledger) -> str:
     about = [name for name in _ABOUT if any(getattr(line.origin, name) for line in lines)]
     rows = [("id", "state", "epsilon", "delta", "reserved (UTC)", "purpose", *about)]
     for line in lines:
-        cost, texts = line.cost.budget, [getattr(line.origin, name) for name in about]
+        cost, texts = line.cost.budget, [_short(getattr(line.origin, name)) for name in about]
         amounts = str(cost.epsilon), str(cost.delta)
         rows.append((str(line.id), _state(line), *amounts, line.reserved_at, line.purpose, *texts))
     left, blank = ledger.remaining(), [""] * len(about)
     whole = f"of {ledger.budget}, per {ledger.unit.value}"
     rows.append(("", "left", str(left.epsilon), str(left.delta), "", whole, *blank))
     return text_table(rows, words=len(rows[0]))
+
+
+def _short(text: str) -> str:
+    """A path as it is from here, if it is below; any other text as it is."""
+    return text.removeprefix(os.path.join(os.getcwd(), ""))
 
 
 def _state(line: LedgerLine) -> str:
