@@ -165,11 +165,7 @@ class Ledger:
         return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
-        """All reservations, the first one first.
-
-        Raises:
-          CorruptedLedgerError, OSError: as ``open``.
-        """
+        """All reservations, the first one first. Raises as ``open``."""
         with connected(self.path) as connection:
             connection.execute("BEGIN")
             return self._read(connection)
@@ -295,12 +291,7 @@ class Ledger:
         return len(free) == len(wanted)
 
     def commit(self, *ids: int) -> None:
-        """Notes that the release of reservations was made.
-
-        Raises:
-          ValueError: one is not an open reservation.
-          OSError: the note could not be written. The reservations stay, and stay spent.
-        """
+        """Notes that the release of reservations was made. Raises as ``abandon``."""
         self._close(ids, State.COMMITTED)
 
     def abandon(self, *ids: int) -> None:

@@ -294,11 +294,11 @@ def report(moments: int, only: str) -> Iterator[tuple[str, bool]]:
     yield (
         (
             f"`python -m tests.clusters.kills`: each job is killed (SIGKILL) at {moments} moments, "
-            "half of them at a random time and half before a random change of a file or the ledger, "
-            "and runs again. Every file that it leaves is looked at, twice: released files are those "
-            "of a run that nobody kills, or absent, and have their statement; the ledger, of twice "
-            "the job's price, is not overspent, has a line for what is there, and gave back what a "
-            "killed run reserved that had not begun to write; no file has the "
+            "half of them at a random time and half before a change of a file or the ledger, "
+            "and runs again. Every file that it leaves is looked at, twice: released files are "
+            "those of a run that nobody kills, or absent, and have their statement; the ledger, of "
+            "twice the job's price, is not overspent, has a line for what is there, and gave back "
+            "what a killed run reserved that had not begun to write; no file has the "
             "name of a user, or of a partition or group that is not released."
         ),
         True,
