@@ -31,7 +31,7 @@ COMMANDS = {
     "--help": (["--help"], NUMBERS),
     "release --help": (["release", "--help"], NUMBERS),
     TYPO: (["release", "--epsilom=1"], NUMBERS),
-    "ledger show": (["ledger", "show", "budget.jsonl"], NUMBERS),
+    "ledger show": (["ledger", "show", "budget.ledger"], NUMBERS),
     "release, a ready list": (
         [*RELEASE, "--frequency_list=list.csv", "--output=of_list"],
         NUMBERS,
@@ -62,7 +62,7 @@ def best(turns: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as directory:
         pathlib.Path(directory, "records.csv").write_text(RECORDS)
         pathlib.Path(directory, "list.csv").write_text(LIST)
-        create = ["ledger", "create", "budget.jsonl", "--epsilon=9"]
+        create = ["ledger", "create", "budget.ledger", "--epsilon=9"]
         cpu_seconds(["-m", "pipelines", *create], directory)
         for _ in range(turns):
             for title, arguments in work.items():

@@ -18,7 +18,6 @@ from dp_transforms.mechanisms.noise.user_degrees import (
 )
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, add_json_flag, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines, parse_rows
@@ -29,6 +28,7 @@ from pipelines.release_job import Release, Work, add_input_flags, add_release_fl
 from pipelines.reports import page
 from pipelines.reports.plots import kappa_table, plot_kappas
 from pipelines.reports.privacy_statement import user_degrees_statement
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

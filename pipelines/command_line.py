@@ -16,16 +16,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dp_transforms.version import VERSION
-from pipelines.errors import InputError, input_error_message
+from pipelines.errors import DoneError, InputError, input_error_message
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-SUCCESS, FAILURE, USAGE_ERROR, INTERRUPTED = 0, 1, 2, 130
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
+_BEAMS_OWN = ("labels",)
+"""Options of Beam's that are as near to one of a job's flags as a misspelt one."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 
 Job = Callable[[], None]
@@ -87,6 +89,7 @@ class JobParser(OneLineParser):
     """A parser for a job's own flags; what it does not know are options of Beam or its runner."""
 
     def __init__(self, module: str, description: str, epilog: str):
+        self.job = module.rpartition(".")[2]
         super().__init__(
             prog=f"python -m {module}",
             usage="%(prog)s --input=GLOB --output=DIR ... [options of Beam or of its runner]",
@@ -146,6 +149,7 @@ class JobParser(OneLineParser):
         others += of_beam
         self._refuse_misspelt(others)
         flags.on_beam = bool(others)
+        flags.job = self.job
         options = functools.cache(functools.partial(self._beam_options, flags, others))
         if others:
             options()
@@ -225,8 +229,8 @@ class JobParser(OneLineParser):
         return options
 
     def _refuse_misspelt(self, others: list[str]) -> None:
-        # None of Beam's options is as near to one of these.
         own = [option[2:] for option in self._option_string_actions if option.startswith("--")]
+        own += _BEAMS_OWN
         for flag in others:
             name = flag.partition("=")[0]
             near = difflib.get_close_matches(name[2:], own, 1, _NEAR)
@@ -317,7 +321,8 @@ def run(
                 f"the job failed with {type(error).__name__}; its text may hold private records, "
                 f"so it is only printed with --show_private_errors"
             )
-            return failed(parser.as_typed(message))
+            code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
+            return failed(parser.as_typed(message), code)
     return SUCCESS
 
 

@@ -20,6 +20,10 @@ class InputError(ValueError):
     """
 
 
+class DoneError(InputError):
+    """A job's release is there already. It has an exit code of its own."""
+
+
 def input_error_message(error: BaseException) -> str | None:
     """The message of the InputError that made a job fail; None if it failed for another reason.
 

@@ -1,41 +1,52 @@
-"""A privacy ledger from the command line: make one for several jobs, or see what was spent.
+"""A privacy ledger from the command line: make one, see what was spent, free what was not used.
 
 Jobs spend from it with ``--ledger=FILE``; see ``dp_transforms.budget.ledger`` for what it promises.
 """
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
 import json
 import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dp_transforms.budget import CorruptedJournalError, Ledger, PrivacyUnit
+from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
+from dp_transforms.budget.ledger import has_ended
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
 from pipelines.files.paths import reason
 from pipelines.reports.text_table import text_table
 
 _EPILOG = """\
-A reservation counts as spent from before its job reads data, whether the job comes to its end or
-not. A ledger is never replaced and nothing is taken out of it.
+A reservation counts as spent from before its job reads data. A job on this machine that fails, is
+interrupted or killed before it begins to write its release gives it back, at the latest when the
+next job reserves. A ledger is never replaced, and none is made but by 'create'.
 
 example:
-  python -m pipelines.ledger create budget.jsonl --epsilon=1 --delta=1e-6
-  python -m pipelines.release_frequency_list ... --epsilon=0.25 --ledger=budget.jsonl
-  python -m pipelines.ledger show budget.jsonl
+  python -m pipelines.ledger create budget.ledger --epsilon=1 --delta=1e-6
+  python -m pipelines.release_frequency_list ... --epsilon=0.25 --ledger=budget.ledger
+  python -m pipelines.ledger show budget.ledger
 """
+_WARNING = (
+    "this gives budget back on your word. If anything that depends on the data came out of the "
+    "job (a file, a log, an error, a decision that somebody saw), or will, because it still runs "
+    "somewhere, the guarantee of all releases under this ledger is void. Look for its output, and "
+    "for files there that begin with a dot and end with .part; then repeat with --nothing_came_out"
+)
 
 
 def make_parser() -> OneLineParser:
     """The commands and their flags."""
     parser = OneLineParser(
         prog="python -m pipelines.ledger",
-        description="Make a privacy ledger that several jobs share, or show what is left in it.",
+        description="Make a privacy ledger that several jobs share, show what is left in it, or "
+        "free what a job reserved and did not use.",
         epilog=_EPILOG,
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="create|show")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="create|show|abandon")
     create = commands.add_parser("create", help="start a ledger in a new file")
     create.add_argument("file", metavar="FILE")
     create.add_argument(
@@ -67,7 +78,18 @@ def make_parser() -> OneLineParser:
     show = commands.add_parser("show", help="print the reservations and what is left")
     show.add_argument("file", metavar="FILE")
     add_json_flag(show)
+    abandon = commands.add_parser("abandon", help="give back what a job reserved and did not use")
+    abandon.add_argument("file", metavar="FILE")
+    abandon.add_argument("ids", metavar="ID", type=int, nargs="+", help="of 'show'")
+    abandon.add_argument(
+        "--nothing_came_out",
+        action="store_true",
+        help="you vouch that nothing that depends on the data came out of the job, nor will",
+    )
     return parser
+
+
+_ABOUT = ("command", "output", "label", "job_id")
 
 
 def ledger_table(ledger: Ledger) -> str:
@@ -76,21 +98,35 @@ def ledger_table(ledger: Ledger) -> str:
     >>> import tempfile
     >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)
     >>> ledger.reserve(0.25, purpose="frequency list").commit()
-    >>> print(ledger_table(ledger))
-    line  state      epsilon  delta     purpose
-    2     committed  0.25     0         frequency list
-          left       0.75     0.000001  of epsilon 1, delta 0.000001, per user
+    >>> print(ledger_table(ledger))  # doctest: +ELLIPSIS
+    id  state      epsilon  delta     reserved (UTC)        purpose
+    1   committed  0.25     0         20...Z  frequency list
+        left       0.75     0.000001                        of epsilon 1, delta 0.000001, per user
     """
-    rows = [("line", "state", "epsilon", "delta", "purpose")]
-    for line in ledger.lines():
-        cost = line.cost.budget
-        costs = str(cost.epsilon), str(cost.delta)
-        rows.append((str(line.number), line.state.value, *costs, line.purpose))
-    left = ledger.remaining()
-    amounts = str(left.epsilon), str(left.delta)
-    unit = "privacy unit unknown" if ledger.unit is None else f"per {ledger.unit.value}"
-    rows.append(("", "left", *amounts, f"of {ledger.budget}, {unit}"))
+    lines = ledger.lines()
+    about = [name for name in _ABOUT if any(getattr(line.origin, name) for line in lines)]
+    rows = [("id", "state", "epsilon", "delta", "reserved (UTC)", "purpose", *about)]
+    for line in lines:
+        cost, texts = line.cost.budget, [_short(getattr(line.origin, name)) for name in about]
+        amounts = str(cost.epsilon), str(cost.delta)
+        rows.append((str(line.id), _state(line), *amounts, line.reserved_at, line.purpose, *texts))
+    left, blank = ledger.remaining(), [""] * len(about)
+    whole = f"of {ledger.budget}, per {ledger.unit.value}"
+    rows.append(("", "left", str(left.epsilon), str(left.delta), "", whole, *blank))
     return text_table(rows, words=len(rows[0]))
+
+
+def _short(text: str) -> str:
+    """A path as it is from here, if it is below; any other text as it is."""
+    return text.removeprefix(os.path.join(os.getcwd(), ""))
+
+
+def _state(line: LedgerLine) -> str:
+    if line.state is not State.RESERVED:
+        return line.state.value
+    if line.may_be_given_back and has_ended(line.process):
+        return "failed, free"
+    return "writing" if line.begun else line.state.value
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -101,18 +137,29 @@ def main(argv: Sequence[str] | None = None) -> int:
             unit = PrivacyUnit(flags.unit)
             Ledger.create(path, flags.epsilon, flags.delta, flags.composition_delta, unit)
             print(path)
+        elif flags.command == "abandon":
+            return _abandon(path, flags)
         else:
             ledger = Ledger.open(path)
             print(json.dumps(_as_json(ledger), indent=2) if flags.json else ledger_table(ledger))
     except FileExistsError:
         return failed(f"{path} exists: a ledger is never replaced; give another file")
     except OSError as error:
-        done = "made" if flags.command == "create" else "read"
+        done = {"create": "made", "show": "read", "abandon": "written"}[flags.command]
         return failed(f"{path} cannot be {done}: {reason(error)}")
-    except CorruptedJournalError as error:
+    except CorruptedLedgerError as error:
         return failed(str(error))
     except ValueError as error:
         return failed(str(error), USAGE_ERROR)
+    return SUCCESS
+
+
+def _abandon(path: str, flags: argparse.Namespace) -> int:
+    ledger = Ledger.open(path)
+    if not flags.nothing_came_out:
+        return failed(_WARNING, USAGE_ERROR)
+    ledger.abandon(*flags.ids)
+    print(f"{path}: {ledger.remaining()} is left")
     return SUCCESS
 
 
@@ -121,9 +168,15 @@ def _as_json(ledger: Ledger) -> dict[str, Any]:
     return {
         "epsilon": str(ledger.budget.epsilon),
         "delta": str(ledger.budget.delta),
-        "unit": ledger.unit and ledger.unit.value,
+        "unit": ledger.unit.value,
+        "ledger_id": ledger.identity,
         "left": {"epsilon": str(left.epsilon), "delta": str(left.delta)},
-        "reservations": [line.to_json() for line in ledger.lines()],
+        "reservations": [
+            line.to_json()
+            | dataclasses.asdict(line.origin)
+            | {name: getattr(line, name) for name in ("host", "begun", "reserved_at", "closed_at")}
+            for line in ledger.lines()
+        ],
     }
 
 

@@ -18,7 +18,6 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.files.frequency_files import list_tables
 from pipelines.files.names import (
@@ -40,6 +39,7 @@ from pipelines.release_job import (
 )
 from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
 from pipelines.select_partitions import release_partitions
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

@@ -29,7 +29,6 @@ from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_me
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import FREQUENCIES_FILE
@@ -42,6 +41,7 @@ from pipelines.release_job import (
     release_job,
 )
 from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

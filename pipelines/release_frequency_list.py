@@ -13,7 +13,6 @@ from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.files.frequency_files import list_tables, read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE
@@ -27,7 +26,8 @@ from pipelines.release_job import (
     list_directory,
     release_job,
 )
-from pipelines.reports.privacy_statement import frequency_list_statement
+from pipelines.reports.privacy_statement import frequency_list_statement, price_of
+from pipelines.spending import Part
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
 if TYPE_CHECKING:
@@ -171,7 +171,10 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     def describe(release: ReleaseListsByPeriod, _: RecordSource) -> tuple[dict[str, Any], Any]:
         statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
         statement["partition_columns"] = flags.partition_column
-        statement["periods"] = {"epsilon_of_all": float(budget.epsilon)}
+        statement["periods"] = {
+            "epsilon_of_all": float(budget.epsilon),
+            "epsilon_of_all_exact": str(budget.epsilon),
+        }
         return statement, lambda released: list_tables([released])
 
     part = Part(f"frequency list of each {flags.period}", budget)
@@ -218,9 +221,8 @@ def _release(
     released_here: Callable[[], ReleasedList],
     build: Callable[[beam.Pipeline, PublishLists], None] | None = None,
 ) -> Release:
-    cost = PrivacyBudget(mechanism.epsilon_cost, mechanism.failure_probability)
     return Release.of_lists(
-        [Part("frequency list", cost, mechanism.loss_range)],
+        [Part("frequency list", price_of(mechanism), mechanism.loss_range)],
         directory,
         statement,
         build=build,

@@ -13,7 +13,6 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, require, run
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import grouped_tables
@@ -27,6 +26,7 @@ from pipelines.release_job import (
     release_job,
 )
 from pipelines.reports.privacy_statement import grouped_lists_statement
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

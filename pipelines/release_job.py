@@ -13,13 +13,13 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
 from pipelines import flag_types
-from pipelines.budgeting import Part, add_ledger_flag, price, spending
-from pipelines.command_line import Job, JobParser, Options, make_runner
-from pipelines.errors import InputError
+from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
+from pipelines.errors import DoneError, InputError
 from pipelines.files.frequency_files import list_tables
 from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE, LISTS_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
 from pipelines.reports import page
+from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import apache_beam as beam
@@ -288,7 +288,7 @@ def add_release_flags(
             metavar="KAPPA",
             help=kappa,
         )
-    add_ledger_flag(group)
+    add_ledger_flags(group)
     add_output_flags(group)
     if lists:
         group.add_argument(
@@ -314,6 +314,20 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     """
     if flags.report:
         page.check_available()
+    origin = origin_of(flags)
+    try:
+        statements = [directory.statement() for directory in release.directories]
+        if origin.job_id:
+            check_job(flags.ledger, release.parts, origin, statements)
+        if None not in statements and not flags.overwrite:
+            raise DoneError(
+                f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
+                "another --output, --overwrite to replace it, or --if_exists=skip"
+            )
+    except DoneError:
+        if flags.if_exists == "skip":
+            return lambda: print("the release is there already: nothing was done")
+        raise
     for directory in release.directories:
         directory.check()
     if flags.dry_run:
@@ -325,6 +339,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     if build and here and not (flags.on_beam or flags.progress or flags.show_private_counters):
         build = None
     runner = build and make_runner(flags, options())
+    # Other runners may go on after this process, or where the ledger is not.
+    announces = runner is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     def make(budget: dict[str, Any]) -> None:
         if build is None:
@@ -339,7 +355,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         run_to_end(pipeline, flags.show_private_counters)
 
     def job() -> None:
-        with spending(flags.ledger, release.whole, release.parts) as budget:
+        with spending(flags.ledger, release.whole, release.parts, origin, announces) as budget:
             make(budget)
         (release.done or functools.partial(say_done, flags, release.directories))()
 

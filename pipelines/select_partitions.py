@@ -14,7 +14,6 @@ from dp_transforms.mechanisms.partition_selection import STRATEGIES, explain
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
 from pipelines import flag_types
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
@@ -23,6 +22,7 @@ from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.plots import plot_explanation
 from pipelines.reports.privacy_statement import selection_statement
+from pipelines.spending import Part
 
 if TYPE_CHECKING:
     import apache_beam as beam

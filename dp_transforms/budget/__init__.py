@@ -5,13 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget.budget import PrivacyBudget as PrivacyBudget
 from dp_transforms.budget.budget import PrivacyUnit as PrivacyUnit
-from dp_transforms.budget.journal import CorruptedJournalError as CorruptedJournalError
 from dp_transforms.budget.ledger import BudgetExceededError as BudgetExceededError
+from dp_transforms.budget.ledger import JobExistsError as JobExistsError
 from dp_transforms.budget.ledger import Ledger as Ledger
-from dp_transforms.budget.ledger import LedgerLine as LedgerLine
 from dp_transforms.budget.ledger import PrivacyUnitError as PrivacyUnitError
+from dp_transforms.budget.ledger import Request as Request
 from dp_transforms.budget.ledger import Reservation as Reservation
-from dp_transforms.budget.shares import BudgetShares as BudgetShares
+from dp_transforms.budget.ledger_file import CorruptedLedgerError as CorruptedLedgerError
+from dp_transforms.budget.ledger_file import LedgerLine as LedgerLine
+from dp_transforms.budget.ledger_file import Origin as Origin
+from dp_transforms.budget.ledger_file import State as State
 
 if TYPE_CHECKING:
     from dp_transforms.budget.accounting import Composition as Composition

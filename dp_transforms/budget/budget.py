@@ -4,21 +4,11 @@ about: whose records two neighbouring inputs differ in."""
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-import gmpy2
-
-from dp_transforms.mechanisms.decimals import (
-    ExactNumber,
-    Real,
-    exact_fraction,
-    round_down,
-    round_up,
-)
-from dp_transforms.mechanisms.eta import Eta
-
-_DIGITS = 15
+from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction
 
 
 class PrivacyUnit(enum.Enum):
@@ -87,43 +77,6 @@ class PrivacyBudget:
         object.__setattr__(self, "epsilon", exact_epsilon)
         object.__setattr__(self, "delta", exact_delta)
 
-    @classmethod
-    def from_base2(cls, epsilon: Real, delta: Real = 0) -> PrivacyBudget:
-        """From base 2, where probabilities change by at most 2**epsilon between neighbours.
-
-        A factor of 2 is ln 2 in natural units; the product is rounded up to 15 digits.
-
-        >>> print(PrivacyBudget.from_base2(1))
-        epsilon 0.693147180559946, delta 0
-        """
-        return cls(
-            round_up(exact_fraction("epsilon", epsilon) * _ln2(gmpy2.RoundUp), _DIGITS), delta
-        )
-
-    @classmethod
-    def from_eta(cls, eta: Eta, sensitivity: int = 1) -> PrivacyBudget:
-        """What an exponential mechanism with the weights 2**(-eta * distance) costs at most.
-
-        It is (2 * sensitivity * eta)-DP in base 2. Rounded up. What a mechanism for integer
-        partitions costs, which may be less, is its ``epsilon_cost``.
-
-        >>> PrivacyBudget.from_eta(Eta(1, 1, 1)) == PrivacyBudget.from_base2(2)
-        True
-        """
-        if sensitivity < 1:
-            raise ValueError(f"sensitivity must be positive, got {sensitivity}")
-        upper = Fraction(*eta.log_enclosure(128)[1].as_integer_ratio())
-        return cls(round_up(2 * sensitivity * upper, _DIGITS))
-
-    @property
-    def base2_epsilon(self) -> Fraction:
-        """The epsilon of base 2 that this budget grants: epsilon / ln 2, rounded down to 15 digits.
-
-        >>> float(PrivacyBudget(1).base2_epsilon)
-        1.44269504088896
-        """
-        return round_down(self.epsilon / _ln2(gmpy2.RoundUp), _DIGITS)
-
     def covers(self, cost: PrivacyBudget) -> bool:
         """Whether neither epsilon nor delta of ``cost`` is larger."""
         return cost.epsilon <= self.epsilon and cost.delta <= self.delta
@@ -137,6 +90,34 @@ class PrivacyBudget:
         if parts < 1:
             raise ValueError(f"parts must be positive, got {parts}")
         return PrivacyBudget(self.epsilon / parts, self.delta / parts)
+
+    def split_by(
+        self, weights: Mapping[str, Real], delta_weights: Mapping[str, Real] | None = None
+    ) -> dict[str, PrivacyBudget]:
+        """Shares by name, which make up the whole by basic composition: ``pop`` each for one
+        release.
+
+        Args:
+          weights: how epsilon is split; positive numbers.
+          delta_weights: how delta is split, between those shares that need any; by default equally
+            between all. A frequency list needs none.
+
+        Raises:
+          ValueError: there are no weights, one is not positive, or a name has no weight of epsilon.
+
+        >>> shares = PrivacyBudget(1, 1e-6).split_by({"list": 3, "pages": 1}, {"pages": 1})
+        >>> print(shares.pop("list"), "and", shares.pop("pages"))
+        epsilon 0.75, delta 0 and epsilon 0.25, delta 0.000001
+        """
+        epsilons = _parts(weights)
+        deltas = _parts(dict.fromkeys(weights, 1) if delta_weights is None else delta_weights)
+        for name in deltas:
+            if name not in epsilons:
+                raise ValueError(f"{name!r} has a weight for delta and none for epsilon")
+        return {
+            name: PrivacyBudget(self.epsilon * part, self.delta * deltas.get(name, 0))
+            for name, part in epsilons.items()
+        }
 
     def __add__(self, other: PrivacyBudget) -> PrivacyBudget:
         """Basic composition: both are spent on the same users.
@@ -154,6 +135,10 @@ class PrivacyBudget:
         return f"epsilon {self.epsilon}, delta {self.delta}"
 
 
-def _ln2(rounding: int) -> Fraction:
-    with gmpy2.context(precision=128, round=rounding):
-        return Fraction(*gmpy2.const_log2().as_integer_ratio())
+def _parts(weights: Mapping[str, Real]) -> dict[str, Fraction]:
+    """Weights as parts of their sum."""
+    exact = {name: exact_fraction("weight", weight) for name, weight in weights.items()}
+    if not exact or min(exact.values()) <= 0:
+        raise ValueError(f"weights must be positive numbers, one at least, got {dict(weights)}")
+    whole = sum(exact.values(), Fraction(0))
+    return {name: weight / whole for name, weight in exact.items()}

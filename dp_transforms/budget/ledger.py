@@ -2,50 +2,64 @@
 
 The protocol of a job:
 
-  1. ``reserve``: under the file's lock, check that the cost fits, write the reservation, and wait
-     until it is on the disk. Only then may anything be computed for release.
-  2. Release.
-  3. ``commit``: note that the release was made. Or ``abandon``: the caller vouches that nothing
-     that depends on the data got out, and the reservation is free again.
+  1. ``reserve``: in one transaction, check that the cost fits and write the reservation. When it
+     returns, the reservation is on the disk. Only then may data be read.
+  2. ``begin``: a job that announces its release does this before it writes anything that depends on
+     the data. From then on the reservation is not given back.
+  3. ``commit``, when the release was made; or ``give_back``, when the job failed before ``begin``.
 
-A reservation counts as spent from step 1 on, whether it is committed or not. So a job that crashes
-anywhere leaves its budget spent, a release is on record before it exists, and two jobs cannot
-spend the same budget. What is spent is added up in exact fractions.
+A reservation counts as spent from step 1 on, until it is given back or abandoned. So a release is
+on record before it exists, and two jobs cannot spend the same budget. What is spent is added up in
+exact fractions.
+
+**Why giving back is private.** ``begin`` and ``give_back`` are transactions on the same row, of
+which the first one wins: once a reservation is given back, ``begin`` refuses and nothing can be
+written under it; once a release has begun, ``give_back`` refuses. So of a job whose reservation was
+given back nothing has come out but that it failed. A crash needs no guess either: if a process that
+seems to have ended, by its number and start on the same boot of the same machine, should still run,
+it is ``begin`` that stops it. The fact of a failure may depend on the data, and is not covered by
+any guarantee, charged or not (docs/guarantee.md). On the noise it depends no more than the time
+does that a release takes: noise is in memory only before ``begin``. A caller who does not announce
+its release (``announces=False``, as where a runner elsewhere may go on without its launcher) gets
+nothing back but by ``abandon``, in which a person vouches for it.
 
 A ledger has one privacy unit, which says what neighbours are: losses about users, edges and nodes
-do not add up. It is in the file's first line and in that of each reservation, and a reservation for
-another is refused. The guarantee for everything that was ever released under a ledger is (epsilon,
+do not add up. The guarantee for everything that was ever released under a ledger is (epsilon,
 delta)-DP for its budget and its unit, even if jobs are started, or their epsilons chosen, depending
 on earlier outputs (see ``filter``).
 
-A ledger of format 1 has no unit, and its reservations may be of several. It can be read; nothing
-more can be reserved in it. Start another one with what is left. Formats 1 and 2 say of a
-reservation only whether its range is its epsilon; otherwise it is taken to be 2 epsilon, which
-holds. What is added to a ledger of format 2 has its range, as in format 3.
+The file is an SQLite database of mode 600 with a rollback journal, which, unlike a write-ahead log,
+needs no memory that processes share. Each step is a connection and a transaction of its own. A
+checksum on each row, which SQLite does not have, finds damage, not fraud: whoever may write the
+file can also forge it, and an older copy in its place cannot be told from the ledger at that time.
+Locks are POSIX record locks: they work on local disks and on NFS with locks.
 """
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import enum
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
-from typing import Any
+from typing import NamedTuple
 
+from dp_transforms.budget import ledger_file
 from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.filter import Cost, PrivacyFilter
-from dp_transforms.budget.journal import CorruptedJournalError, Entry, Journal
+from dp_transforms.budget.ledger_file import (
+    CorruptedLedgerError,
+    Header,
+    LedgerLine,
+    Origin,
+    State,
+    check_text,
+    connected,
+    has_ended,
+)
 from dp_transforms.mechanisms.decimals import Real
-
-_FORMAT = "dp-frequency-lists privacy ledger 3"
-_HAS_UNIT = {
-    _FORMAT: True,
-    "dp-frequency-lists privacy ledger 2": True,
-    "dp-frequency-lists privacy ledger 1": False,
-}
-_MAX_PURPOSE = 200
 
 
 class BudgetExceededError(ValueError):
@@ -56,42 +70,23 @@ class PrivacyUnitError(ValueError):
     """The reservation is for neighbours that are not the ledger's. Nothing was reserved."""
 
 
-class State(enum.Enum):
-    """What became of a reservation. All but ABANDONED count as spent."""
-
-    RESERVED = "reserved"
-    COMMITTED = "committed"
-    ABANDONED = "abandoned"
+class JobExistsError(ValueError):
+    """The ledger has open or committed reservations of the same job. Nothing was reserved."""
 
 
-@dataclass(frozen=True)
-class LedgerLine:
-    """One reservation.
+class Request(NamedTuple):
+    """A reservation that is asked for: see ``Ledger.reserve``."""
 
-    Attributes:
-      number: its line in the file; the first one is 2, after the budget.
-      purpose: what it is for, as given.
-      cost: what it costs.
-      state: what became of it.
-      unit: what neighbours are; None in a ledger of format 1.
-    """
-
-    number: int
     purpose: str
     cost: Cost
-    state: State
-    unit: PrivacyUnit | None
-
-    def to_json(self) -> dict[str, Any]:
-        """For a statement such as privacy.json; holds nothing that depends on the data."""
-        return {"line": self.number, "state": self.state.value, **_reservation(self)}
+    unit: PrivacyUnit = PrivacyUnit.USER
 
 
 class Ledger:
     """A budget file. Make one with ``create`` or ``open``.
 
     >>> import tempfile
-    >>> path = os.path.join(tempfile.mkdtemp(), "budget.jsonl")
+    >>> path = os.path.join(tempfile.mkdtemp(), "budget.ledger")
     >>> ledger = Ledger.create(path, epsilon=1, delta=1e-6)
     >>> with ledger.reserve(0.25, purpose="passwords, all users"):
     ...     pass  # compute and publish
@@ -101,12 +96,16 @@ class Ledger:
     Traceback (most recent call last):
       ...
     dp_transforms.budget.ledger.BudgetExceededError: epsilon 0.8, delta 0 asked for, but ...
+
+    Attributes:
+      path: of the file.
+      identity: a random name of this ledger.
+      unit: what neighbours are.
     """
 
-    def __init__(self, journal: Journal, privacy_filter: PrivacyFilter, unit: PrivacyUnit | None):
-        self._journal = journal
-        self._filter = privacy_filter
-        self._unit = unit
+    def __init__(self, path: str, header: Header):
+        self.path, self._header = path, header
+        self.identity, self._filter, self.unit = header
 
     @classmethod
     def create(
@@ -120,7 +119,7 @@ class Ledger:
         """Starts a ledger. The file appears whole or not at all.
 
         Args:
-          path: of a file that does not exist. On a file system that locks (see ``journal``).
+          path: of a file that does not exist, on a file system that locks.
           epsilon: the whole budget's.
           delta: the whole budget's.
           composition_delta: the part of delta to spend on composition. Many small reservations then
@@ -134,28 +133,26 @@ class Ledger:
           OSError: the file cannot be written.
         """
         privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
-        header = {
-            "format": _FORMAT,
-            "epsilon": str(privacy_filter.budget.epsilon),
-            "delta": str(privacy_filter.budget.delta),
-            "composition_delta": str(privacy_filter.composition_delta),
-            "unit": unit.value,
-        }
-        return cls(Journal.create(path, header), privacy_filter, unit)
+        header = Header(secrets.token_hex(8), privacy_filter, unit)
+        path = os.path.abspath(os.fspath(path))
+        ledger_file.create(path, header)
+        return cls(path, header)
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """A ledger that exists.
+        """A ledger that exists. No file is made, and none that is something else is changed.
 
         Raises:
           FileNotFoundError: there is none.
-          CorruptedJournalError: the file is damaged; the message names the line.
+          CorruptedLedgerError: the file is damaged, or no ledger.
+          OSError: it cannot be read.
         """
-        journal = Journal(path)
-        entries = journal.read()
-        privacy_filter, unit = _header_of(journal.path, entries[0])
-        _lines_of(journal.path, entries, privacy_filter, unit)
-        return cls(journal, privacy_filter, unit)
+        path = os.path.abspath(os.fspath(path))
+        with connected(path) as connection:
+            connection.execute("BEGIN")
+            ledger = cls(path, ledger_file.read(connection, path)[0])
+            ledger._read(connection)
+        return ledger
 
     @property
     def budget(self) -> PrivacyBudget:
@@ -163,25 +160,22 @@ class Ledger:
         return self._filter.budget
 
     @property
-    def unit(self) -> PrivacyUnit | None:
-        """What neighbours are; None for a ledger of format 1, which does not say."""
-        return self._unit
-
-    @property
     def composition_delta(self) -> Fraction:
         """The part of delta that is set aside for composition."""
         return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
-        """All reservations, the first one first.
+        """All reservations, the first one first. Raises as ``open``."""
+        with connected(self.path) as connection:
+            connection.execute("BEGIN")
+            return self._read(connection)
 
-        Raises:
-          CorruptedJournalError: the file is damaged.
-        """
-        return self._lines(self._journal.read())
+    def of_job(self, job_id: str) -> tuple[LedgerLine, ...]:
+        """The reservations of a job that count as spent."""
+        return _of_job(self.lines(), job_id)
 
     def spent(self) -> PrivacyBudget:
-        """The epsilons and deltas of all reservations that were not abandoned, added up."""
+        """The epsilons and deltas of all reservations that count, added up."""
         return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
 
     def remaining(self, ranges: Real = 2) -> PrivacyBudget:
@@ -192,6 +186,10 @@ class Ledger:
         """
         return self._filter.remaining(_spent(self.lines()), ranges)
 
+    def admits(self, costs: Sequence[Cost]) -> bool:
+        """Whether all of these could be reserved now, together. Nothing is reserved."""
+        return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
+
     def reserve(
         self,
         epsilon: Real,
@@ -200,10 +198,9 @@ class Ledger:
         purpose: str,
         unit: PrivacyUnit = PrivacyUnit.USER,
         loss_range: Real | None = None,
+        origin: Origin | None = None,
     ) -> Reservation:
         """Spends a part of the budget, before anything is computed for release.
-
-        When this returns, the reservation is on the disk.
 
         Args:
           epsilon: the mechanism's.
@@ -214,108 +211,166 @@ class Ledger:
             it is known to be below 2 epsilon: a partition mechanism's ``loss_range``, or the
             epsilon of an exponential mechanism (see ``events.BoundedRangeDpEvent``). Counts where
             the ledger has a composition_delta.
+          origin: of which job it is.
 
         Returns:
           A context manager: leaving its block commits, unless an exception is the reason. Then the
           reservation stays as it is, which is spent, unless the block has abandoned it.
 
         Raises:
-          BudgetExceededError: it does not fit. Nothing is reserved.
-          PrivacyUnitError: the unit is not the ledger's, or the ledger has none.
-          CorruptedJournalError: the file is damaged.
-          OSError: the reservation could not be written, for a full disk say. Release nothing.
-          ValueError: a parameter is out of its range.
+          ValueError: a parameter is out of its range; otherwise as ``reserve_all``.
         """
         cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
-        self._check(unit)
-        if not purpose or not purpose.isprintable() or len(purpose) > _MAX_PURPOSE:
-            raise ValueError(
-                f"purpose must be 1 to {_MAX_PURPOSE} printable characters, got {purpose!r}"
-            )
-        with self._journal.appending() as appender:
-            spent = _spent(self._lines(appender.entries))
-            if not self._filter.admits(spent, cost):
-                ranges = cost.loss_range / cost.budget.epsilon if cost.budget.epsilon else 2
-                raise BudgetExceededError(
-                    f"{cost.budget} asked for, but of the budget in {self._journal.path} "
-                    f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
+        (reservation,) = self.reserve_all([Request(purpose, cost, unit)], origin)
+        return reservation
+
+    def reserve_all(
+        self, requests: Sequence[Request], origin: Origin | None = None, announces: bool = False
+    ) -> list[Reservation]:
+        """Spends several parts of the budget, or none. What jobs reserved that have ended without
+        beginning a release is given back before.
+
+        Args:
+          requests: the parts.
+          origin: of which job they are.
+          announces: the caller promises to call ``begin`` before anything that depends on the data
+            leaves its process. Only then is anything ever given back.
+
+        Raises:
+          BudgetExceededError: they do not fit. Nothing is reserved.
+          PrivacyUnitError: a unit is not the ledger's.
+          JobExistsError: the job has reservations already.
+          CorruptedLedgerError: the file is damaged.
+          OSError: the reservation could not be written, for a full disk say. Release nothing.
+        """
+        origin = origin or Origin()
+        for request in requests:
+            self._check(request)
+        with self._writing() as (lines, write):
+            lost = [line for line in lines if _is_lost(line)]
+            write(line.closed(State.ABANDONED) for line in lost)
+            if origin.job_id and _of_job(lines, origin.job_id):
+                raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
+            spent, made = _spent(lines), []
+            for number, (purpose, cost, unit) in enumerate(requests, 1 + len(lines)):
+                if not self._filter.admits(spent, cost):
+                    ranges = cost.loss_range / cost.budget.epsilon if cost.budget.epsilon else 2
+                    raise BudgetExceededError(
+                        f"{cost.budget} asked for, but of the budget in {self.path} "
+                        f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
+                    )
+                spent.append(cost)
+                made.append(
+                    LedgerLine.new(number, purpose, cost, unit, origin, announces=announces)
                 )
-            number = len(appender.entries) + 1
-            line = LedgerLine(number, purpose, cost, State.RESERVED, unit)
-            appender.append(_reservation(line))
-        return Reservation(self, number)
+            write(made)
+        return [Reservation(self, line.id) for line in made]
 
-    def admits(self, costs: Sequence[Cost]) -> bool:
-        """Whether all of these could be reserved now, together. Nothing is reserved."""
-        return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
-
-    def commit(self, number: int) -> None:
-        """Notes that the release of reservation ``number`` was made.
+    def begin(self, ids: Iterable[int]) -> None:
+        """Notes that something may now be written under reservations, which are then not given
+        back. It may be noted again.
 
         Raises:
-          ValueError: it is not an open reservation.
-          OSError: the note could not be written. The reservation stays, and stays spent.
+          ValueError: one is not an open reservation: write nothing.
+          OSError: the note could not be written: write nothing.
         """
-        self._close(number, State.COMMITTED)
+        with self._writing() as (lines, write):
+            found = [self._open_line(lines, number) for number in ids]
+            write(dataclasses.replace(line, begun=True) for line in found if not line.begun)
 
-    def abandon(self, number: int) -> None:
-        """Gives the budget of reservation ``number`` back.
-
-        Call this only if nothing that depends on the data has left the job under it: no output, log
-        line, error message or decision that anyone can see. A job that failed because of what is in
-        the data has told something about the data.
+    def give_back(self, ids: Iterable[int]) -> bool:
+        """Frees reservations under which nothing was begun; returns whether all of them are free.
 
         Raises:
-          ValueError: it is not an open reservation.
-          OSError: the note could not be written. The reservation stays, and stays spent.
+          OSError: the note could not be written. The reservations stay, and stay spent.
         """
-        self._close(number, State.ABANDONED)
+        wanted = set(ids)
+        with self._writing() as (lines, write):
+            free = [line for line in lines if line.id in wanted and line.may_be_given_back]
+            write(line.closed(State.ABANDONED) for line in free)
+        return len(free) == len(wanted)
 
-    def _check(self, unit: PrivacyUnit) -> None:
-        if self._unit is None:
+    def commit(self, *ids: int) -> None:
+        """Notes that the release of reservations was made. Raises as ``abandon``."""
+        self._close(ids, State.COMMITTED)
+
+    def abandon(self, *ids: int) -> None:
+        """Gives the budget of reservations back, on the caller's word.
+
+        Call this only if nothing that depends on the data has left the job under it, nor will: no
+        output, log line, error message or decision that anyone can see. A job that failed because
+        of what is in the data has told something about the data.
+
+        Raises:
+          ValueError: one is not an open reservation.
+          OSError: the note could not be written. The reservations stay, and stay spent.
+        """
+        self._close(ids, State.ABANDONED)
+
+    def _check(self, request: Request) -> None:
+        check_text("purpose", request.purpose, 1)
+        if request.unit is not self.unit:
             raise PrivacyUnitError(
-                f"{self._journal.path} is of a format that does not say what its neighbours are: "
-                "nothing more can be reserved in it; start a ledger with what is left"
-            )
-        if unit is not self._unit:
-            raise PrivacyUnitError(
-                f"{self._journal.path} is a ledger for neighbours that {self._unit.neighbours}, "
-                f"and this release is for those that {unit.neighbours}: losses of the two do not "
-                "add up; take another ledger"
+                f"{self.path} is a ledger for neighbours that {self.unit.neighbours}, "
+                f"and this release is for those that {request.unit.neighbours}: losses of the two "
+                "do not add up; take another ledger"
             )
 
-    def _close(self, number: int, state: State) -> None:
-        with self._journal.appending() as appender:
-            found = [line for line in self._lines(appender.entries) if line.number == number]
-            if not found or found[0].state is not State.RESERVED:
-                what = f"already {found[0].state.value}" if found else "not a reservation"
-                raise ValueError(f"line {number} of {self._journal.path} is {what}")
-            appender.append({state.value: number})
+    def _close(self, ids: Iterable[int], state: State) -> None:
+        with self._writing() as (lines, write):
+            write(self._open_line(lines, number).closed(state) for number in ids)
 
-    def _lines(self, entries: list[Entry]) -> tuple[LedgerLine, ...]:
-        if _header_of(self._journal.path, entries[0]) != (self._filter, self._unit):
-            raise CorruptedJournalError(
-                f"{self._journal.path}, line 1: another budget than when it was opened"
-            )
-        return _lines_of(self._journal.path, entries, self._filter, self._unit)
+    def _open_line(self, lines: Sequence[LedgerLine], number: int) -> LedgerLine:
+        found = [line for line in lines if line.id == number]
+        if not found or found[0].state is not State.RESERVED:
+            what = f"already {found[0].state.value}" if found else "not there"
+            raise ValueError(f"reservation {number} of {self.path} is {what}")
+        return found[0]
+
+    @contextlib.contextmanager
+    def _writing(
+        self,
+    ) -> Iterator[tuple[tuple[LedgerLine, ...], Callable[[Iterable[LedgerLine]], None]]]:
+        """The lines, and a function that writes some, in a transaction that excludes others'."""
+        with connected(self.path) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            changed = False
+
+            def write(lines: Iterable[LedgerLine]) -> None:
+                nonlocal changed
+                for line in lines:
+                    ledger_file.write(connection, line)
+                    changed = True
+
+            yield self._read(connection), write
+            connection.execute("COMMIT" if changed else "ROLLBACK")
+
+    def _read(self, connection: sqlite3.Connection) -> tuple[LedgerLine, ...]:
+        """The lines, after all checks, in a transaction."""
+        header, lines = ledger_file.read(connection, self.path)
+        if header != self._header:
+            raise CorruptedLedgerError(f"{self.path} is another ledger than when it was opened")
+        if not self._filter.admits(_spent(lines), Cost(PrivacyBudget(0))):
+            raise CorruptedLedgerError(f"{self.path}: its reservations exceed its budget")
+        return lines
 
 
 class Reservation:
     """A part of a ledger's budget that is spent, for a release that may be under way."""
 
-    def __init__(self, ledger: Ledger, number: int):
+    def __init__(self, ledger: Ledger, id: int):
         self._ledger = ledger
         self._open = True
-        self.number = number
+        self.id = id
 
     def commit(self) -> None:
         """See ``Ledger.commit``."""
-        self._ledger.commit(self.number)
+        self._ledger.commit(self.id)
         self._open = False
 
     def abandon(self) -> None:
         """See ``Ledger.abandon``."""
-        self._ledger.abandon(self.number)
+        self._ledger.abandon(self.id)
         self._open = False
 
     def __enter__(self) -> Reservation:
@@ -326,64 +381,18 @@ class Reservation:
             self.commit()
 
 
+def _is_lost(line: LedgerLine) -> bool:
+    return line.may_be_given_back and has_ended(line.process)
+
+
+def _counting(lines: Iterable[LedgerLine]) -> Iterator[LedgerLine]:
+    """The lines that count as spent."""
+    return (one for one in lines if one.state is not State.ABANDONED and not _is_lost(one))
+
+
+def _of_job(lines: Iterable[LedgerLine], job_id: str) -> tuple[LedgerLine, ...]:
+    return tuple(line for line in _counting(lines) if line.origin.job_id == job_id)
+
+
 def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
-    return [line.cost for line in lines if line.state is not State.ABANDONED]
-
-
-def _reservation(line: LedgerLine) -> Entry:
-    unit = {} if line.unit is None else {"unit": line.unit.value}
-    return unit | {
-        "purpose": line.purpose,
-        "epsilon": str(line.cost.budget.epsilon),
-        "delta": str(line.cost.budget.delta),
-        "loss_range": str(line.cost.loss_range),
-    }
-
-
-def _header_of(path: str, header: Entry) -> tuple[PrivacyFilter, PrivacyUnit | None]:
-    try:
-        unit = PrivacyUnit(header["unit"]) if _HAS_UNIT[header.get("format", "")] else None
-    except (KeyError, TypeError, ValueError):
-        raise CorruptedJournalError(
-            f"{path}, line 1: not a privacy ledger of a known format"
-        ) from None
-    budget = PrivacyBudget(header["epsilon"], header["delta"])
-    return PrivacyFilter(budget, header["composition_delta"]), unit
-
-
-def _lines_of(
-    path: str, entries: list[Entry], privacy_filter: PrivacyFilter, unit: PrivacyUnit | None
-) -> tuple[LedgerLine, ...]:
-    """The reservations, if the entries are what ``Ledger`` could have written."""
-    lines: dict[int, LedgerLine] = {}
-    for number, entry in enumerate(entries[1:], start=2):
-        try:
-            line = _line_of(number, entry, lines)
-            if line.unit is not unit:
-                raise ValueError("a reservation of another unit")
-        except (KeyError, TypeError, ValueError):
-            raise CorruptedJournalError(
-                f"{path}, line {number}: not an entry that belongs here"
-            ) from None
-        lines[line.number] = line
-    ordered = tuple(lines.values())
-    if not privacy_filter.admits(_spent(ordered), Cost(PrivacyBudget(0))):
-        raise CorruptedJournalError(f"{path}: its reservations exceed its budget")
-    return ordered
-
-
-def _line_of(number: int, entry: Entry, lines: dict[int, LedgerLine]) -> LedgerLine:
-    """The reservation that an entry makes or changes."""
-    if "purpose" in entry:
-        budget = PrivacyBudget(entry["epsilon"], entry["delta"])
-        if "loss_range" in entry:
-            cost = Cost(budget, entry["loss_range"])
-        else:
-            cost = Cost(budget, budget.epsilon if entry["bounded_range"] else None)
-        unit = PrivacyUnit(entry["unit"]) if "unit" in entry else None
-        return LedgerLine(number, entry["purpose"], cost, State.RESERVED, unit)
-    ((state, closed),) = entry.items()
-    after = State(state)
-    if lines[closed].state is not State.RESERVED or after is State.RESERVED:
-        raise ValueError("a reservation is closed once")
-    return dataclasses.replace(lines[closed], state=after)
+    return [line.cost for line in _counting(lines)]

@@ -20,11 +20,13 @@ from pipelines.files.names import (
     REPORT_FILES,
 )
 from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
+from pipelines.spending import begin_release
 
 PARQUET, JSON_LINES = "parquet", "jsonl"
 FORMATS = (PARQUET, JSON_LINES)
 
 _CHUNK_BYTES = 1 << 20
+_PROBE_BYTES = 1 << 18
 # What Beam's filesystems raise is an OSError or a ValueError.
 _FAULTS = (OSError, ValueError)
 
@@ -76,13 +78,22 @@ class ReleaseDirectory:
                 directory = os.path.abspath(directory)
                 while not _exists(directory):
                     directory = os.path.dirname(directory)
-            probe = self._files.join(directory, f".{uuid.uuid4().hex}.probe")
-            self._files.create(probe).close()
-            self._files.delete([probe])
+            self._probe(directory, b"")
         except InputError:
             raise
         except _FAULTS as error:
             raise InputError(f"{self.path} cannot be written: {reason(error)}") from None
+
+    def statement(self) -> dict[str, Any] | None:
+        """The privacy.json of the release in the directory; None if it is not complete."""
+        try:
+            if not all(self._files.exists(self.file(name)) for name in self.files):
+                return None
+            with self._files.open(self.file(PRIVACY_FILE)) as file:
+                statement = json.loads(file.read())
+                return statement if isinstance(statement, dict) else None
+        except _FAULTS:
+            return None
 
     def publish(self, tables: Mapping[str, Iterable[bytes]], statement: dict[str, Any]) -> None:
         """Writes all files under other names, then renames them.
@@ -108,6 +119,10 @@ class ReleaseDirectory:
         suffix = f".{uuid.uuid4().hex}.part"
         parts = {name: f"{self.file('.' + name)}{suffix}" for name in contents}
         try:
+            if self._files is LocalFiles:
+                # A disk that is full is seen to be full before anything depends on the noise.
+                self._probe(self.path, bytes(_PROBE_BYTES))
+            begin_release(statement)
             for name, pieces in contents.items():
                 with self._files.create(parts[name]) as file:
                     for piece in pieces:
@@ -155,6 +170,15 @@ class ReleaseDirectory:
     @property
     def _files(self) -> Any:
         return filesystem(self.path)
+
+    def _probe(self, directory: str, content: bytes) -> None:
+        """Writes and removes a file."""
+        probe = self._files.join(directory, f".{uuid.uuid4().hex}.probe")
+        try:
+            with self._files.create(probe) as file:
+                file.write(content)
+        finally:
+            _remove([probe])
 
     def _refuse_other_jobs(self) -> None:
         for name in RELEASED_FILES:

@@ -14,7 +14,6 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.windowed_lists import SelectPartitionsByPeriod
-from pipelines.budgeting import Part
 from pipelines.command_line import Job, Options
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import Tables
@@ -27,6 +26,7 @@ from pipelines.files.period_names import FORMS, period_names
 from pipelines.files.record_source import RecordSource
 from pipelines.release_job import Release, Work, release_job
 from pipelines.reports.privacy_statement import COORDINATES_KEY
+from pipelines.spending import Part
 
 _TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
 _HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"

@@ -9,7 +9,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.mechanisms.decimals import Number, float_above
+from dp_transforms.mechanisms.decimals import Number, decimal_text, float_above
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
@@ -25,8 +25,15 @@ NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 
 COORDINATES_KEY = "noisy_coordinates"
-
+_AMOUNTS, _FORMS = ("epsilon", "delta"), ("", "_exact")
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
+
+
+def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudget:
+    """The cost of a release, which is the epsilon that the mechanism was given, exactly."""
+    given = mechanism.epsilon
+    delta = getattr(mechanism, "failure_probability", 0)
+    return PrivacyBudget(mechanism.epsilon_cost if given is None else given, delta)
 
 
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
@@ -61,6 +68,7 @@ def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     return {
         "mechanism": "histogram of users by their numbers of partitions, discrete Laplace noise",
         "epsilon": mechanism.epsilon_cost,
+        "epsilon_exact": str(price_of(mechanism).epsilon),
         "delta": 0,
         "neighbours": NEIGHBOURS,
         "max_degree": mechanism.max_degree,
@@ -79,7 +87,8 @@ def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
     }
     statement = _statement(release.for_all, NEIGHBOURS, bound)
     whole = sum(release.costs.values(), PrivacyBudget(0))
-    statement |= {"epsilon": float_above(whole.epsilon), "delta": float_above(whole.delta)}
+    statement |= {"epsilon": float_above(whole.epsilon), "epsilon_exact": str(whole.epsilon)}
+    statement |= {"delta": float_above(whole.delta), "delta_exact": str(whole.delta)}
     statement["composition"] = "parallel within an attribute, sequential otherwise"
     statement["lists"] = [{"of": "all users", **_price(release.for_all)}] + [
         {
@@ -94,7 +103,9 @@ def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
         statement["selection_of_groups"] = {
             "strategy": release.strategy.name,
             "epsilon": float_above(release.selection.epsilon),
+            "epsilon_exact": str(release.selection.epsilon),
             "delta": float_above(release.selection.delta),
+            "delta_exact": str(release.selection.delta),
         }
     # What varies with the machine comes last.
     return statement | {"versions": statement.pop("versions")}
@@ -123,8 +134,7 @@ def selection_statement(
     statement: dict[str, Any] = {
         "mechanism": "partition selection",
         "strategy": described.pop("strategy"),
-        "epsilon": described.pop("epsilon"),
-        "delta": described.pop("delta"),
+        **{f"{name}{form}": described.pop(f"{name}{form}") for name in _AMOUNTS for form in _FORMS},
         "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
         "max_partitions_per_user": described.pop("max_partitions_per_user"),
         "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
@@ -137,6 +147,7 @@ def selection_statement(
         statement["other_partitions"] = {
             "mechanism": "discrete Laplace noise on the number of users",
             "epsilon": float_above(Fraction(others_epsilon)),
+            "epsilon_exact": decimal_text(Fraction(others_epsilon)),
             "sensitivity": 1,
         }
     return statement | {"versions": library_versions()}
@@ -148,12 +159,13 @@ def _statement(
     statement: dict[str, Any] = {
         "mechanism": mechanism.words,
         "epsilon": mechanism.epsilon_cost,
+        "epsilon_exact": str(price_of(mechanism).epsilon),
         "delta": mechanism.failure_probability or 0,
         "neighbours": neighbours,
         **about,
         "sensitivity": mechanism.sensitivity,
         "sensitivity_norm": "L1 distance of sorted lists",
-        "rate": mechanism.rate,
+        **_rate(mechanism),
     }
     possible = mechanism.possible_lists()
     if possible["possible_lists"] != "all":
@@ -170,8 +182,16 @@ def _statement(
 
 
 def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
-    cost = {"epsilon": mechanism.epsilon_cost}
-    return cost | {"mechanism": mechanism.words, "rate": mechanism.rate}
+    exact = str(price_of(mechanism).epsilon)
+    cost = {"epsilon": mechanism.epsilon_cost, "epsilon_exact": exact}
+    return cost | {"mechanism": mechanism.words, **_rate(mechanism)}
+
+
+def _rate(mechanism: PartitionMechanism) -> dict[str, Any]:
+    rate = {"rate": mechanism.rate}
+    if mechanism.decay.base is None:
+        return rate | {"rate_exact": decimal_text(mechanism.decay.rate)}
+    return rate
 
 
 def law_of_statement(statement: dict[str, Any]) -> ReleaseLaw:

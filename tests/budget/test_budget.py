@@ -1,17 +1,14 @@
 """Budgets in exact numbers, in natural units and in base 2."""
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 
-import mpmath
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.decimals import decimal_text, exact_fraction, round_down, round_up
-from dp_transforms.mechanisms.eta import Eta
 
 positive = st.fractions(Fraction(1, 10**6), 10**6)
 
@@ -38,29 +35,21 @@ def test_shares_make_up_the_whole(epsilon, parts):
     assert sum([budget.split(parts)] * parts, PrivacyBudget(0)) == budget
 
 
-@given(positive)
-def test_base_2_there_and_back_rounds_to_the_safe_side(epsilon):
-    # What a base-2 mechanism costs is rounded up, what a budget grants in base 2 down.
-    with mpmath.workdps(60):
-        natural = mpmath.mpf(epsilon.numerator) / epsilon.denominator * mpmath.log(2)
-        cost = PrivacyBudget.from_base2(epsilon).epsilon
-        excess = mpmath.mpf(cost.numerator) / cost.denominator / natural - 1
-        assert 0 <= excess < 1e-14
-    assert PrivacyBudget.from_base2(PrivacyBudget(epsilon).base2_epsilon).epsilon <= epsilon * (
-        1 + Fraction(1, 10**14)
-    )
-    granted = PrivacyBudget(epsilon).base2_epsilon
-    assert float(granted) == pytest.approx(float(epsilon) / math.log(2), rel=1e-13)
+def test_shares_by_weights_make_up_the_whole():
+    whole = PrivacyBudget(1, 1e-6)
+    shares = whole.split_by({"a": 0.1, "b": 0.2, "c": "1/3"}, {"b": 1, "c": 2})
+    assert sum(shares.values(), PrivacyBudget(0)) == whole
+    assert shares["b"].epsilon == 2 * shares["a"].epsilon
+    assert shares["a"].delta == 0 and shares["c"].delta == 2 * shares["b"].delta
 
 
-def test_cost_of_eta():
-    # q = 3/4 and kappa = 5: probabilities change by at most (4/3)**(2 * 5).
-    cost = PrivacyBudget.from_eta(Eta(3, 2, 1), sensitivity=5).epsilon
-    assert float(cost) == pytest.approx(10 * math.log(4 / 3), rel=1e-14)
-    with mpmath.workdps(40):
-        assert mpmath.mpf(cost.numerator) / cost.denominator >= 10 * mpmath.log(mpmath.mpf(4) / 3)
-    with pytest.raises(ValueError, match="sensitivity must be positive"):
-        PrivacyBudget.from_eta(Eta(1, 1, 1), sensitivity=0)
+@pytest.mark.parametrize(
+    ("weights", "delta_weights"),
+    [({}, None), ({"a": 0}, None), ({"a": -1, "b": 2}, None), ({"a": 1}, {}), ({"a": 1}, {"b": 1})],
+)
+def test_weights_that_are_none(weights, delta_weights):
+    with pytest.raises(ValueError, match="weight"):
+        PrivacyBudget(1).split_by(weights, delta_weights)
 
 
 @pytest.mark.parametrize("epsilon", [-1, "-1e-9", float("nan"), float("inf"), "one", "1/0", None])

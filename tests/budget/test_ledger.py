@@ -1,26 +1,39 @@
 """The shared budget: never overspent, never forgotten, whatever happens to the jobs and the
 disk."""
 
+import contextlib
+import ctypes
+import datetime
 import json
 import multiprocessing
 import os
+import pathlib
 import resource
+import shutil
 import signal
+import socket
+import sqlite3
+import stat
+import tempfile
 from fractions import Fraction
 
 import pytest
 
 from dp_transforms.budget import (
     BudgetExceededError,
-    CorruptedJournalError,
+    CorruptedLedgerError,
+    JobExistsError,
     Ledger,
+    LedgerLine,
+    Origin,
     PrivacyBudget,
     PrivacyUnit,
     PrivacyUnitError,
+    Request,
+    State,
+    ledger_file,
 )
-from dp_transforms.budget.filter import zcdp_of
-from dp_transforms.budget.journal import Journal
-from dp_transforms.budget.ledger import State
+from dp_transforms.budget.filter import Cost, zcdp_of
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
@@ -28,7 +41,7 @@ FORK = multiprocessing.get_context("fork")
 
 @pytest.fixture
 def path(tmp_path):
-    return tmp_path / "budget.jsonl"
+    return tmp_path / "budget.ledger"
 
 
 def run(target, *args):
@@ -100,41 +113,6 @@ def test_users_are_the_unit_if_nothing_is_said(path):
     assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
 
 
-def test_a_ledger_without_a_unit_is_read_and_takes_no_more(path):
-    header = {"epsilon": "1", "delta": "0", "composition_delta": "0"}
-    journal = Journal.create(path, {"format": "dp-frequency-lists privacy ledger 1"} | header)
-    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "bounded_range": True}
-    with journal.appending() as appender:
-        appender.append(entry)
-    ledger = Ledger.open(path)
-    assert ledger.unit is None and ledger.remaining() == PrivacyBudget("0.75")
-    assert "unit" not in ledger.lines()[0].to_json()
-    for unit in PrivacyUnit:
-        with pytest.raises(PrivacyUnitError, match="does not say what its neighbours are"):
-            ledger.reserve(0.25, purpose="more", unit=unit)
-    # What has begun may still end.
-    ledger.commit(2)
-    assert states(ledger) == [State.COMMITTED]
-
-
-@pytest.mark.parametrize("unit", [None, "edge"])
-def test_a_reservation_of_another_unit_is_damage(path, unit):
-    Ledger.create(path, epsilon=1)
-    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "bounded_range": True}
-    with Journal(path).appending() as appender:
-        appender.append(entry if unit is None else entry | {"unit": unit})
-    with pytest.raises(CorruptedJournalError, match="line 2"):
-        Ledger.open(path)
-
-
-@pytest.mark.parametrize("unit", ["users", None, 1, ["user"]])
-def test_a_unit_that_is_none_is_damage(path, unit):
-    header = {"epsilon": "1", "delta": "0", "composition_delta": "0", "unit": unit}
-    Journal.create(path, {"format": "dp-frequency-lists privacy ledger 2"} | header)
-    with pytest.raises(CorruptedJournalError, match="line 1: not a privacy ledger"):
-        Ledger.open(path)
-
-
 def test_many_lists_under_a_composition_delta(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
     # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
@@ -164,19 +142,6 @@ def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
         ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
 
 
-def test_ledgers_of_format_2_are_read_and_go_on(path):
-    header = {"epsilon": "1", "delta": "1e-6", "composition_delta": "1e-6", "unit": "user"}
-    journal = Journal.create(path, {"format": "dp-frequency-lists privacy ledger 2"} | header)
-    entry = {"purpose": "list", "epsilon": "0.25", "delta": "0", "unit": "user"}
-    with journal.appending() as appender:
-        appender.append(entry | {"bounded_range": True})
-        appender.append(entry | {"bounded_range": False})
-    ledger = Ledger.open(path)
-    ledger.reserve("0.3", purpose="list", loss_range="0.4")
-    ranges = [line.cost.loss_range for line in Ledger.open(path).lines()]
-    assert ranges == [Fraction(1, 4), Fraction(1, 2), Fraction(2, 5)]
-
-
 def test_lines_for_a_privacy_statement(path):
     ledger = Ledger.create(path, epsilon=1)
     with ledger.reserve("1/3", purpose="all users", loss_range="2/5"):
@@ -184,7 +149,7 @@ def test_lines_for_a_privacy_statement(path):
     ledger.reserve(0.5, purpose="ages")
     assert json.loads(json.dumps([line.to_json() for line in ledger.lines()])) == [
         {
-            "line": 2,
+            "id": 1,
             "state": "committed",
             "unit": "user",
             "purpose": "all users",
@@ -193,7 +158,7 @@ def test_lines_for_a_privacy_statement(path):
             "loss_range": "0.4",
         },
         {
-            "line": 4,
+            "id": 2,
             "state": "reserved",
             "unit": "user",
             "purpose": "ages",
@@ -208,14 +173,14 @@ def test_a_reservation_is_closed_once(path):
     ledger = Ledger.create(path, epsilon=1)
     first = ledger.reserve(0.1, purpose="first")
     first.commit()
-    with pytest.raises(ValueError, match=r"line 2 of .* is already committed"):
+    with pytest.raises(ValueError, match=r"reservation 1 of .* is already committed"):
         first.abandon()
     second = ledger.reserve(0.1, purpose="second")
     # After a restart, by its number.
-    Ledger.open(path).abandon(second.number)
+    Ledger.open(path).abandon(second.id)
     with pytest.raises(ValueError, match="already abandoned"):
         second.commit()
-    with pytest.raises(ValueError, match=r"line 3 of .* is not a reservation"):
+    with pytest.raises(ValueError, match=r"reservation 3 of .* is not there"):
         ledger.commit(3)
     assert ledger.spent() == PrivacyBudget(0.1)
 
@@ -225,13 +190,14 @@ def spend_all(path, share):
     try:
         while True:
             with ledger.reserve(share, purpose=f"process {os.getpid()}") as reservation:
-                if reservation.number % 3 == 0:
+                if reservation.id % 3 == 0:
                     reservation.abandon()
     except BudgetExceededError:
         pass
 
 
-def test_concurrent_jobs_spend_all_of_it_and_no_more(path):
+def test_concurrent_jobs_spend_all_of_it_and_no_more(in_memory):
+    path = in_memory / "budget"
     share = Fraction(1, 40)
     ledger = Ledger.create(path, epsilon=1)
     children = [FORK.Process(target=spend_all, args=(path, share)) for _ in range(6)]
@@ -243,70 +209,94 @@ def test_concurrent_jobs_spend_all_of_it_and_no_more(path):
     assert ledger.spent() == PrivacyBudget(1)
     assert states(ledger).count(State.COMMITTED) == 40
     assert set(states(ledger)) == {State.COMMITTED, State.ABANDONED}
-    numbers = [line.number for line in ledger.lines()]
+    numbers = [line.id for line in ledger.lines()]
     assert len(set(numbers)) == len(numbers)
 
 
-def job(path, output, fatal_call):
-    """Reserve, release, commit; killed with kill -9 at the given call to the operating system.
-
-    A write is killed when half of it is done.
-    """
-    calls = 0
-
-    def counted(name, function):
-        def call(*args):
-            nonlocal calls
-            calls += 1
-            if calls > fatal_call:
-                if name == "write":
-                    function(args[0], args[1][: len(args[1]) // 2])
-                os.kill(os.getpid(), signal.SIGKILL)
-            return function(*args)
-
-        return call
-
+def job(path, output):
+    """Reserve, begin, release, commit; waits to be traced at its start."""
     ledger = Ledger.open(path)
-    for name in ("open", "read", "write", "fsync", "ftruncate", "close"):
-        setattr(os, name, counted(name, getattr(os, name)))
-    with ledger.reserve(0.5, purpose="killed"):
-        with open(output, "xb", buffering=0) as file:
-            file.write(b"released")
+    LIBC.ptrace(TRACE_ME, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    (reservation,) = ledger.reserve_all([Request("killed", HALF)], announces=True)
+    ledger.begin([reservation.id])
+    with open(output, "xb", buffering=0) as file:
+        file.write(b"released")
+    reservation.commit()
     os._exit(0)
 
 
-def test_kill_9_between_any_two_steps(tmp_path):
-    seen = set()
-    for fatal_call in range(100):
-        path, output = tmp_path / f"{fatal_call}.jsonl", tmp_path / f"{fatal_call}.released"
-        ledger = Ledger.create(path, epsilon=1)
-        ledger.reserve(0.25, purpose="before").commit()
-        exit_code = run(job, path, output, fatal_call)
-        after = states(ledger)[1:]
-        if output.exists():
-            # A release never goes unrecorded.
-            assert after in ([State.RESERVED], [State.COMMITTED])
-        # What was spent stays spent, and the ledger goes on working.
-        spent = PrivacyBudget(0.75 if after else 0.25)
-        assert ledger.spent() == spent
-        ledger.reserve((ledger.budget - spent).epsilon, purpose="after").commit()
+LIBC = ctypes.CDLL(None, use_errno=True)
+TRACE_ME, NEXT_CALL = 0, 24
+HALF = Cost(PrivacyBudget(0.5))
+
+
+def killed_before_call(number, target, *arguments):
+    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
+    whether it was killed, and did not end before."""
+    process = os.fork()
+    if process == 0:
+        target(*arguments)
+    os.waitpid(process, 0)
+    # It stops at the beginning and at the end of each.
+    for _ in range(2 * number):
+        if LIBC.ptrace(NEXT_CALL, process, 0, 0):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            pytest.skip("this system does not let a process trace its child")
+        _, status = os.waitpid(process, 0)
+        if not os.WIFSTOPPED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return False
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return True
+
+
+@pytest.fixture
+def in_memory():
+    """A directory where waiting for the disk takes no time: a killed process is no power cut."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
+        yield pathlib.Path(place)
+
+
+def test_kill_9_at_every_call_to_the_system(in_memory):
+    tmp_path = in_memory
+    original = Ledger.create(tmp_path / "original", epsilon=1)
+    original.reserve(0.25, purpose="before").commit()
+    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
+    while True:
+        shutil.copy(original.path, path)
+        output.unlink(missing_ok=True)
+        killed = killed_before_call(number, job, path, output)
+        ledger = Ledger.open(path)
+        lines = ledger.lines()[1:]
+        begun = any(line.begun for line in lines)
+        # A release never goes unrecorded, and what may have come out stays spent.
+        assert begun or not output.exists()
+        assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
+        # The ledger goes on working, up to its budget.
+        ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
         with pytest.raises(BudgetExceededError):
             ledger.reserve("1e-9", purpose="too much")
-        seen.add((output.exists(), *after))
-        if exit_code == 0:
+        key = (output.exists(), begun, *(line.state for line in lines))
+        seen[key] = seen.get(key, 0) + 1
+        if not killed:
             break
-        assert exit_code == -signal.SIGKILL
-    assert seen == {
-        (False,),
-        (False, State.RESERVED),
-        (True, State.RESERVED),
-        (True, State.COMMITTED),
+        number += 1
+    assert seen.keys() == {
+        (False, False),
+        (False, False, State.RESERVED),
+        (False, True, State.RESERVED),
+        (True, True, State.RESERVED),
+        (True, True, State.COMMITTED),
     }
 
 
-def reserve_on_a_full_disk(path, output, free_bytes):
-    size = os.path.getsize(path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size + free_bytes, resource.RLIM_INFINITY))
+def reserve_with_room_for(path, output, room):
+    """No file may grow beyond so many bytes."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.RLIM_INFINITY))
     try:
         with Ledger.open(path).reserve(0.5, purpose="does not fit on the disk"):
             output.touch()
@@ -317,94 +307,274 @@ def reserve_on_a_full_disk(path, output, free_bytes):
 
 def test_a_full_disk_stops_the_job_before_its_release(path, tmp_path):
     ledger = Ledger.create(path, epsilon=1)
-    before = path.read_bytes()
     output = tmp_path / "released"
-    for free_bytes in (0, 1, 100):
-        assert run(reserve_on_a_full_disk, path, output, free_bytes) == 3
-        assert path.read_bytes() == before
-        assert not output.exists()
-    # Room for the reservation but not for the commit: released, and on record as reserved.
-    assert run(reserve_on_a_full_disk, path, output, 250) == 3
-    assert output.exists()
+    # Of its journal, which is written first, nothing or a part fits; the file itself does not grow.
+    for room in (0, 1, 512, 1000, 4000):
+        assert run(reserve_with_room_for, path, output, room) == 3
+        assert ledger.lines() == () and not output.exists()
+    assert run(reserve_with_room_for, path, output, 100_000) == 0
+    assert ledger.remaining() == PrivacyBudget(0.5)
+
+
+def test_a_full_disk_after_the_release_leaves_it_on_record(path):
+    ledger = Ledger.create(path, epsilon=1)
+
+    def release():
+        with pytest.raises(OSError, match=r"disk|space"), ledger.reserve(0.5, purpose="released"):
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
+        os._exit(3)
+
+    assert run(release) == 3
     assert states(ledger) == [State.RESERVED]
     assert ledger.spent() == PrivacyBudget(0.5)
-    assert run(reserve_on_a_full_disk, path, output, 10_000) == 0
-    assert ledger.remaining() == PrivacyBudget(0)
 
 
-def test_a_damaged_ledger_refuses_everything(path):
+def test_a_file_or_directory_that_is_read_only(tmp_path_factory):
+    with tempfile.TemporaryDirectory() as place:
+        path = os.path.join(place, "budget")
+        ledger = Ledger.create(path, epsilon=1)
+        os.chmod(path, 0o644)
+        os.chmod(place, 0o555)
+
+        def reserve(message):
+            if os.geteuid() == 0:
+                os.setuid(65534)
+            assert Ledger.open(path).remaining() == PrivacyBudget(1)
+            with pytest.raises(OSError, match=message):
+                ledger.reserve(0.5, purpose="list")
+            with pytest.raises(PermissionError):
+                Ledger.create(os.path.join(place, "other"), epsilon=1)
+            os._exit(3)
+
+        assert run(reserve, "read-only") == 3
+        os.chmod(path, 0o666)
+        assert run(reserve, "may not be opened or written|read-only") == 3
+        os.chmod(place, 0o755)
+        assert ledger.lines() == ()
+
+
+def test_a_lock_that_is_never_released(path, monkeypatch):
+    monkeypatch.setattr(ledger_file, "_WAIT_SECONDS", 0.05)
+    ledger = Ledger.create(path, epsilon=1)
+    with ledger_file.connected(str(path)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(OSError, match="another job has held the ledger's lock"):
+            ledger.reserve(0.5, purpose="list")
+    ledger.reserve(1, purpose="all of it")
+
+
+def test_every_damaged_byte_is_noticed_or_means_nothing(path):
+    ledger = Ledger.create(path, epsilon=1)
+    ledger.reserve(0.5, purpose="first").commit()
+    ledger.reserve(0.25, purpose="second")
+    intact, lines, noticed = path.read_bytes(), ledger.lines(), 0
+    # In most pages most bytes are not used.
+    for place in [i for i in range(len(intact)) if intact[i] or i % 97 == 0]:
+        damaged = bytearray(intact)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            opened = Ledger.open(path)
+            found = opened.budget, opened.unit, opened.lines()
+            assert found == (ledger.budget, ledger.unit, lines)
+        except CorruptedLedgerError:
+            noticed += 1
+            # Nothing is repaired.
+            assert path.read_bytes() == damaged
+    assert noticed > 500
+
+
+@pytest.mark.parametrize("cut", [0, 1, 100, 4096, 5000])
+def test_a_file_that_is_cut_off_is_noticed(path, cut):
+    ledger = Ledger.create(path, epsilon=1)
+    ledger.reserve(0.5, purpose="first")
+    path.write_bytes(path.read_bytes()[:cut])
+    for attempt in (lambda: Ledger.open(path), lambda: ledger.reserve(0.1, purpose="second")):
+        with pytest.raises(CorruptedLedgerError):
+            attempt()
+    assert path.stat().st_size == cut
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE reservations SET epsilon = '0.1'",
+        "UPDATE reservations SET state = 'abandoned' WHERE id = 2",
+        "DELETE FROM reservations WHERE id = 1",
+        "UPDATE reservations SET id = 7 WHERE id = 2",
+        "UPDATE reservations SET purpose = NULL",
+        "UPDATE reservations SET purpose = x'ff'",
+        "UPDATE budget SET epsilon = '9'",
+        "DELETE FROM budget",
+        "INSERT INTO budget SELECT * FROM budget",
+        "DROP TABLE reservations",
+        "ALTER TABLE reservations ADD COLUMN more",
+        "PRAGMA user_version = 5",
+        "PRAGMA application_id = 0",
+    ],
+)
+def test_a_damaged_ledger_refuses_everything(path, change):
     ledger = Ledger.create(path, epsilon=1)
     ledger.reserve(0.5, purpose="first")
     ledger.reserve(0.25, purpose="second")
-    damaged = path.read_bytes().replace(b'"0.5"', b'"0.1"')
-    path.write_bytes(damaged)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(change)
+    damaged = path.read_bytes()
     for attempt in (
         lambda: Ledger.open(path),
         lambda: ledger.reserve(0.1, purpose="third"),
-        lambda: ledger.commit(3),
+        lambda: ledger.commit(2),
+        lambda: ledger.begin([2]),
+        lambda: ledger.give_back([2]),
         ledger.spent,
         ledger.remaining,
         ledger.lines,
     ):
-        with pytest.raises(CorruptedJournalError, match="line 2: damaged"):
+        with pytest.raises(CorruptedLedgerError, match=r"damaged|not a privacy ledger"):
             attempt()
     assert path.read_bytes() == damaged
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"committed": 2},
-        {"committed": 7},
-        {"abandoned": 1},
-        {"reserved": 2},
-        {},
-        {"unknown": 1},
-        {"purpose": "negative", "epsilon": "-1", "delta": "0", "bounded_range": False},
-        {"purpose": "not a number", "epsilon": "much", "delta": "0", "bounded_range": False},
-        {"purpose": "small range", "epsilon": "0.2", "delta": "0", "loss_range": "0.1"},
-    ],
-)
-def test_well_formed_lines_that_make_no_sense_are_refused(path, entry):
-    ledger = Ledger.create(path, epsilon=1)
-    ledger.reserve(0.5, purpose="first").commit()
-    with Journal(path).appending() as appender:
-        appender.append(entry)
-    with pytest.raises(CorruptedJournalError, match="line 4"):
-        Ledger.open(path)
-    with pytest.raises(CorruptedJournalError, match="line 4"):
-        ledger.reserve(0.1, purpose="second")
-
-
 def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
-    with Journal(path).appending() as appender:
-        entry = {"purpose": "2", "epsilon": "2", "delta": "0", "bounded_range": False}
-        appender.append(entry | {"unit": "user"})
-    with pytest.raises(CorruptedJournalError, match="its reservations exceed its budget"):
+    line = LedgerLine.new(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
+    with ledger_file.connected(str(path)) as connection:
+        ledger_file.write(connection, line)
+    with pytest.raises(CorruptedLedgerError, match="its reservations exceed its budget"):
         ledger.spent()
 
 
-def test_another_file_is_not_a_ledger(path, tmp_path):
-    path.write_text("epsilon,1\n")
-    with pytest.raises(CorruptedJournalError, match="line 1: damaged"):
+OTHER_FILES = {
+    "text": (b"epsilon,1\n", "is not a privacy ledger"),
+    "empty": (b"", "is not a privacy ledger"),
+    "earlier": (b'{"entry":{"budget":1},"sha256":"00"}\n', r"earlier version \(JSON lines\)"),
+}
+
+
+@pytest.mark.parametrize("kind", [*OTHER_FILES, "another database"])
+def test_a_file_that_is_no_ledger_is_neither_taken_for_one_nor_changed(path, kind):
+    content, message = OTHER_FILES.get(kind, (b"", "is not a privacy ledger"))
+    path.write_bytes(content)
+    if kind not in OTHER_FILES:
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute("CREATE TABLE budget (epsilon)")
+    content = path.read_bytes()
+    with pytest.raises(CorruptedLedgerError, match=message):
         Ledger.open(path)
-    journal = Journal.create(tmp_path / "other.jsonl", {"format": "something else"})
-    with pytest.raises(CorruptedJournalError, match="line 1: not a privacy ledger"):
-        Ledger.open(journal.path)
+    with pytest.raises(FileExistsError):
+        Ledger.create(path, epsilon=1)
+    assert path.read_bytes() == content and os.listdir(path.parent) == [path.name]
+
+
+def test_what_is_not_there_is_not_made(path):
     with pytest.raises(FileNotFoundError):
-        Ledger.open(tmp_path / "absent")
+        Ledger.open(path)
+    ledger = Ledger.create(path, epsilon=1)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        ledger.reserve(0.5, purpose="list")
+    os.mkfifo(path)
+    with pytest.raises(OSError, match="not a regular file"):
+        Ledger.open(path)
+    assert os.listdir(path.parent) == [path.name]
 
 
 def test_a_ledger_is_never_replaced(path):
     Ledger.create(path, epsilon=1).reserve(1, purpose="all of it")
     with pytest.raises(FileExistsError):
         Ledger.create(path, epsilon=1)
-    # Not by another one under a running job either.
+    # Not by another one of the same budget under a running job either.
     ledger = Ledger.open(path)
-    os.replace(Ledger.create(f"{path}.new", epsilon=5)._journal.path, path)
-    with pytest.raises(CorruptedJournalError, match="another budget than when it was opened"):
+    os.replace(Ledger.create(f"{path}.new", epsilon=1).path, path)
+    with pytest.raises(CorruptedLedgerError, match="another ledger than when it was opened"):
         ledger.reserve(1, purpose="more")
+
+
+def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(path):
+    ledger = Ledger.create(path, epsilon=1)
+    requests = [Request("a", HALF), Request("b", HALF)]
+    first = [one.id for one in ledger.reserve_all(requests, announces=True)]
+    assert ledger.give_back(first)
+    assert ledger.spent() == PrivacyBudget(0)
+    with pytest.raises(ValueError, match="is already abandoned"):
+        ledger.begin(first)
+    second = [one.id for one in ledger.reserve_all(requests, announces=True)]
+    ledger.begin(second)
+    ledger.begin(second)
+    assert not ledger.give_back(second)
+    assert ledger.spent() == PrivacyBudget(1)
+    ledger.commit(*second)
+    with pytest.raises(ValueError, match="is already committed"):
+        ledger.begin(second)
+
+
+def test_who_does_not_announce_gets_nothing_back(path):
+    ledger = Ledger.create(path, epsilon=1)
+    (one,) = ledger.reserve_all([Request("a", HALF)])
+    assert not ledger.give_back([one.id])
+    assert ledger.spent() == PrivacyBudget(0.5)
+
+
+@pytest.mark.parametrize("announces", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+def test_what_a_killed_process_reserved(path, announces, begins):
+    ledger = Ledger.create(path, epsilon=1)
+
+    def reserve_and_die():
+        (one,) = ledger.reserve_all([Request("killed", HALF)], Origin(job_id="j"), announces)
+        if begins:
+            ledger.begin([one.id])
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert run(reserve_and_die) == -signal.SIGKILL
+    free = announces and not begins
+    assert ledger.spent() == PrivacyBudget(0 if free else 0.5)
+    assert len(ledger.of_job("j")) == (not free)
+    # Another one of the same job may follow, or not.
+    if free:
+        ledger.reserve_all([Request("again", HALF), Request("more", HALF)], Origin(job_id="j"))
+        assert states(ledger) == [State.ABANDONED, State.RESERVED, State.RESERVED]
+    else:
+        with pytest.raises(JobExistsError):
+            ledger.reserve_all([Request("again", HALF)], Origin(job_id="j"))
+
+
+def test_a_process_is_known_to_have_ended_on_this_boot_of_this_machine_only():
+    here = ledger_file.this_process()
+    boot, space, number, start = here.split(" ")
+    assert not ledger_file.has_ended(here)
+    # Its number is another's by now.
+    assert ledger_file.has_ended(f"{boot} {space} {number} {int(start) - 1}")
+    child = FORK.Process(target=os._exit, args=(0,))
+    child.start()
+    free = child.pid
+    child.join()
+    assert ledger_file.has_ended(f"{boot} {space} {free} {start}")
+    for other in (
+        f"0{boot[1:]} {space} {free} {start}",
+        f"{boot} pid:[1] {free} {start}",
+        "",
+        "x",
+        f"{boot} {space} much {start}",
+    ):
+        assert not ledger_file.has_ended(other)
+
+
+def test_a_row_says_when_where_and_for_which_job(path):
+    ledger = Ledger.create(path, epsilon=1)
+    origin = Origin("release", "/data/out", "first try", "2026-11-23")
+    before = datetime.datetime.now(datetime.timezone.utc).replace(microsecond=0)
+    ledger.reserve(0.5, purpose="list", origin=origin).commit()
+    (line,) = Ledger.open(path).lines()
+    assert line.origin == origin and line.host == socket.gethostname()
+    reserved = datetime.datetime.fromisoformat(line.reserved_at.replace("Z", "+00:00"))
+    closed = datetime.datetime.fromisoformat(line.closed_at.replace("Z", "+00:00"))
+    after = datetime.datetime.now(datetime.timezone.utc)
+    assert before <= reserved <= closed <= after
+    for name in ("command", "output", "label", "job_id"):
+        with pytest.raises(ValueError, match=f"{name} must be 0 to"):
+            Origin(**{name: "two\nlines"})
 
 
 @pytest.mark.parametrize("purpose", ["", "two\nlines", "x" * 201])

@@ -3,8 +3,9 @@
     python -m tests.clusters.kills [--moments=20] [--only=JOB] [--output=FILE.md]
 
 Half of the moments are at a random time, and half before a random one of the job's changes of files
-or locks: what is written last takes no time. After a kill the job runs again, with what is left of
-a ledger that two runs fit in. At no time may there be a released file that is not the one of a run
+or of its ledger: what is written last takes no time. After a kill the job runs again, with what is
+left of a ledger that two runs fit in, and is not charged for a run that did not begin to write. At
+no time may there be a released file that is not the one of a run
 that nobody kills (all have one secret, known to the test), a release without a reservation, more
 spent than the budget, or, anywhere, the name of a user, or of a partition or group that is not
 released. Exits with 1 if there is.
@@ -28,11 +29,11 @@ import tempfile
 import time
 from collections.abc import Iterator
 
-from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.budget import Ledger, PrivacyUnit, State
 from dp_transforms.job_secret import JobSecret
 from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILE
 
-_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "fcntl.flock"}
+_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 # Users, partitions and groups, as ``write_inputs`` makes them.
 _NAMES = re.compile(rb"\b(?:user|item|tongue)-\w+-end\b")
 _SECONDS_OF_A_JOB = 120
@@ -139,7 +140,7 @@ def child(kind: JobKind, inputs: pathlib.Path, place: pathlib.Path, kill_at: int
         nonlocal seen
         if event not in _EVENTS or (event == "open" and arguments[1] in ("r", "rb")):
             return
-        if event == "fcntl.flock" or str(arguments[0]).startswith(str(place)):
+        if event == "sqlite3.connect" or str(arguments[0]).startswith(str(place)):
             seen += 1
             if seen == kill_at:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -205,6 +206,7 @@ class Found:
     some_left: int = 0
     complete: int = 0
     overwritten: int = 0
+    given_back: int = 0
     faults: list[str] = dataclasses.field(default_factory=list)
 
     def look(self, kind: JobKind, place: pathlib.Path, whole: dict[str, bytes]) -> None:
@@ -274,6 +276,10 @@ def sweep(kind: JobKind, inputs: pathlib.Path, root: pathlib.Path, moments: int)
             code, _ = run(again, inputs, place)
             found.overwritten += 1
         found.look(kind, place, whole)
+        lines = Ledger.open(place / "budget").lines()
+        if code == 0 and any(line.may_be_given_back for line in lines):
+            found.faults.append("what a killed run reserved was not given back")
+        found.given_back += any(line.state is State.ABANDONED for line in lines)
         if lists - released(place).keys() or (code and left != lists):
             printed = (place / "printed").read_text(errors="replace").splitlines()[-1:]
             found.faults.append(f"no release by a second run, exit code {code}: {printed}")
@@ -288,10 +294,11 @@ def report(moments: int, only: str) -> Iterator[tuple[str, bool]]:
     yield (
         (
             f"`python -m tests.clusters.kills`: each job is killed (SIGKILL) at {moments} moments, "
-            "half of them at a random time and half before a random change of a file or lock, and "
-            "runs again. Every file that it leaves is looked at, twice: released files are those "
-            "of a run that nobody kills, or absent, and have their statement; the ledger, of twice "
-            "the job's price, is not overspent, and has a line for what is there; no file has the "
+            "half of them at a random time and half before a change of a file or the ledger, "
+            "and runs again. Every file that it leaves is looked at, twice: released files are "
+            "those of a run that nobody kills, or absent, and have their statement; the ledger, of "
+            "twice the job's price, is not overspent, has a line for what is there, and gave back "
+            "what a killed run reserved that had not begun to write; no file has the "
             "name of a user, or of a partition or group that is not released."
         ),
         True,
@@ -300,11 +307,11 @@ def report(moments: int, only: str) -> Iterator[tuple[str, bool]]:
     yield (
         (
             "| job | killed | had ended | left nothing | left some files, whole | left all | "
-            "second run needed --overwrite | faults |"
+            "second run needed --overwrite | given back | faults |"
         ),
         True,
     )
-    yield "| --- " + "| ---: " * 7 + "|", True
+    yield "| --- " + "| ---: " * 8 + "|", True
     with tempfile.TemporaryDirectory() as scratch:
         inputs, root = pathlib.Path(scratch) / "in", pathlib.Path(scratch) / "out"
         inputs.mkdir()

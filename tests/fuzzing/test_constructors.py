@@ -23,7 +23,8 @@ from tests.fuzzing.limits import fuzz, no_hang
 # Not made by users.
 LEFT_OUT = {
     "BudgetExceededError",
-    "CorruptedJournalError",
+    "CorruptedLedgerError",
+    "JobExistsError",
     "Ledger",
     "LedgerLine",
     "PrivacyUnitError",

@@ -1,9 +1,8 @@
 """The bad-input book: malformed and hostile inputs to the jobs.
 
 Each fault ends with its exit code (2: the command line, 1: a file) and one line on stderr that says
-what to do. Nothing is written, nothing private is in the message, and no budget is spent on faults
-that are seen before records are read. (A job that fails on what is in the records has told
-something about them, so what it reserved stays spent: ``Ledger.abandon``.)
+what to do. Nothing is written, nothing private is in the message, and no budget is spent, be the
+fault in a flag or in the last record.
 """
 
 import gzip
@@ -15,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
 from pipelines import (
     release_all,
     release_degree_list,
@@ -245,7 +244,9 @@ FAULTS = {
     ),
     "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
     "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),
-    "a ledger that is none": Fault(("--ledger={tmp}/records.csv",), "line 1", jobs=("all",)),
+    "a ledger that is none": Fault(
+        ("--ledger={tmp}/records.csv",), "is not a privacy ledger", jobs=("all",)
+    ),
     "a ledger of edges": Fault(
         ("--ledger={tmp}/edges",),
         "is a ledger for neighbours that add or remove all records of one edge",
@@ -342,6 +343,7 @@ def write_files(directory):
     os.mkfifo(directory / "pipe.csv")
     (directory / "link.csv").symlink_to(directory / "none")
     Ledger.create(directory / "ledger", 1, 1e-5)
+    Ledger.create(directory / "large", 1000, 0.999)
     Ledger.create(directory / "edges", 100, 1e-5, unit=PrivacyUnit.EDGE)
     for folder, name in (("released", "released_frequencies.csv"), ("drawn", "report.html")):
         (directory / folder).mkdir()
@@ -355,12 +357,11 @@ def files(tmp_path_factory):
     return directory
 
 
-# Flags that a job does not have, and those that it has instead. What is in the records may cost a
-# budget: the jobs that meet such faults here have no ledger.
+# Flags that a job does not have, and those that it has instead.
 COLUMNS = {"--user_column", "--partition_column", "--max_partitions_per_user"}
 DROPPED = {
-    "release": {"--delta", "--ledger"},
-    "select": {"--ledger"},
+    "release": {"--delta"},
+    "select": set(),
     "all": set(),
     "degrees": {"--delta", *COLUMNS},
     "groups": {"--delta", "--epsilon"},
@@ -385,7 +386,7 @@ def run(job, files, output, flags):
         "--delta": "1e-6",
         "--max_partitions_per_user": "1",
         "--output": f"{output}",
-        "--ledger": f"{files}/ledger",
+        "--ledger": f"{files}/{'large' if job in ('release', 'select') else 'ledger'}",
     }
     given = {flag.partition("=")[0] for flag in flags}
     drop = DROPPED[job]
@@ -402,11 +403,11 @@ def run(job, files, output, flags):
 
 
 def everything(directory):
-    """Names, kinds and times of all files below a directory but the ledger."""
+    """Names, kinds and times of all files below a directory but the ledgers."""
     return {
         path: (path.lstat().st_mode, path.lstat().st_size, path.lstat().st_mtime_ns)
         for path in pathlib.Path(directory).rglob("*")
-        if path.name != "ledger"
+        if path.name not in ("ledger", "large")
     }
 
 
@@ -429,8 +430,8 @@ def test_a_fault_is_one_line_and_leaves_nothing(files, tmp_path, capfd, name, jo
     assert PRIVATE not in err
     assert len(err) < 1000
     assert everything(files) == before
-    spent = Ledger.open(files / "ledger").spent()
-    assert (spent.epsilon, spent.delta) == (0, 0)
+    for name in ("ledger", "large"):
+        assert Ledger.open(files / name).spent() == PrivacyBudget(0)
     assert not list(tmp_path.iterdir())
 
 

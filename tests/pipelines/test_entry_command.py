@@ -30,8 +30,9 @@ def test_a_command_runs_and_its_exit_code_is_passed_on(tmp_path, capsys):
     arguments = [f"--frequency_list={counts}", "--epsilon=1", f"--output={tmp_path}/release"]
     assert main(["release", *arguments]) == 0
     assert (tmp_path / "release" / "released_frequencies.csv").exists()
-    # The release is there already: a fault in files, not in flags.
-    assert main(["release", *arguments]) == 1
+    # The release is there already, which is no fault in files or flags.
+    assert main(["release", *arguments]) == 3
+    assert main(["release", *arguments, "--if_exists=skip"]) == 0
     assert main(["release", "--epsilon=1"]) == 2
     assert "give either --input or --frequency_list" in capsys.readouterr().err
 

@@ -10,7 +10,7 @@ from pipelines.select_partitions import main as select
 
 @pytest.fixture
 def path(tmp_path):
-    return str(tmp_path / "budget.jsonl")
+    return str(tmp_path / "budget.ledger")
 
 
 def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys):
@@ -34,12 +34,11 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys)
         assert len(said["budget"]["ledger"]) == lines
     capsys.readouterr()
     assert main(["show", path]) == 0
-    # Every commit has a line of the file as well.
     assert [line.split()[:4] for line in capsys.readouterr().out.splitlines()] == [
-        ["line", "state", "epsilon", "delta"],
-        ["2", "committed", "0.1", "0"],
-        ["4", "committed", "0.1", "0.000001"],
-        ["6", "committed", "0.1", "0"],
+        ["id", "state", "epsilon", "delta"],
+        ["1", "committed", "0.1", "0"],
+        ["2", "committed", "0.1", "0.000001"],
+        ["3", "committed", "0.1", "0"],
         ["left", "0", "0", "of"],
     ]
     assert release([*counted, f"--output={tmp_path}/more"]) == 1
@@ -68,7 +67,9 @@ FAULTS = {
         2,
         "composition_delta",
     ),
-    "damaged": (["show", "{path}.damaged"], 1, "line 1: damaged"),
+    "damaged": (["show", "{path}.damaged"], 1, "is not a privacy ledger"),
+    "no reservation": (["abandon", "{path}", "7", "--nothing_came_out"], 2, "7 of"),
+    "no word": (["abandon", "{path}", "1"], 2, "gives budget back on your word"),
     "command": (["drop", "{path}"], 2, "invalid choice"),
 }
 

@@ -50,7 +50,7 @@ def visits(tmp_path):
 
 
 def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsys):
-    book = tmp_path / "book.jsonl"
+    book = tmp_path / "book.ledger"
     Ledger.create(book, 100)
     assert command(visits, f"--ledger={book}") == SUCCESS
     days = [f"2026-01-0{day}" for day in (5, 6, 7, 8)]
@@ -67,6 +67,7 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
         "last": days[-1],
         "max_periods_per_user": 2,
         "epsilon_of_all": 90,
+        "epsilon_of_all_exact": "90",
     }
 
 
@@ -161,7 +162,7 @@ def many_visits(tmp_path):
 
 
 def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits, capsys):
-    book = tmp_path / "book.jsonl"
+    book = tmp_path / "book.ledger"
     Ledger.create(book, 30, 1e-5)
     assert select_command(many_visits, f"--ledger={book}") == SUCCESS
     files = [tmp_path / f"out/2026-01-0{day}/released_partitions.csv" for day in (5, 6, 7)]

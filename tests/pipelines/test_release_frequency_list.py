@@ -275,6 +275,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
     assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
         "mechanism": "exponential mechanism for integer partitions",
         "epsilon": 0.5,
+        "epsilon_exact": "0.5",
         "delta": 0,
         "neighbours": "add or remove all records of one user",
         "max_partitions_per_user": 4,
@@ -282,6 +283,7 @@ def test_the_statement_says_this_and_no_more(tmp_path):
         "sensitivity": 4,
         "sensitivity_norm": "L1 distance of sorted lists",
         "rate": 0.5 / (2 * 4),
+        "rate_exact": "0.0625",
         "versions": VERSIONS,
         "partition_columns": ["page"],
     }
@@ -301,8 +303,8 @@ def test_the_statement_in_base_2(tmp_path):
 def test_an_earlier_release_stays_unless_told_otherwise(tmp_path, capsys):
     assert command(tmp_path, privacy=ALMOST_EXACT) == 0
     before = (tmp_path / "out" / "privacy.json").read_bytes()
-    assert command(tmp_path) == 1
-    assert "exists: give another --output, or --overwrite" in capsys.readouterr().err
+    assert command(tmp_path) == 3
+    assert "exists: give another --output, --overwrite" in capsys.readouterr().err
     assert (tmp_path / "out" / "privacy.json").read_bytes() == before
     assert command(tmp_path, "--overwrite") == 0
     assert (tmp_path / "out" / "privacy.json").read_bytes() != before

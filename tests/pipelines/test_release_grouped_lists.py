@@ -1,5 +1,6 @@
 import decimal
 import json
+from fractions import Fraction
 
 import apache_beam as beam
 import pyarrow as pa
@@ -131,12 +132,21 @@ def test_selected_names_and_the_statement(tmp_path):
     assert {one.pop("mechanism") for one in said["lists"]} == {ExponentialLaw.words}
     rates = [one.pop("rate") for one in said["lists"]]
     assert rates == [IntegerPartitionMechanism(epsilon).rate for epsilon in (0.3, 0.25, 0.25)]
+    exact = [(one.pop("epsilon_exact"), Fraction(one.pop("rate_exact"))) for one in said["lists"]]
+    assert [epsilon for epsilon, _ in exact] == ["0.3", "0.25", "0.25"]
+    assert [float(rate) for _, rate in exact] == rates
     assert said["lists"] == [
         {"of": "all users", "epsilon": 0.3},
         {"of": "groups", "attribute": "sex", "epsilon": 0.25, "groups": ["f", "m"]},
         {"of": "groups", "attribute": "tongue", "epsilon": 0.25, "groups": "selected"},
     ]
-    assert said["selection_of_groups"] == {"strategy": "optimal", "epsilon": 1, "delta": 1e-6}
+    assert said["selection_of_groups"] == {
+        "strategy": "optimal",
+        "epsilon": 1,
+        "epsilon_exact": "1",
+        "delta": 1e-6,
+        "delta_exact": "0.000001",
+    }
     assert "zanzibari" not in json.dumps(said)
     assert [line["epsilon"] for line in said["budget"]["ledger"]] == ["0.3", "0.25", "0.25", "1"]
     # Nearly that of the exponential mechanism at half the rate, which would be epsilon itself.

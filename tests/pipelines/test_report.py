@@ -1,8 +1,10 @@
 import html
 import json
+import pathlib
 import re
 import shutil
 import subprocess
+from fractions import Fraction
 
 import pytest
 
@@ -355,3 +357,28 @@ def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
     assert len(found["sizes"]) == (2 if release == "directory" else 1)
     # Pictures are drawn finer than they are shown, and fill a phone's width.
     assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in found["sizes"])
+
+
+@pytest.mark.parametrize("epsilon", ["1/3", "1/7", "2/21", "0.3", "1.1", "22/7"])
+@pytest.mark.parametrize("kappa", [1, 3])
+def test_a_statement_names_its_mechanism_exactly(epsilon, kappa):
+    """A seventh of a week's epsilon, say, is no decimal."""
+    for kind in (IntegerPartitionMechanism, GeometricPartitionMechanism):
+        try:
+            mechanism = kind(Fraction(epsilon), kappa)
+        except ValueError:
+            continue  # There is no such mechanism at so low a rate.
+        said = json.loads(json.dumps(frequency_list_statement(mechanism, bounded_by_job=True)))
+        assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
+        assert Fraction(said["rate_exact"]) == mechanism.decay.rate
+
+
+def test_the_report_of_a_day_has_all_its_parts(tmp_path):
+    lines = [f"{user},{user % 5},2026-01-{5 + user % 7:02}" for user in range(700)]
+    (tmp_path / "visits.csv").write_text("\n".join(["user,page,at", *lines, ""]))
+    flags = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
+    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
+    flags += ["--max_periods_per_user=7", "--epsilon=10", f"--output={tmp_path}/out"]
+    assert release([f"--input={tmp_path}/visits.csv", *flags]) == 0
+    page = write_report(f"{tmp_path}/out/2026-01-06", about="password")
+    assert "Without bias" in pathlib.Path(page).read_text()

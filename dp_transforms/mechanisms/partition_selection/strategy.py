@@ -11,7 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.decimals import ExactNumber, Number, exact_fraction, float_above
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    decimal_text,
+    exact_fraction,
+    float_above,
+)
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
@@ -100,7 +106,9 @@ class SelectionStrategy(ABC):
         return {
             "strategy": self.name,
             "epsilon": float_above(epsilon),
+            "epsilon_exact": decimal_text(epsilon),
             "delta": float_above(delta),
+            "delta_exact": decimal_text(delta),
             "max_partitions_per_user": self.max_partitions_per_user,
             "pre_threshold": self.pre_threshold,
             "neighbours": self.neighbours,

@@ -1,0 +1,363 @@
+"""The file of a ledger: an SQLite database whose rows have checksums, and names of processes."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import enum
+import errno
+import hashlib
+import json
+import os
+import secrets
+import socket
+import sqlite3
+import stat
+import urllib.parse
+from collections.abc import Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
+from typing import Any, NamedTuple
+
+from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.filter import Cost, PrivacyFilter
+
+_WAIT_SECONDS = 60.0
+_APPLICATION, _VERSION = 0x64704C67, 4
+_SCHEMA = (
+    f"PRAGMA application_id = {_APPLICATION}",
+    f"PRAGMA user_version = {_VERSION}",
+    "CREATE TABLE budget (identity, epsilon, delta, composition_delta, unit, sha256)",
+    "CREATE TABLE reservations (id INTEGER PRIMARY KEY, state, purpose, epsilon, delta, loss_range,"
+    " command, output, label, job_id, host, process, announces, begun, reserved_at, closed_at,"
+    " sha256)",
+)
+_FAULTS = {
+    "locked": (errno.EBUSY, "another job has held the ledger's lock for a minute"),
+    "readonly": (errno.EROFS, "the file or its directory is read-only"),
+    "full": (errno.ENOSPC, "no space left on device"),
+    "unable to open": (errno.EACCES, "the file or its directory may not be opened or written"),
+    "disk i/o": (errno.EIO, "the disk or network file system failed, or does not lock"),
+    "locking protocol": (errno.ENOLCK, "the file system does not lock"),
+}
+"""What SQLite says, in the words of errors of the operating system."""
+
+
+class CorruptedLedgerError(ValueError):
+    """The file is not what this module wrote. The message says what to do."""
+
+
+class Header(NamedTuple):
+    """A ledger's budget, under a random name."""
+
+    identity: str
+    filter: PrivacyFilter
+    unit: PrivacyUnit
+
+
+class State(enum.Enum):
+    """The fate of a reservation. All but ABANDONED count as spent, unless the job of a RESERVED one
+    has ended without beginning a release."""
+
+    RESERVED = "reserved"
+    COMMITTED = "committed"
+    ABANDONED = "abandoned"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The job that makes a reservation, in printable text that holds nothing private.
+
+    Attributes:
+      command: its name.
+      output: where its release goes.
+      label: words of its user.
+      job_id: a name that only reruns of this job share.
+    """
+
+    command: str = ""
+    output: str = ""
+    label: str = ""
+    job_id: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("command", "label", "job_id"):
+            check_text(name, getattr(self, name))
+        check_text("output", self.output, most=4096)
+
+
+@dataclass(frozen=True)
+class LedgerLine:
+    """One reservation.
+
+    Attributes:
+      id: counts reservations from 1.
+      purpose, cost, origin: as given.
+      state: see ``State``.
+      unit: the ledger's.
+      host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
+      announces: the caller begins before it writes.
+      begun: something may have been written under it.
+      reserved_at, closed_at: when, in UTC; the second is empty while it is open.
+    """
+
+    id: int
+    purpose: str
+    cost: Cost
+    state: State
+    unit: PrivacyUnit
+    origin: Origin
+    host: str
+    process: str
+    announces: bool
+    begun: bool
+    reserved_at: str
+    closed_at: str = ""
+
+    @classmethod
+    def new(
+        cls,
+        id: int,
+        purpose: str,
+        cost: Cost,
+        unit: PrivacyUnit,
+        origin: Origin,
+        announces: bool,
+    ) -> LedgerLine:
+        """A line of this process, now."""
+        host, process = socket.gethostname(), this_process()
+        reserved = State.RESERVED
+        return cls(
+            id, purpose, cost, reserved, unit, origin, host, process, announces, False, _now()
+        )
+
+    def closed(self, state: State) -> LedgerLine:
+        """The line with its last state, which it has from now on."""
+        return replace(self, state=state, closed_at=_now())
+
+    def to_json(self) -> dict[str, Any]:
+        """For a statement such as privacy.json; holds nothing that depends on the data."""
+        return {
+            "id": self.id,
+            "state": self.state.value,
+            "unit": self.unit.value,
+            "purpose": self.purpose,
+            "epsilon": str(self.cost.budget.epsilon),
+            "delta": str(self.cost.budget.delta),
+            "loss_range": str(self.cost.loss_range),
+        }
+
+    @property
+    def may_be_given_back(self) -> bool:
+        """Nothing has come out under it, and nothing can once it is given back."""
+        return self.state is State.RESERVED and self.announces and not self.begun
+
+
+def _insert(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
+    marks = ", ".join("?" * (len(row) + 1))
+    connection.execute(f"REPLACE INTO {table} VALUES ({marks})", (*row, _checksum(row)))
+
+
+def _checked(row: Sequence[Any]) -> Sequence[Any]:
+    """A row without its checksum, if that is right."""
+    if row[-1] != _checksum(row[:-1]):
+        raise ValueError("a wrong checksum")
+    return row[:-1]
+
+
+def _checksum(row: Sequence[Any]) -> str:
+    return hashlib.sha256(json.dumps(row, default=repr).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def connected(path: str) -> Iterator[sqlite3.Connection]:
+    """A connection to a file that exists, for one transaction, which is rolled back unless it is
+    committed before the end. What SQLite raises becomes an OSError or a CorruptedLedgerError."""
+    # SQLite would wait for a pipe.
+    if not stat.S_ISREG(os.stat(path).st_mode):
+        raise OSError(errno.EINVAL, "not a regular file")
+    try:
+        with contextlib.closing(
+            sqlite3.connect(
+                f"file:{urllib.parse.quote(path)}?mode=rw",
+                timeout=_WAIT_SECONDS,
+                isolation_level=None,
+                uri=True,
+            )
+        ) as made:
+            # As FULL, and syncs the directory once the journal is gone, so that a power cut does
+            # not bring it back.
+            made.execute("PRAGMA synchronous = EXTRA")
+            made.execute("PRAGMA cell_size_check = ON")
+            yield made
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        text = str(error).lower()
+        for words, (number, reason) in _FAULTS.items():
+            if words in text:
+                raise OSError(number, reason) from None
+        raise (_no_ledger(path) if "not a database" in text else _damaged(path)) from None
+
+
+def _no_ledger(path: str) -> CorruptedLedgerError:
+    with open(path, "rb") as file:
+        start = file.read(10)
+    if start == b'{"entry":{':
+        return CorruptedLedgerError(
+            f"{path} is a ledger of an earlier version (JSON lines), which is not read any more: "
+            "create another one with what is left in it"
+        )
+    return CorruptedLedgerError(
+        f"{path} is not a privacy ledger of this version: check its path. It was not changed"
+    )
+
+
+def _damaged(path: str) -> CorruptedLedgerError:
+    return CorruptedLedgerError(
+        f"{path} is damaged, or was not written by this library. Nothing is read from it. Restore "
+        "the file from where it is intact; do not start an empty one in its place"
+    )
+
+
+def _row(line: LedgerLine) -> tuple[Any, ...]:
+    budget = line.cost.budget
+    return (
+        line.id,
+        line.state.value,
+        line.purpose,
+        str(budget.epsilon),
+        str(budget.delta),
+        str(line.cost.loss_range),
+        *astuple(line.origin),
+        line.host,
+        line.process,
+        int(line.announces),
+        int(line.begun),
+        line.reserved_at,
+        line.closed_at,
+    )
+
+
+def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
+    number, state, purpose, epsilon, delta, loss_range, *others = row
+    command, output, label, job_id, host, process, announces, begun, reserved, closed = others
+    return LedgerLine(
+        number,
+        purpose,
+        Cost(PrivacyBudget(epsilon, delta), loss_range),
+        State(state),
+        unit,
+        Origin(command, output, label, job_id),
+        host,
+        process,
+        bool(announces),
+        bool(begun),
+        reserved,
+        closed,
+    )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:
+    """Raises a ValueError, which names it, for a text that is not one printable line."""
+    if not isinstance(text, str) or not text.isprintable() or not least <= len(text) <= most:
+        raise ValueError(f"{name} must be {least} to {most} printable characters, got {text!r}")
+
+
+def create(path: str, header: Header) -> None:
+    """Makes a ledger's file, which appears whole or not at all; see ``Ledger.create``."""
+    budget = header.filter.budget
+    amounts = budget.epsilon, budget.delta, header.filter.composition_delta
+    folder, name = os.path.split(path)
+    temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    try:
+        with connected(temporary) as connection:
+            connection.execute("BEGIN EXCLUSIVE")
+            for statement in _SCHEMA:
+                connection.execute(statement)
+            row = (header.identity, *map(str, amounts), header.unit.value)
+            _insert(connection, "budget", row)
+            connection.execute("COMMIT")
+        # Unlike a rename, a link refuses to replace what is there.
+        os.link(temporary, path)
+    finally:
+        os.unlink(temporary)
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[LedgerLine, ...]]:
+    """A ledger's header and lines, if it is one and not damaged, in a transaction.
+
+    Raises:
+      CorruptedLedgerError: it is damaged, or no ledger.
+    """
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    if (application, version) != (_APPLICATION, _VERSION):
+        raise _no_ledger(path)
+    if connection.execute("PRAGMA integrity_check(1)").fetchall() != [("ok",)]:
+        raise _damaged(path)
+    try:
+        (row,) = connection.execute("SELECT * FROM budget").fetchall()
+        identity, epsilon, delta, composition_delta, unit = _checked(row)
+        privacy_filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
+        header = Header(identity, privacy_filter, PrivacyUnit(unit))
+        rows = connection.execute("SELECT * FROM reservations ORDER BY id").fetchall()
+        lines = tuple(_line(_checked(row), header.unit) for row in rows)
+        if [line.id for line in lines] != list(range(1, len(lines) + 1)):
+            raise ValueError("a row is missing")
+    except (ValueError, TypeError):
+        raise _damaged(path) from None
+    return header, lines
+
+
+def write(connection: sqlite3.Connection, line: LedgerLine) -> None:
+    """Writes a line, in the place of one with its id."""
+    _insert(connection, "reservations", _row(line))
+
+
+def this_process() -> str:
+    """Names this process by the machine's boot, the namespace of its number, its number and its
+    start; empty where the system does not tell."""
+    try:
+        return f"{_namespace()} {os.getpid()} {_started(os.getpid())[1]}"
+    except OSError:
+        return ""
+
+
+def has_ended(process: str) -> bool:
+    """Whether a process that ``this_process`` named has ended for certain: it ran on this boot of
+    this machine, among the same process numbers, and its number is free or another's by now."""
+    boot_and_space, _, number = process.rpartition(" ")[0].rpartition(" ")
+    try:
+        if not process or boot_and_space != _namespace():
+            return False
+        os.kill(int(number), 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, ValueError, OverflowError):
+        # There is one, of another user; what it is can mostly still be read.
+        pass
+    try:
+        state, started = _started(int(number))
+    except (OSError, ValueError):
+        return False
+    return state in "ZX" or started != process.rpartition(" ")[2]
+
+
+def _namespace() -> str:
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')}"
+
+
+def _started(number: int) -> tuple[str, str]:
+    """The state of a process, and the clock ticks from boot to its start."""
+    with open(f"/proc/{number}/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].decode("ascii").split()
+    return fields[0], fields[19]

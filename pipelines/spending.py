@@ -1,0 +1,295 @@
+"""What a job spends: reserved in a ledger before data are read, committed after the release, and
+given back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dp_transforms.budget import (
+    BudgetExceededError,
+    CorruptedLedgerError,
+    JobExistsError,
+    Ledger,
+    LedgerLine,
+    Origin,
+    PrivacyBudget,
+    PrivacyUnit,
+    PrivacyUnitError,
+    Request,
+    Reservation,
+    State,
+)
+from dp_transforms.budget.filter import Cost
+from dp_transforms.budget.ledger import has_ended
+from pipelines.errors import DoneError, InputError
+from pipelines.files.paths import local_path, reason
+
+
+class Part(NamedTuple):
+    """What one release of a job costs."""
+
+    purpose: str  # holds nothing private
+    budget: PrivacyBudget
+    loss_range: float | None = None  # see ``Ledger.reserve``; known of lists
+    unit: PrivacyUnit = PrivacyUnit.USER
+
+    @property
+    def request(self) -> Request:
+        """The reservation that it needs."""
+        return Request(self.purpose, Cost(self.budget, self.loss_range), self.unit)
+
+
+class Charge(dict[str, Any]):
+    """The budget's part of a privacy.json, which knows the reservations behind it: whoever writes
+    the release calls ``begin`` before. It may be pickled."""
+
+    ledger: str | None = None
+    ids: tuple[int, ...] = ()
+
+    def begin(self) -> None:
+        """Notes in the ledger that something may come out from now on.
+
+        Raises:
+          InputError: the reservations are not open any more, or the ledger cannot be written. Then
+            nothing may be written.
+        """
+        if self.ledger is None:
+            return
+        try:
+            Ledger.open(self.ledger).begin(self.ids)
+        except OSError as error:
+            raise InputError(f"the ledger cannot be written: {reason(error)}") from None
+        except ValueError as error:
+            raise InputError(f"nothing was released: {error}") from None
+
+
+def begin_release(statement: dict[str, Any]) -> None:
+    """``Charge.begin`` of a statement's budget, if there is one."""
+    charge = statement.get("budget")
+    if isinstance(charge, Charge):
+        charge.begin()
+
+
+def add_ledger_flags(group: Any) -> None:
+    """The flags of jobs that spend from a ledger, for a group of a parser's flags."""
+    group.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
+        "releases is reserved there, or refused, before data are read",
+    )
+    group.add_argument(
+        "--label", metavar="WORDS", help="words for the ledger's rows of this job; not private"
+    )
+    group.add_argument(
+        "--job_id",
+        metavar="NAME",
+        help="a name that only reruns of this job share: a rerun finds its release in the ledger, "
+        "and ends with exit code 3, instead of paying twice",
+    )
+    group.add_argument(
+        "--if_exists",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what a job does whose release is there already: fail, with exit code 3 (default), or "
+        "nothing, with exit code 0",
+    )
+
+
+def origin_of(flags: argparse.Namespace) -> Origin:
+    """The job, for its rows of a ledger.
+
+    Raises:
+      ValueError: a text is not printable or too long, or there is no ledger for it.
+    """
+    for name in ("label", "job_id"):
+        if flags.ledger is None and getattr(flags, name) is not None:
+            raise ValueError(f"--{name} goes with --ledger")
+    output = local_path(flags.output)
+    if "://" not in output:
+        output = os.path.abspath(output)
+    return Origin(flags.job, output, flags.label or "", flags.job_id or "")
+
+
+@contextlib.contextmanager
+def spending(
+    path: str | None,
+    whole: PrivacyBudget | None,
+    parts: Sequence[Part],
+    origin: Origin | None = None,
+    announces: bool = False,
+) -> Iterator[dict[str, Any]]:
+    """Reserves all parts, and commits them when the block is left without an error.
+
+    After an error they are given back if no release was begun under them; otherwise they stay
+    spent: something may have got out.
+
+    Args:
+      path: a ledger; None for one of this job alone.
+      whole: what a ledger of this job alone may spend; without one, there is none.
+      parts: what is spent.
+      origin: the job.
+      announces: the block, and whatever it starts, writes nothing without ``begin_release``.
+
+    Yields:
+      What to add to each privacy.json.
+
+    Raises:
+      InputError: there is no such ledger, it is damaged, cannot be written, or has too little
+        left, and then no part is reserved; or it cannot be written after the release.
+    """
+    if path is None and whole is None:
+        yield {}
+        return
+    with contextlib.ExitStack() as stack:
+        if path is None:
+            assert whole is not None
+            own = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
+            ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=parts[0].unit)
+        else:
+            ledger = _opened(path)
+        ids = tuple(one.id for one in _reserved(ledger, parts, origin, announces))
+        charge = Charge(
+            epsilon=str(ledger.budget.epsilon),
+            delta=str(ledger.budget.delta),
+            neighbours=parts[0].unit.neighbours,
+            ledger=[_told(line, ids) for line in ledger.lines()],
+        )
+        if path is not None:
+            charge |= {"ledger_id": ledger.identity, "reservations": list(ids)}
+            if announces:
+                charge.ledger, charge.ids = ledger.path, ids
+        try:
+            yield {"budget": charge}
+        except BaseException:
+            # Where the ledger cannot say so now, the next job that reserves finds it out.
+            with contextlib.suppress(CorruptedLedgerError, OSError):
+                ledger.give_back(ids)
+            raise
+        _commit(ledger, ids)
+
+
+def price(path: str | None, parts: Sequence[Part]) -> list[str]:
+    """What a job would spend, in lines of text. Nothing is reserved.
+
+    Raises:
+      InputError: the ledger is none or damaged, is for other neighbours, or has too little left.
+    """
+    lines = [f"{part.purpose}: {part.budget}; {part.unit.neighbours}" for part in parts]
+    if path is None:
+        return lines
+    ledger = _opened(path)
+    if any(part.unit is not ledger.unit for part in parts):
+        raise InputError(f"{path} is a ledger for other neighbours: take another one")
+    try:
+        fits = ledger.admits([part.request.cost for part in parts])
+        left = ledger.remaining()
+    except (CorruptedLedgerError, OSError) as error:
+        raise InputError(str(error)) from None
+    if not fits:
+        raise InputError(f"this does not fit into {path}, of which {left} is left")
+    return [*lines, f"{path}: {left} is left before"]
+
+
+def check_job(
+    path: str, parts: Sequence[Part], origin: Origin, statements: Sequence[dict[str, Any] | None]
+) -> None:
+    """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
+
+    Args:
+      path: the ledger.
+      parts, origin: see ``spending``.
+      statements: the privacy.json of each directory that the job writes; None where it has no
+        complete release.
+
+    Raises:
+      DoneError: it has run, and its release is there. If only its commit was missing, it is made.
+      InputError: the name is another job's; it is running; or its release was begun and is not
+        there, so that another one would have to be paid for.
+    """
+    ledger = _opened(path)
+    lines = ledger.of_job(origin.job_id)
+    if not lines:
+        return
+    name = f"--job_id={origin.job_id}"
+    paid = [Request(line.purpose, line.cost, line.unit) for line in lines]
+    same = origin.command, origin.output
+    of_other = any((line.origin.command, line.origin.output) != same for line in lines)
+    if of_other or paid != [part.request for part in parts]:
+        raise InputError(f"{name} is in {path} for another command, output or price: give another")
+    ids = [line.id for line in lines]
+    if all(_is_of(statement, ledger, ids) for statement in statements):
+        _commit(ledger, [line.id for line in lines if line.state is State.RESERVED])
+        raise DoneError(f"{name} has run, and its release is in {origin.output}")
+    if all(line.state is State.COMMITTED for line in lines):
+        raise InputError(
+            f"{name} has run, but its release is not in {origin.output} any more: give another "
+            "--job_id to make and pay for another"
+        )
+    raise InputError(_under_way(name, path, lines))
+
+
+def _under_way(name: str, path: str, lines: Sequence[LedgerLine]) -> str:
+    numbers = " ".join(str(line.id) for line in lines)
+    if all(line.begun and has_ended(line.process) for line in lines):
+        return (
+            f"{name} ended while it wrote its release, so that what it reserved in {path} stays "
+            f"spent: give another --job_id to pay for another (reservations {numbers})"
+        )
+    return (
+        f"{name} is under way on {lines[0].host} since {lines[0].reserved_at}, or it cannot be "
+        f"seen from here that it ended. If nothing came out of it nor will: ledger abandon {path} "
+        f"{numbers}"
+    )
+
+
+def _is_of(statement: dict[str, Any] | None, ledger: Ledger, ids: Sequence[int]) -> bool:
+    budget = (statement or {}).get("budget", {})
+    return budget.get("ledger_id") == ledger.identity and budget.get("reservations") == ids
+
+
+def _told(line: LedgerLine, reserved: Sequence[int]) -> dict[str, Any]:
+    """A line of the ledger for a privacy.json, which is only there if its release is."""
+    told = line.to_json()
+    if line.id in reserved:
+        told["state"] = State.COMMITTED.value
+    return told
+
+
+def _opened(path: str) -> Ledger:
+    path = local_path(path)
+    try:
+        return Ledger.open(path)
+    except CorruptedLedgerError as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(
+            f"{path} is not a ledger that can be read: {reason(error)}; 'ledger create' makes one"
+        ) from None
+
+
+def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
+    try:
+        ledger.commit(*ids)
+    except (ValueError, OSError):
+        raise InputError(
+            f"the release was made and its budget is spent, but {ledger.path} cannot be written "
+            "any more to say that it is complete"
+        ) from None
+
+
+def _reserved(
+    ledger: Ledger, parts: Sequence[Part], origin: Origin | None, announces: bool
+) -> list[Reservation]:
+    """All parts, or an error and none."""
+    try:
+        return ledger.reserve_all([part.request for part in parts], origin, announces)
+    except (BudgetExceededError, PrivacyUnitError, JobExistsError, CorruptedLedgerError) as error:
+        raise InputError(str(error)) from None
+    except OSError as error:
+        raise InputError(f"the ledger cannot be written: {reason(error)}") from None

@@ -1,0 +1,408 @@
+"""Budget faults as a job meets them: never overspent, never silently lost."""
+
+import errno
+import json
+import pickle
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.budget import Ledger, Origin, PrivacyBudget, PrivacyUnit, ledger_file
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from pipelines import ledger as ledger_command
+from pipelines import progress, release_frequency_list, release_job
+from pipelines.errors import InputError
+from pipelines.files.paths import LocalFiles
+from pipelines.release_degree_list import main
+from pipelines.reports.privacy_statement import price_of
+from pipelines.spending import Part, begin_release, spending
+
+WHOLE = PrivacyBudget(1)
+PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return str(tmp_path / "ledger")
+
+
+def states(path):
+    return [line.state.value for line in Ledger.open(path).lines()]
+
+
+def flags(tmp_path, path, output="out"):
+    (tmp_path / "edges.csv").write_text("a,b\n1,2\n2,3\n")
+    return [
+        f"--input={tmp_path}/edges.csv",
+        "--source_column=a",
+        "--target_column=b",
+        "--epsilon=0.4",
+        f"--ledger={path}",
+        f"--output={tmp_path}/{output}",
+    ]
+
+
+def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
+    Ledger.create(path, 1)
+    with spending(path, WHOLE, PARTS) as statement:
+        assert states(path) == ["reserved", "reserved"]
+        ledger = statement["budget"]["ledger"]
+        assert [line["purpose"] for line in ledger] == ["a list", "names"]
+        assert [line["loss_range"] for line in ledger] == ["0.45", "0.4"]
+    assert states(path) == ["committed", "committed"]
+
+
+def test_if_a_part_does_not_fit_none_is_reserved(path):
+    Ledger.create(path, "0.4")
+    with pytest.raises(InputError, match=r"only epsilon 0\.1"), spending(path, WHOLE, PARTS):
+        pytest.fail("nothing may be released")
+    assert states(path) == []
+
+
+@pytest.mark.parametrize("announces", [False, True])
+@pytest.mark.parametrize("begins", [False, True])
+@pytest.mark.parametrize("error", [KeyError, KeyboardInterrupt])
+def test_what_fails_is_given_back_if_nothing_can_have_come_out(path, announces, begins, error):
+    Ledger.create(path, 1)
+    with pytest.raises(error), spending(path, WHOLE, PARTS, None, announces) as statement:
+        if begins:
+            # As in a worker, to which it was sent.
+            begin_release(pickle.loads(pickle.dumps(statement)))
+        raise error
+    free = announces and not begins
+    assert states(path) == ["abandoned" if free else "reserved"] * 2
+
+
+def test_what_was_given_back_cannot_be_written_later(path):
+    Ledger.create(path, 1)
+    with pytest.raises(KeyError), spending(path, WHOLE, PARTS, None, True) as statement:
+        raise KeyError
+    with pytest.raises(InputError, match=r"nothing was released: .* already abandoned"):
+        begin_release(statement)
+
+
+def test_a_job_without_a_shared_ledger_has_one_of_its_own():
+    with spending(None, WHOLE, PARTS) as statement:
+        assert statement["budget"]["epsilon"] == "1"
+        assert [line["epsilon"] for line in statement["budget"]["ledger"]] == ["0.3", "0.2"]
+    with pytest.raises(InputError, match="only epsilon 0"), spending(None, WHOLE, PARTS * 3):
+        pytest.fail("more than the whole")
+
+
+@pytest.fixture
+def full(monkeypatch):
+    """A function that makes the ledger's disk full."""
+
+    def fill():
+        def write(*_):
+            raise sqlite3.OperationalError("database or disk is full")
+
+        monkeypatch.setattr(ledger_file, "write", write)
+
+    return fill
+
+
+def test_a_full_disk_before_the_release(tmp_path, path, full, capsys):
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
+    full()
+    assert main(flags(tmp_path, path)) == 1
+    assert "the ledger cannot be written: no space left" in capsys.readouterr().err
+    assert states(path) == []
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_disk_after_the_release(tmp_path, path, full, monkeypatch, capsys):
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
+    run_to_end = progress.run_to_end
+
+    def then_full(*arguments):
+        run_to_end(*arguments)
+        full()
+
+    monkeypatch.setattr(progress, "run_to_end", then_full)
+    assert main(flags(tmp_path, path)) == 1
+    assert "the release was made and its budget is spent" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert (tmp_path / "out" / "released_frequencies.csv").exists()
+    # On record, and spent.
+    assert states(path) == ["reserved"]
+    assert Ledger.open(path).remaining() == PrivacyBudget("0.6")
+
+
+def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
+    Ledger.create(path, 1, unit=PrivacyUnit.EDGE).reserve(
+        "0.51", purpose="earlier", unit=PrivacyUnit.EDGE
+    )
+    with open(path, "rb+") as file:
+        damaged = file.read().replace(b"0.51", b"0.11")
+        file.seek(0)
+        file.write(damaged)
+    assert main(flags(tmp_path, path)) == 1
+    err = capsys.readouterr().err
+    assert "ledger is damaged" in err and err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+    with open(path, "rb") as file:
+        assert file.read() == damaged
+
+
+def list_flags(tmp_path, path, output="out"):
+    """Of a job that is done without Beam."""
+    (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
+    return [
+        f"--input={tmp_path}/records.csv",
+        "--user_column=user",
+        "--partition_column=page",
+        "--max_partitions_per_user=1",
+        "--epsilon=0.4",
+        f"--ledger={path}",
+        f"--output={tmp_path}/{output}",
+    ]
+
+
+KILLED_JOB = """
+import os, signal, sys
+from pipelines import release_frequency_list
+from pipelines.files import output
+
+name = sys.argv[1]
+where = output if name == "begin_release" else output.ReleaseDirectory
+function = getattr(where, name)
+
+def killed(*arguments):
+    if sys.argv[2] == "after":
+        function(*arguments)
+    os.kill(os.getpid(), int(sys.argv[3]))
+
+setattr(where, name, killed)
+sys.exit(release_frequency_list.main(sys.argv[4:]))
+"""
+ON_BEAM = "--runner=FnApiRunner"
+
+
+def stopped_job(repository, step, when, signal_, arguments):
+    command = [sys.executable, "-c", KILLED_JOB, step, when, str(int(signal_)), *arguments]
+    return subprocess.run(command, cwd=repository, timeout=120, capture_output=True, text=True)
+
+
+@pytest.mark.parametrize(
+    ("step", "when", "free", "engine"),
+    [
+        ("publish", "before", True, "here"),
+        ("begin_release", "before", True, "here"),
+        ("begin_release", "before", True, "on Beam"),
+        ("begin_release", "after", False, "here"),
+        ("begin_release", "after", False, "on Beam"),
+        ("publish", "after", False, "here"),
+    ],
+)
+def test_kill_9_and_its_price(tmp_path, path, repository, step, when, free, engine):
+    Ledger.create(path, 1)
+    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    killed = stopped_job(repository, step, when, signal.SIGKILL, job)
+    assert killed.returncode == -signal.SIGKILL
+    whole = (step, when) == ("publish", "after")
+    assert (tmp_path / "out" / "released_frequencies.csv").exists() == whole
+    assert states(path) == ["reserved"]
+    assert Ledger.open(path).spent().epsilon == (0 if free else Fraction(2, 5))
+    # The next jobs have what is left, and no more.
+    assert release_frequency_list.main(list_flags(tmp_path, path, "second")) == 0
+    assert release_frequency_list.main(list_flags(tmp_path, path, "third")) == (not free)
+    assert states(path) == (["abandoned"] if free else ["reserved"]) + ["committed"] * (1 + free)
+
+
+@pytest.mark.parametrize("engine", ["here", "on Beam"])
+def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, repository, engine):
+    Ledger.create(path, 1)
+    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    stopped = stopped_job(repository, "publish", "before", signal.SIGINT, job)
+    assert stopped.returncode == 130
+    assert stopped.stderr == "error: interrupted: no release was written\n"
+    assert states(path) == ["abandoned"]
+
+
+BAD_RECORDS = {
+    "a null": "user,page\n1,a\n,b\n",
+    "a stray quote": 'user,page\n1,a\n2,"b"c\n3,"\n',
+    "a line too short": "user,page\n1,a\n2\n",
+}
+
+
+@pytest.mark.parametrize("fault", BAD_RECORDS)
+@pytest.mark.parametrize("engine", ["here", "on Beam"])
+def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
+    Ledger.create(path, 1)
+    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    (tmp_path / "records.csv").write_text(BAD_RECORDS[fault])
+    assert release_frequency_list.main(job) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+    assert states(path) == ["abandoned"]
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "table", [{"user": [1]}, {"user": [1], "page": [[1]]}, {"user": [0.5], "page": ["a"]}]
+)
+def test_what_a_footer_knows_is_found_before_anything_is_reserved(tmp_path, path, table):
+    Ledger.create(path, 1)
+    job = list_flags(tmp_path, path)
+    pq.write_table(pa.table(table), tmp_path / "records.parquet")
+    job[0] = f"--input={tmp_path}/records.parquet"
+    assert release_frequency_list.main(job) == 1
+    assert states(path) == []
+
+
+@pytest.mark.parametrize("engine", ["here", "on Beam"])
+def test_a_disk_that_is_full_for_the_release_costs_nothing(tmp_path, path, engine, monkeypatch):
+    Ledger.create(path, 1)
+    create = LocalFiles.create
+
+    class Full:
+        def __init__(self, name):
+            self.file = create(name)
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            self.file.close()
+
+        def write(self, content):
+            if content:
+                raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(LocalFiles, "create", staticmethod(Full))
+    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    assert release_frequency_list.main(job) == 1
+    assert states(path) == ["abandoned"]
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_disk_that_the_release_fills_has_its_price(tmp_path, path, monkeypatch):
+    """Whether a release fits depends on its noise: to draw until one does is not what was paid."""
+    Ledger.create(path, 1)
+    create = LocalFiles.create
+
+    def full_for_lists(name):
+        if "released_frequencies" in name:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return create(name)
+
+    monkeypatch.setattr(LocalFiles, "create", staticmethod(full_for_lists))
+    assert release_frequency_list.main(list_flags(tmp_path, path)) == 1
+    assert states(path) == ["reserved"]
+
+
+def test_a_runner_that_may_go_on_gets_nothing_back(tmp_path, path, monkeypatch):
+    Ledger.create(path, 1)
+    job = [*list_flags(tmp_path, path), ON_BEAM]
+    (tmp_path / "records.csv").write_text(BAD_RECORDS["a null"])
+    monkeypatch.setattr(release_job, "DEFAULT_RUNNER", "another")
+    assert release_frequency_list.main(job) == 1
+    assert states(path) == ["reserved"]
+
+
+def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
+    Ledger.create(path, 1)
+    job = [*list_flags(tmp_path, path), "--job_id=november", "--label=first try"]
+    assert release_frequency_list.main(job) == 0
+    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
+    assert statement["budget"]["reservations"] == [1]
+    assert statement["budget"]["ledger_id"] == Ledger.open(path).identity
+    capsys.readouterr()
+    assert release_frequency_list.main(job) == 3
+    assert "--job_id=november has run, and its release is in" in capsys.readouterr().err
+    assert release_frequency_list.main([*job, "--overwrite"]) == 3
+    assert release_frequency_list.main([*job, "--if_exists=skip"]) == 0
+    assert "nothing was done" in capsys.readouterr().out
+    (line,) = Ledger.open(path).lines()
+    assert line.state.value == "committed"
+    assert line.origin == Origin(
+        "release_frequency_list", str(tmp_path / "out"), "first try", "november"
+    )
+    # Its name is no other's.
+    for other in ("--epsilon=0.3", f"--output={tmp_path}/other"):
+        assert release_frequency_list.main([*job, other]) == 1
+        assert "for another command, output or price" in capsys.readouterr().err
+    shutil.rmtree(tmp_path / "out")
+    assert release_frequency_list.main(job) == 1
+    assert "is not in" in capsys.readouterr().err
+    assert states(path) == ["committed"]
+
+
+@pytest.mark.parametrize("step", ["begin_release", "publish"])
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, repository, capsys, step, when):
+    Ledger.create(path, 1)
+    job = [*list_flags(tmp_path, path), "--job_id=november"]
+    stopped_job(repository, step, when, signal.SIGKILL, job)
+    capsys.readouterr()
+    code = release_frequency_list.main(job)
+    err = capsys.readouterr().err
+    if when == "before":
+        assert code == 0 and states(path) == ["abandoned", "committed"]
+    elif step == "publish":
+        # Its release is there, and only a note was missing.
+        assert code == 3 and states(path) == ["committed"]
+    else:
+        assert code == 1 and "ended while it wrote its release" in err
+        assert states(path) == ["reserved"]
+        command = ["abandon", path, "1"]
+        assert ledger_command.main(command) == 2
+        assert "gives budget back on your word" in capsys.readouterr().err
+        assert ledger_command.main([*command, "--nothing_came_out"]) == 0
+        assert release_frequency_list.main(job) == 0
+        assert states(path) == ["abandoned", "committed"]
+
+
+def test_a_job_whose_name_is_in_use(tmp_path, path, capsys):
+    ledger = Ledger.create(path, 1)
+    job = [*list_flags(tmp_path, path), "--job_id=november"]
+    origin = Origin("release_frequency_list", str(tmp_path / "out"), "", "november")
+    mechanism = partition_mechanism(0.4)
+    part = Part("frequency list", price_of(mechanism), mechanism.loss_range)
+    ledger.reserve_all([part.request], origin, announces=True)
+    assert release_frequency_list.main(job) == 1
+    assert "is under way on" in capsys.readouterr().err
+    assert states(path) == ["reserved"]
+
+
+@pytest.mark.parametrize("flag", ["--job_id=x", "--label=x"])
+def test_words_for_a_ledger_need_one(tmp_path, path, flag, capsys):
+    without = [one for one in list_flags(tmp_path, path) if not one.startswith("--ledger")]
+    assert release_frequency_list.main([*without, flag]) == 2
+    assert "goes with --ledger" in capsys.readouterr().err
+
+
+def test_three_thirds_are_one(tmp_path, path):
+    Ledger.create(path, 1)
+    for i in range(3):
+        job = [*list_flags(tmp_path, path, f"out{i}"), "--epsilon=1/3"]
+        assert release_frequency_list.main(job) == 0
+        statement = json.loads((tmp_path / f"out{i}" / "privacy.json").read_text())
+        assert (statement["epsilon"], statement["epsilon_exact"]) == (0.333333333333334, "1/3")
+    assert Ledger.open(path).remaining() == PrivacyBudget(0)
+
+
+def test_jobs_at_the_same_time_share_what_there_is(tmp_path, path, repository):
+    Ledger.create(path, "0.7")
+    jobs = [
+        subprocess.Popen(
+            [sys.executable, "-m", "pipelines", "release", *list_flags(tmp_path, path, f"out{i}")],
+            cwd=repository,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for i in range(2)
+    ]
+    errors = [job.communicate(timeout=120)[1] for job in jobs]
+    assert sorted(job.returncode for job in jobs) == [0, 1]
+    assert [error for error in errors if "only epsilon 0.3" in error]
+    assert states(path) == ["committed"]
+    assert sum((tmp_path / f"out{i}").exists() for i in range(2)) == 1
