@@ -1,7 +1,7 @@
 """Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
     python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
-        [--rates 1 0.1] [--precision=0.01] [--seconds=1.5] [--output=benchmarks/results]
+        [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results]
 
 For each list and c = epsilon / kappa: the mean of dist (half the L1 distance) over releases, with
 its standard error, and the best peer's by ours. The exponential mechanism's mean is exact. Beside
@@ -23,7 +23,7 @@ import pathlib
 import statistics
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="all .csv.gz files in it")
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
-    parser.add_argument("--seconds", type=float, default=1.5, help="of the CPU for a mean, at most")
+    parser.add_argument("--seconds", type=float, default=0.6, help="of the CPU for a mean, at most")
     flags = parser.parse_args()
     files = [*flags.files, *(sorted(flags.lists.glob("*.csv")) if flags.lists else [])]
     lists = {path.stem: FrequencyList.from_csv(path) for path in files}
@@ -155,51 +155,46 @@ def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accu
     mechanism = partition_mechanism(epsilon, case.kappa)
     mechanism.release(case.private)
     first = time.process_time() - start
-    peers = {}
-    for name, release in PEERS.items():
-        rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {name}".encode()))
-
-        def distances(
-            count: int,
-            release: Callable[..., FrequencyList] = release,
-            rng: np.random.Generator = rng,
-        ) -> list[float]:
-            released = (release(case.private, rate, case.bounds, rng) for _ in range(count))
-            return [case.private.l1_distance(x) / 2 for x in released]
-
-        peers[name] = measured(distances, precision, seconds)
     exponential = partition_mechanism(epsilon, case.kappa, EXPONENTIAL)
     return Accuracy(
-        ours=mean_dist(mechanism, case.private, precision, seconds),
-        peers=peers,
+        ours=measured(distances(mechanism, case.private), precision, seconds),
+        peers={
+            name: measured(peer_distances(name, case, rate), precision, seconds) for name in PEERS
+        },
         exponential=evaluation.expected_l1(exponential, case.private) / 2,
         seconds=first,
     )
 
 
-def mean_dist(
-    mechanism: PartitionMechanism, private: FrequencyList, precision: float, seconds: float
-) -> Mean:
-    """The mean of dist of a mechanism of this project, with tapes that can be had again."""
+def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator[float]:
+    """dist of any number of releases, the same ones each time."""
     tapes = map(InsecureSeededTape, itertools.count())
-
-    def distances(count: int) -> list[float]:
-        released = mechanism.release_many(private, count, tapes)
-        return [private.l1_distance(x) / 2 for x in released]
-
-    return measured(distances, precision, seconds)
+    while True:
+        # Several at once share what is prepared for a list.
+        for released in mechanism.release_many(private, LEAST, tapes):
+            yield private.l1_distance(released) / 2
 
 
-def measured(distances: Callable[[int], list[float]], precision: float, seconds: float) -> Mean:
-    """The mean of as many distances as ``precision`` needs, judged by the first ``LEAST``."""
+def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
+    """dist of any number of releases by a peer, the same ones each time."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
+    while True:
+        released = PEERS[peer](case.private, rate, case.bounds, rng)
+        yield case.private.l1_distance(released) / 2
+
+
+def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
+    """The mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``.
+
+    It takes fewer where they would take more than so many seconds of the CPU.
+    """
     start = time.process_time()
-    found = distances(LEAST)
+    found = list(itertools.islice(drawn, LEAST))
     each = max((time.process_time() - start) / LEAST, 1e-6)
     spread = statistics.stdev(found) / (statistics.fmean(found) or 1.0)
-    # At LEAST releases the spread itself is off by a quarter; where nothing was off, look longer.
+    # The spread of so few is itself off by a quarter; where they are all the same, look longer.
     wanted = (1.25 * spread / precision) ** 2 if spread else MOST
-    count = int(min(wanted, seconds / each, MOST))
-    found += distances(max(count - LEAST, 0))
+    found += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
     return Mean(statistics.fmean(found), statistics.stdev(found) / len(found) ** 0.5)
 
 
