@@ -1,189 +1,313 @@
-"""Accuracy of the default mechanism at each epsilon, and the CPU time of one release.
+"""Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
-    python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--releases=200]
-        [--epsilons 8 1 0.1] [--output benchmarks/results]
+    python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
+        [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results]
 
-For each list and epsilon: the exact mean of dist (half the L1 distance), which is computed without
-drawing; the mean over releases with its standard error, and how many of these the two are apart;
-and the mean L2 distance. Beside RockYou stands Table II of Blocki, Datta, Bonneau (NDSS 2016).
-Without lists: those of the package. Writes a table and a plot.
+For each list and c = epsilon / kappa: the mean of dist (half the L1 distance) over releases, with
+its standard error, and the best peer's by ours. The exponential mechanism's mean is exact. Beside
+RockYou stands Table II of Blocki, Datta, Bonneau (NDSS 2016). Lists have kappa 1, and N is the
+peers' public bound on items and counts. DIR of edges has graphs, as .csv.gz files with the header
+src,dst, each of which gives a degree list that is private for one edge: kappa is 2, and the number
+of nodes is public. Without lists: those of the package. Each mean is of as many releases as
+--precision needs, as a part of it, and of fewer where they would take more than --seconds of the
+CPU, but of eight at least.
 """
 
 from __future__ import annotations
 
-import argparse
 import concurrent.futures
+import gzip
+import itertools
+import math
 import pathlib
-import resource
 import statistics
 import time
-from collections.abc import Iterator, Mapping
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
+import numpy as np
 
-from benchmarks.baselines import l2_distance
+from benchmarks.baselines import PEERS, PublicBounds
+from benchmarks.harness import page_parser, write_page
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.choice import chosen_mechanism
+from dp_transforms.mechanisms.integer_partition.choice import EXPONENTIAL, chosen_mechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.sample_data import rockyou, yahoo
 
-TABLE_II = {
-    8: 28.8,
-    4: 228.8,
-    2: 663.5,
-    1: 1330.5,
-    0.5: 2328.2,
-    0.25: 3768.1,
-    0.2: 4355.7,
-    0.1: 6752.6,
-}
+RATES = (4, 2, 1.1, 1, 0.8, 0.6, 0.5, 0.25, 0.1, 0.05, 0.02)
+TABLE_II = {4: 228.8, 2: 663.5, 1: 1330.5, 0.5: 2328.2, 0.25: 3768.1, 0.1: 6752.6}
 PUBLISHED_FOR = "rockyou"
-EPSILONS = (8, 4, 2, 1.1, 1, 0.5, 0.25, 0.1)
+PLOTTED = ("rockyou", "mobydick_words", "degrees of ca_grqc", "degrees of email_enron")
+LEAST, MOST = 8, 4000
+"""Releases that a mean is of."""
 
-COLUMNS = (
-    "list",
-    "users",
-    "epsilon",
-    "mechanism",
-    "exact mean dist",
-    "mean of releases",
-    "standard errors apart",
-    "Table II",
-    "mean L2",
-    "one release",
-)
+
+@dataclass(frozen=True)
+class Mean:
+    """A mean over releases, and its standard error."""
+
+    value: float
+    error: float
+
+    def __str__(self) -> str:
+        return f"{number(self.value)} +- {number(self.error, digits=2)}"
+
+    def by(self, other: Mean) -> Mean:
+        """The ratio of this mean to an independent one that is not 0, to the first order."""
+        ratio = self.value / other.value
+        own = self.error / self.value if self.value else 0.0
+        return Mean(ratio, ratio * math.hypot(own, other.error / other.value))
+
+
+@dataclass(frozen=True)
+class Input:
+    """A list, what one user or edge changes, and what is public about it."""
+
+    name: str
+    private: FrequencyList
+    kappa: int
+    bounds: PublicBounds
+
+    @classmethod
+    def users(cls, name: str, private: FrequencyList) -> Input:
+        """Each user in one partition."""
+        return cls(name, private, 1, PublicBounds(private.total, private.total))
+
+    @classmethod
+    def degrees(cls, path: pathlib.Path) -> Input:
+        """The degrees of an undirected graph from a file of edges src,dst."""
+        with gzip.open(path, "rt") as file:
+            edges = np.loadtxt(file, delimiter=",", skiprows=1, dtype=np.int64)
+        _, counts = np.unique(edges, return_counts=True)
+        name = path.name.removesuffix(".csv.gz").removesuffix("_edges")
+        bounds = PublicBounds(len(counts), len(counts) - 1)
+        return cls(f"degrees of {name}", FrequencyList.from_counts(counts), 2, bounds)
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What releases of one list at one epsilon are worth.
+    """What releases of one list at one rate are worth.
 
     Attributes:
-      exact: the mean of dist.
-      mean: its mean over releases.
-      error: the standard error of that.
-      l2: the mean L2 distance.
+      ours: the mean of dist of the default release.
+      peers: those of the peers, by name.
+      exponential: the exact one of the exponential mechanism.
       seconds: of the CPU, for the first release, with nothing kept from earlier ones.
     """
 
-    exact: float
-    mean: float
-    error: float
-    l2: float
+    ours: Mean
+    peers: Mapping[str, Mean]
+    exponential: float
     seconds: float
+
+    @property
+    def best_peer(self) -> str:
+        return min(self.peers, key=lambda name: self.peers[name].value)
+
+    @property
+    def ratio(self) -> Mean | None:
+        """The best peer's mean by ours, if there is any error at all."""
+        return self.peers[self.best_peer].by(self.ours) if self.ours.value else None
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = page_parser("frequency_lists", __doc__)
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="LIST.csv")
     parser.add_argument("--lists", type=pathlib.Path, metavar="DIR", help="all CSV files in it")
-    parser.add_argument("--releases", type=int, default=200)
-    parser.add_argument("--epsilons", type=float, nargs="+", default=list(EPSILONS))
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
+    parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="all .csv.gz files in it")
+    parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
+    parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
+    parser.add_argument("--seconds", type=float, default=0.6, help="of the CPU for a mean, at most")
     flags = parser.parse_args()
     files = [*flags.files, *(sorted(flags.lists.glob("*.csv")) if flags.lists else [])]
     lists = {path.stem: FrequencyList.from_csv(path) for path in files}
+    graphs = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
     lists = lists or {"rockyou": rockyou(), "yahoo_all": yahoo()}
-    keys = [(name, epsilon) for name in lists for epsilon in flags.epsilons]
+    inputs = [*itertools.starmap(Input.users, lists.items()), *map(Input.degrees, graphs)]
+    # The slowest first, so that no process is left with them at the end.
+    tasks = sorted(
+        itertools.product(inputs, flags.rates), key=lambda task: -task[0].private.total / task[1]
+    )
     with concurrent.futures.ProcessPoolExecutor() as pool:
-        tasks = ((lists[name], epsilon, flags.releases) for name, epsilon in keys)
-        found = dict(zip(keys, pool.map(accuracy, *zip(*tasks, strict=True)), strict=True))
-    text = "\n".join(report(lists, found, flags.releases)) + "\n"
-    print(text)
-    flags.output.mkdir(parents=True, exist_ok=True)
-    (flags.output / "frequency_lists.md").write_text(text, encoding="utf-8")
-    plot(list(lists), flags.epsilons, found, flags.output / "frequency_lists.png")
+        futures = {
+            (case.name, rate): pool.submit(accuracy, case, rate, flags.precision, flags.seconds)
+            for case, rate in tasks
+        }
+        found = {
+            (case.name, rate): futures[case.name, rate].result()
+            for case, rate in itertools.product(inputs, flags.rates)
+        }
+    write_page(flags.output / "frequency_lists.md", report(inputs, flags.rates, found))
+    plot(inputs, flags.rates, found, flags.output / "frequency_lists.png")
 
 
-def accuracy(private: FrequencyList, epsilon: float, releases: int) -> Accuracy:
-    """Releases a list many times."""
-    mechanism = partition_mechanism(epsilon)
+def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accuracy:
+    """Releases a list by each mechanism, many times."""
+    epsilon = rate * case.kappa
     start = time.process_time()
-    mechanism.release(private)
-    seconds = time.process_time() - start
-    released = mechanism.release_many(private, releases)
-    distances = [private.l1_distance(x) / 2 for x in released]
+    mechanism = partition_mechanism(epsilon, case.kappa)
+    mechanism.release(case.private)
+    first = time.process_time() - start
+    exponential = partition_mechanism(epsilon, case.kappa, EXPONENTIAL)
     return Accuracy(
-        exact=evaluation.expected_l1(mechanism, private) / 2,
-        mean=statistics.fmean(distances),
-        error=statistics.stdev(distances) / releases**0.5,
-        l2=statistics.fmean(l2_distance(private, x) for x in released),
-        seconds=seconds,
+        ours=measured(distances(mechanism, case.private), precision, seconds),
+        peers={
+            name: measured(peer_distances(name, case, rate), precision, seconds) for name in PEERS
+        },
+        exponential=evaluation.expected_l1(exponential, case.private) / 2,
+        seconds=first,
     )
 
 
+def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator[float]:
+    """dist of any number of releases, the same ones each time."""
+    tapes = map(InsecureSeededTape, itertools.count())
+    while True:
+        # Several at once share what is prepared for a list.
+        for released in mechanism.release_many(private, LEAST, tapes):
+            yield private.l1_distance(released) / 2
+
+
+def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
+    """dist of any number of releases by a peer, the same ones each time."""
+    rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
+    while True:
+        released = PEERS[peer](case.private, rate, case.bounds, rng)
+        yield case.private.l1_distance(released) / 2
+
+
+def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
+    """The mean of as many numbers as ``precision`` needs, judged by the first ``LEAST``.
+
+    It takes fewer where they would take more than so many seconds of the CPU.
+    """
+    start = time.process_time()
+    found = list(itertools.islice(drawn, LEAST))
+    each = max((time.process_time() - start) / LEAST, 1e-6)
+    spread = statistics.stdev(found) / (statistics.fmean(found) or 1.0)
+    # The spread of so few is itself off by a quarter; where they are all the same, look longer.
+    wanted = (1.25 * spread / precision) ** 2 if spread else MOST
+    found += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
+    return Mean(statistics.fmean(found), statistics.stdev(found) / len(found) ** 0.5)
+
+
 def report(
-    lists: Mapping[str, FrequencyList],
-    found: Mapping[tuple[str, float], Accuracy],
-    releases: int,
+    inputs: Sequence[Input], rates: Sequence[float], found: Mapping[tuple[str, float], Accuracy]
 ) -> Iterator[str]:
     """The lines of the page."""
     yield "# Accuracy of released frequency lists"
     yield ""
     yield (
-        f"dist is half the L1 distance; its exact mean is computed without drawing. Means are of "
-        f"{releases} releases by the default mechanism; times are CPU seconds, of the first "
-        "release. Table II is that of Blocki, Datta and Bonneau (NDSS 2016), whose mechanism needs "
-        "bounds and a delta."
+        "Mean dist (half the L1 distance) of releases at c = epsilon / kappa, +- one standard "
+        "error. Ours is the default mechanism, which needs no public bounds; the exponential one's "
+        "mean is exact. The peers have the whole epsilon, and are told for nothing: N (for degrees "
+        "the number of nodes) as a bound on items and counts the cumulative histograms (Kuo et "
+        "al. 2018) and sorted counts (Hay et al. 2010), the exact number of users PrivHist (Suresh "
+        "2019), the exact number of partitions and largest frequency the cyclic Laplace (Kohli and "
+        "Laskowski 2026). Table II is that of Blocki, Datta and Bonneau (NDSS 2016), whose "
+        "mechanism needs bounds and a delta. Times are CPU seconds of the first release."
     )
+    for case in inputs:
+        yield ""
+        yield f"## {case.name}"
+        yield ""
+        yield (
+            f"{case.private.total:,} users, {case.private.distinct:,} partitions, "
+            f"kappa = {case.kappa}."
+        )
+        yield ""
+        published = TABLE_II if case.name == PUBLISHED_FOR else {}
+        heads = ["c", "mechanism", "ours", "exponential", *PEERS]
+        heads += ["Table II"] * bool(published) + ["best peer : ours", "one release"]
+        yield f"| {' | '.join(heads)} |"
+        yield "| ---: | --- |" + " ---: |" * (len(heads) - 2)
+        for rate in rates:
+            one = found[case.name, rate]
+            cells = [f"{rate:g}", chosen_mechanism(rate * case.kappa, case.kappa)]
+            cells += [str(one.ours), number(one.exponential)]
+            cells += [str(one.peers[name]) for name in PEERS]
+            if published:
+                cells.append(f"{published[rate]:,}" if rate in published else "")
+            ratio = one.ratio
+            cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
+            yield f"| {' | '.join([*cells, f'{one.seconds:.2f} s'])} |"
     yield ""
-    yield f"| {' | '.join(COLUMNS)} |"
-    yield "| --- |" + " ---: |" * (len(COLUMNS) - 1)
-    for (name, epsilon), one in found.items():
-        published = TABLE_II.get(epsilon) if name == PUBLISHED_FOR else None
-        cells = [
-            name,
-            f"{lists[name].total:,}",
-            f"{epsilon:g}",
-            chosen_mechanism(epsilon),
-            f"{one.exact:,.2f}",
-            f"{one.mean:,.2f} +- {one.error:.2f}",
-            f"{(one.mean - one.exact) / one.error:+.1f}",
-            "" if published is None else f"{published:,}",
-            f"{one.l2:,.2f}",
-            f"{one.seconds:.2f} s",
-        ]
-        yield f"| {' | '.join(cells)} |"
+    yield "## The best peer beside ours"
     yield ""
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    yield f"Peak memory of a process, of which there is one for each core: {peak:.0f} MiB."
+    yield from comparison(found)
     yield ""
-    yield "![dist and L2 against epsilon](frequency_lists.png)"
+    yield "![dist against c, ours and the peers'](frequency_lists.png)"
+
+
+def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
+    """Lines on the least ratios, and on where a peer is better by two standard errors."""
+    ratios = {key: one.ratio for key, one in found.items() if one.ratio}
+    for title, chosen in (
+        ("From c = 1 up", [key for key in ratios if key[1] >= 1]),
+        ("Below c = 1", [key for key in ratios if key[1] < 1]),
+    ):
+        if chosen:
+            name, rate = min(chosen, key=lambda key: ratios[key].value)
+            least = ratios[name, rate]
+            yield (
+                f"* {title} the best peer's mean is {least.value:.2f} +- {least.error:.2f} times "
+                f"ours or more: {name}, c = {rate:g}, {found[name, rate].best_peer}."
+            )
+    better = [
+        f"{name} at {rate:g} ({found[name, rate].best_peer}, {ratio.value:.2f})"
+        for (name, rate), ratio in ratios.items()
+        if ratio.value + 2 * ratio.error < 1
+    ]
+    where = f"at these c: {', '.join(better)}" if better else "nowhere"
+    yield f"* A peer is better by more than two standard errors {where}."
+
+
+def number(value: float, digits: int = 3) -> str:
+    """So many significant digits at least, whole numbers with separators.
+
+    >>> [number(x) for x in (0, 0.6824, 37.31, 12744.4, 45_027_298_479)]
+    ['0', '0.682', '37.3', '12,744', '4.5e10']
+    """
+    if value >= 1e7:
+        return f"{value:.1e}".replace("e+0", "e").replace("e+", "e")
+    return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
 def plot(
-    names: list[str],
-    epsilons: list[float],
+    inputs: Sequence[Input],
+    rates: Sequence[float],
     found: Mapping[tuple[str, float], Accuracy],
     path: pathlib.Path,
 ) -> None:
-    """dist and L2 against epsilon, a colour per list."""
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.5))
-    for name in names:
-        values = [found[name, epsilon] for epsilon in epsilons]
-        (line,) = left.loglog(epsilons, [one.exact for one in values], label=f"{name}, exact mean")
-        left.loglog(
-            epsilons, [one.mean for one in values], "o", color=line.get_color(), markersize=4
-        )
-        right.loglog(epsilons, [one.l2 for one in values], marker="o", markersize=4, label=name)
-    published = [epsilon for epsilon in epsilons if epsilon in TABLE_II]
-    if PUBLISHED_FOR in names and published:
-        values = [TABLE_II[epsilon] for epsilon in published]
-        left.loglog(published, values, "kx", markersize=5, label=f"{PUBLISHED_FOR}, Table II")
-    left.set_ylabel("mean dist (lines exact, points measured)")
-    right.set_ylabel("mean L2 distance")
-    for axis in (left, right):
-        axis.set_xlabel("epsilon")
+    """dist against c for four lists at most, a line for each mechanism."""
+    shown = [case for case in inputs if case.name in PLOTTED] or list(inputs)
+    shown = sorted(shown[:4], key=lambda case: -case.private.total)
+    figure, axes = plt.subplots(1, len(shown), figsize=(1.5 + 3.5 * len(shown), 4.5), squeeze=False)
+    for axis, case in zip(axes[0], shown, strict=True):
+        own = [found[case.name, rate] for rate in rates]
+        axis.loglog(rates, [one.ours.value for one in own], "k-o", markersize=3, label="ours")
+        axis.loglog(rates, [one.exponential for one in own], "k:", label="exponential")
+        for name in PEERS:
+            axis.loglog(
+                rates, [one.peers[name].value for one in own], "-o", markersize=2, label=name
+            )
+        errors = [one.ours.value for one in own if one.ours.value]
+        axis.set_ylim(min(errors) / 2, 50 * max(errors))
+        axis.set_title(case.name)
+        axis.set_xlabel("c = epsilon / kappa")
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    axes[0, 0].set_ylabel("mean dist")
+    handles, labels = axes[0, 0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
+    figure.tight_layout(rect=(0, 0.14, 1, 1))
+    figure.savefig(path, dpi=100)
 
 
 if __name__ == "__main__":

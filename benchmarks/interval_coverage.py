@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from benchmarks.baseline_tables import Input
+from benchmarks.frequency_lists import Input
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items
 from dp_transforms.mechanisms import FrequencyList
@@ -67,7 +67,7 @@ def commit_logs() -> Iterator[tuple[str, FrequencyList]]:
 
 def degrees(directory: pathlib.Path | None) -> Iterator[tuple[str, FrequencyList]]:
     for path in sorted(directory.glob("*.csv.gz")) if directory else ():
-        yield f"degrees of {path.name.removesuffix('.csv.gz')}", Input.degrees(path, (1, 1)).private
+        yield f"degrees of {path.name.removesuffix('.csv.gz')}", Input.degrees(path).private
 
 
 def answers(facts: ReleaseIntervals) -> list[Estimate]:
