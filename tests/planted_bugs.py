@@ -324,7 +324,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, at epsilon = 20",
-        f"{_SELECTION}/optimal.py",
+        f"{_SELECTION}/count_strategies.py",
         "return 1 - self._growing(n, precision)",
         "return exactly(1 - float(self._growing(n, precision).upper))",
         (f"{_TEST_SELECTION}/test_optimal_law.py",),
@@ -352,14 +352,14 @@ MUTANTS = (
     ),
     Mutant(
         "users add twice the step that a Renyi law allows",
-        f"{_SELECTION}/renyi_strategies.py",
+        f"{_SELECTION}/rounds.py",
         "return self.law.step(partitions)",
         "return 2 * self.law.step(partitions)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
         "every round of Renyi laws spends the whole budget",
-        f"{_SELECTION}/renyi_strategies.py",
+        f"{_SELECTION}/rounds.py",
         "tuple(total.share(*share) for share in shares)",
         "tuple(total for share in shares)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
@@ -474,7 +474,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
-        f"{_SELECTION}/optimal.py",
+        f"{_SELECTION}/count_strategies.py",
         "return self._shrinking(n - self.crossover, precision)",
         "return (1 - gmpy2.mpq(float(1 - self._shrinking(n - self.crossover, precision)[0])),) * 2",
         (f"{_TEST_SELECTION}/test_optimal_law.py",),

@@ -79,6 +79,6 @@ class TestPublicPartitions:
         k = self.strategy.law.threshold
         with pytest.raises(ValueError, match=rf"must be in \[-{k}, {k}\], got {k + 1}"):
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=k + 1)
-        for strategy in ("optimal", "sips"):
+        for strategy in ("optimal", "renyi_rounds"):
             with pytest.raises(ValueError, match="public"):
                 SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)

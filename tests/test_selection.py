@@ -26,7 +26,7 @@ from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     MeasuredSelection,
     OptimalSelection,
-    WeightedGaussianSelection,
+    RenyiRoundsSelection,
     make_strategy,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -124,7 +124,7 @@ def test_two_secrets_disagree():
     assert len(outcomes) > 4
 
 
-@pytest.mark.parametrize("name", ["optimal", "sips"])
+@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
 def test_kinds_of_records(name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
     expected = sorted(selected(RECORDS, strategy))
@@ -143,7 +143,7 @@ def test_kinds_of_records(name):
 def test_composite_and_integer_partitions():
     pairs = [(user, (len(name), name)) for user, name in RECORDS]
     numbers = [(user, int(name[4:])) for user, name in RECORDS]
-    for name in ("truncated_geometric", "sips"):
+    for name in ("truncated_geometric", "renyi_rounds"):
         found = run(pairs, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
         assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
         found = run(numbers, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
@@ -266,9 +266,9 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
 
 
 def test_display_data_tells_the_strategy_and_no_data():
-    transform = SelectPartitions(1, 1e-5, 10, "sips")
+    transform = SelectPartitions(1, 1e-5, 10, "renyi_rounds")
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items["strategy"] == "sips" and items["epsilon"] == 1 and items["delta"] == 1e-5
+    assert items["strategy"] == "renyi_rounds" and items["epsilon"] == 1 and items["delta"] == 1e-5
     assert items["max_partitions_per_user"] == 10 and not items["already_bounded"]
 
 
@@ -278,7 +278,7 @@ def test_display_data_tells_the_strategy_and_no_data():
         ({"delta": None}, "delta must be given"),
         ({"epsilon": -1}, "epsilon must be"),
         ({"strategy": "best"}, "strategy must be 'auto' or one of"),
-        ({"strategy": "sips", "noisy_counts": True}, "has no noisy counts"),
+        ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
         ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
     ],
 )
@@ -288,8 +288,8 @@ def test_arguments_are_checked_at_once(arguments, message):
 
 
 def test_strategies_that_need_records_are_refused_on_counts():
-    with pytest.raises(ValueError, match="'weighted_gaussian' needs users' records"):
-        SelectFromCounts(WeightedGaussianSelection(1, 1e-3))
+    with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
+        SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
     with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
         SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
 
