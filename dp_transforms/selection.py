@@ -37,7 +37,8 @@ class SelectPartitions(Releases, beam.PTransform):
 
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
     partitions themselves for tuples, rows with the field ``partition``, tables with that column;
-    with ``noisy_counts`` pairs (partition, noisy_count). With ``others_epsilon`` it gives a
+    with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
+    of the ends of an interval. With ``others_epsilon`` it gives a
     dictionary of these, ``"partitions"``, and of one integer, ``"other_users"``: about how many
     users have a partition that is not among them (see ``CountOtherUsers``).
 
@@ -52,6 +53,9 @@ class SelectPartitions(Releases, beam.PTransform):
         ``mechanisms.partition_selection.STRATEGIES``; or a strategy of your own making, which has
         these parameters in it, so that none but ``noisy_counts`` is given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
+      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
+        users that the partition has within kappa, with 95% confidence given that it is selected
+        (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
       others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
@@ -95,6 +99,7 @@ class SelectPartitions(Releases, beam.PTransform):
         noisy_counts: bool = False,
         already_bounded: bool = False,
         *,
+        intervals: bool = False,
         others_epsilon: Number | None = None,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
@@ -108,6 +113,7 @@ class SelectPartitions(Releases, beam.PTransform):
         self._public = tuple(public_partitions)
         self._public_threshold = public_threshold
         self._noisy_counts = noisy_counts
+        self._intervals = intervals
         self._already_bounded = already_bounded
         self._kappa = max_partitions_per_user
         optional = {"pre_threshold": pre_threshold, "neighbours": neighbours}
@@ -140,7 +146,7 @@ class SelectPartitions(Releases, beam.PTransform):
         self._purpose = purpose
         self._secret = secret
         self._num_buckets = num_buckets
-        for_counts = noisy_counts or self._public or public_threshold is not None
+        for_counts = noisy_counts or intervals or self._public or public_threshold is not None
         if for_counts or not self._strategy.uses_weights:
             # Its arguments are checked now.
             self._select_from_counts(self._strategy)
@@ -202,6 +208,7 @@ class SelectPartitions(Releases, beam.PTransform):
         return SelectFromCounts(
             strategy,
             self._noisy_counts,
+            intervals=self._intervals,
             public_partitions=self._public,
             public_threshold=self._public_threshold,
             purpose=self._purpose,

@@ -79,7 +79,7 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     )
     with open(tmp_path / "out" / NAMES, newline="") as file:
         (_, *names) = csv.reader(file)
-    assert names == [[p] for p in sorted(selected(RECORDS, strategy))]
+    assert names == [[p] for p in sorted(selected(bounded, strategy))]
 
 
 def test_the_budget_is_split_and_said_so(tmp_path, capsys):

@@ -83,10 +83,15 @@ def test_noisy_counts(tmp_path):
     records = "user,page\n" + lines(500, "home") + lines(300, "about") + lines(1, "rare")
     assert command(tmp_path, "--noisy_counts", records=records) == 0
     header, *rows = released(tmp_path)
-    assert header == ["partition", "noisy_count"]
-    assert [name for name, _ in rows] == ["home", "about"]
+    assert header == ["partition", "noisy_count", "low", "high"]
+    assert [name for name, *_ in rows] == ["home", "about"]
     assert all(abs(int(rows[i][1]) - n) < 20 for i, n in ((0, 500), (1, 300)))
-    assert statement(tmp_path)["noisy_counts"] is True
+    assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
+    said = statement(tmp_path)
+    assert said["noisy_counts"] is True and said["count_intervals"]["confidence"] == 0.95
+    assert said["noisy_counts_are_of"].endswith(
+        "max_partitions_per_user partitions, chosen at random"
+    )
 
 
 def test_composite_partitions_keep_their_columns(tmp_path):
@@ -94,7 +99,7 @@ def test_composite_partitions_keep_their_columns(tmp_path):
     flags = ["--partition_column=country", "--partition_column=device", "--noisy_counts"]
     assert command(tmp_path, *flags, records=records) == 0
     header, row = released(tmp_path)
-    assert header == ["country", "device", "noisy_count"]
+    assert header == ["country", "device", "noisy_count", "low", "high"]
     assert row[:2] == ["no", "tv"]
 
 
