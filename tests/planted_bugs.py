@@ -344,6 +344,20 @@ MUTANTS = (
         ("tests/test_selection.py::test_selections_agree_with_the_reference",),
     ),
     Mutant(
+        "intervals of noisy counts forget that only large ones are released",
+        f"{_SELECTION}/count_intervals.py",
+        "> (miss * named).lower",
+        "> miss",
+        (f"{_TEST_SELECTION}/test_count_intervals.py",),
+    ),
+    Mutant(
+        "the upper end of an interval of a noisy count is a step too low",
+        f"{_SELECTION}/count_intervals.py",
+        "np.maximum(noisy + beyond - 1, law.smallest)",
+        "np.maximum(noisy + beyond - 2, law.smallest)",
+        (f"{_TEST_SELECTION}/test_count_intervals.py",),
+    ),
+    Mutant(
         "early rounds are exposed beside the whole exposure of the last",
         f"{_SELECTION}/renyi_calibration.py",
         "self.exposure * exposure)",

@@ -64,20 +64,23 @@ def parse_names(text: bytes, statement: dict[str, Any]) -> Names:
 def names_page(released: Names, statement: dict[str, Any], pictures: dict[str, bytes]) -> str:
     """The whole page, its picture included, as HTML."""
     number = len(released.names)
-    shown = number if number <= _SHOWN else _SHOWN
-    order = "that have the most users" if released.counts else "in the order of names"
+    shown = min(number, _SHOWN)
+    which = f"The {shown:,} with the most users" if released.counts else f"The first {shown:,}"
     said = f"{number:,} names of partitions were" if number != 1 else "1 name of a partition was"
     content = f"<p>{said} released.{_others(statement)}</p>\n"
     if number:
-        content += f"<h2>The first {shown:,}, {order}</h2>\n"
+        content += f"<h2>{'The names' if shown == number else which}</h2>\n"
     if released.counts:
         confidence = statement["count_intervals"]["confidence"]
-        content += f"""<p>Counts have noise. Each interval holds the number of
-{_counted(statement)}, with {confidence:.0%} confidence given that the partition is named, whatever
-that number is: of a hundred such intervals about {100 * (1 - confidence):.0f} do not. A lower end
-far from its count says that fewer users, by luck, would have given that count as well.</p>
+        content += f"""<p>{_counted(statement)} Counts have noise.
+Each interval holds the true number with {confidence:.0%} confidence given that the partition is
+named, whatever that number is: of a hundred intervals about {100 * (1 - confidence):.0f} do not. A
+lower end far from its count says that far fewer users, by luck, would have given that count as
+well.</p>
 """
-        caption = f"The first {min(shown, _DRAWN)}: noisy counts, and their intervals."
+        caption = "Noisy counts, and their intervals."
+        if number > _DRAWN:
+            caption = f"The {_DRAWN} largest noisy counts, and their intervals."
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
         content += _table(released, shown)
@@ -86,13 +89,13 @@ far from its count says that fewer users, by luck, would have given that count a
 
 
 def _counted(statement: dict[str, Any]) -> str:
-    """The users that counts are of."""
+    """A sentence about the users that counts are of."""
     if statement["max_partitions_per_user_is"] != "enforced":
-        return "users"
+        return "Counts are of users."
     kappa = statement["max_partitions_per_user"]
     return (
-        f"users who have the partition among at most {kappa:,} of theirs, chosen at random: where "
-        f"users have more than {kappa:,}, a partition has at least as many"
+        f"Counts are of the users who have a partition among at most {kappa:,} of theirs, chosen "
+        f"at random: if users have more than {kappa:,}, it has at least as many."
     )
 
 

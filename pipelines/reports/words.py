@@ -140,9 +140,9 @@ def _periods_of_names(statement: dict[str, Any]) -> str:
     return (
         f" These are the names of {statement['period']}, one of the releases of each "
         f"{periods['of']} from {periods['first']} to {periods['last']}. The numbers above are for "
-        f"all of them together: a user counts in at most "
-        f"{periods['max_partitions_per_user_and_period']} partitions of each of at most "
-        f"{periods['max_periods_per_user']}, chosen at random."
+        f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
+        f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
+        "at random."
     )
 
 
