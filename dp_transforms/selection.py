@@ -38,9 +38,9 @@ class SelectPartitions(Releases, beam.PTransform):
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
     partitions themselves for tuples, rows with the field ``partition``, tables with that column;
     with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
-    of the ends of an interval. With ``others_epsilon`` it gives a
-    dictionary of these, ``"partitions"``, and of one integer, ``"other_users"``: about how many
-    users have a partition that is not among them (see ``CountOtherUsers``).
+    of the ends of an interval. With ``others_epsilon`` it gives a dictionary of these,
+    ``"partitions"``, and of one integer, ``"other_users"``: about how many users have a partition
+    that is not among them (see ``CountOtherUsers``).
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
     bundle repeats it (see ``mechanisms.partition_selection``). Partitions come in the order of
@@ -51,7 +51,7 @@ class SelectPartitions(Releases, beam.PTransform):
       max_partitions_per_user: kappa. By default what is known of the records, if it is.
       strategy: "auto", which takes what should name the most partitions; a name of
         ``mechanisms.partition_selection.STRATEGIES``; or a strategy of your own making, which has
-        these parameters in it, so that none but ``noisy_counts`` is given beside it.
+        these parameters in it, so that none but ``noisy_counts`` and ``intervals`` are given beside.
       noisy_counts: release noisy counts with the names, at no further cost.
       intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
         users that the partition has within kappa, with 95% confidence given that it is selected

@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import apache_beam as beam
 import gmpy2
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -169,6 +170,29 @@ def test_noisy_counts_come_with_the_same_partitions(name):
     rows = [beam.Row(user=user, partition="a") for user in range(100)]
     (row,) = run(rows, SelectPartitions(20, 1e-3, 1, name, noisy_counts=True))
     assert list(row.as_dict()) == ["partition", "noisy_count"]
+
+
+def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
+    strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
+
+    def transform(**options):
+        return SelectPartitions(
+            strategy=strategy, noisy_counts=True, intervals=True, secret=SECRET, **options
+        )
+
+    plain = run(RECORDS, SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET))
+    low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
+    expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
+    assert run(RECORDS, transform()) == expected
+    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
+    assert [tuple(row.as_dict().items()) for row in rows] == [
+        tuple(zip(("partition", "noisy_count", "low", "high"), one, strict=True))
+        for one in expected
+    ]
+    tables = run(as_tables(RECORDS), transform(), element_type=pa.Table)
+    assert rows_of(tables) == expected
+    with pytest.raises(ValueError, match="intervals are those of noisy_counts"):
+        SelectPartitions(strategy=strategy, intervals=True)
 
 
 def distribution(noise, x):
