@@ -51,7 +51,7 @@ class SelectPartitions(Releases, beam.PTransform):
       max_partitions_per_user: kappa. By default what is known of the records, if it is.
       strategy: "auto", which takes what should name the most partitions; a name of
         ``mechanisms.partition_selection.STRATEGIES``; or a strategy of your own making, which has
-        these parameters in it, so that none but ``noisy_counts`` and ``intervals`` are given beside.
+        these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
       intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
         users that the partition has within kappa, with 95% confidence given that it is selected
