@@ -107,6 +107,7 @@ BENCHMARKS = (
         ("pairs", "peers_python"),
         timed=False,
     ),
+    Benchmark("count_intervals", "Intervals of noisy counts", "count_intervals", 5, timed=False),
     Benchmark(
         "selection_speed", "Speed of partition selection", "selection_speed", 10, ("peers_python",)
     ),

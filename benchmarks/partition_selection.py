@@ -29,18 +29,20 @@ import pyarrow as pa
 import pyarrow.csv
 
 from benchmarks.harness import page_parser, write_page
+from benchmarks.selection_strategies import (
+    PEER_STRATEGIES,
+    SipsSelection,
+    WeightedGaussianSelection,
+)
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
 from dp_transforms.count_selection import select_from_counts
 from dp_transforms.mechanisms.partition_selection import (
-    STRATEGIES,
     CountStrategy,
     OptimalSelection,
     SelectionStrategy,
-    SipsSelection,
-    WeightedGaussianSelection,
     WeightedStrategy,
     make_strategy,
 )
@@ -62,6 +64,18 @@ ABOUT_GAUSSIANS = (
 UNIVERSES = 10
 SMALLEST_TELLING = 10
 SIPS = SipsSelection.name
+NAMES = (
+    "optimal",
+    "truncated_geometric",
+    "laplace",
+    WeightedGaussianSelection.name,
+    "gaussian",
+    SIPS,
+    "renyi",
+    "renyi_rounds",
+    "measured",
+)
+"""The product's strategies, and beside them those of ``selection_strategies``."""
 GAUSSIANS = (WeightedGaussianSelection.name, SIPS)
 PEERS = pathlib.Path(__file__).with_name("partition_selection_peers.py")
 
@@ -96,19 +110,19 @@ def datasets(
     }
 
 
+def made(name: str, epsilon: float, delta: float, kappa: int) -> SelectionStrategy:
+    """A strategy of the product or of ``selection_strategies`` by its name."""
+    if name in PEER_STRATEGIES:
+        return PEER_STRATEGIES[name](epsilon, delta, kappa)
+    return make_strategy(name, epsilon, delta, max_partitions_per_user=kappa)
+
+
 def strategies(kappa: int) -> dict[str, SelectionStrategy]:
     """What is compared, by the name to print."""
-    named = {
-        name: make_strategy(name, EPSILON, DELTA, max_partitions_per_user=kappa)
-        for name in STRATEGIES
-        if name != OptimalSelection.name
-    }
     naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
     return {
         "optimal, naive": naive,
-        "optimal": OptimalSelection(EPSILON, DELTA, kappa),
-        **named,
-        AUTO: make_strategy(AUTO, EPSILON, DELTA, max_partitions_per_user=kappa),
+        **{name: made(name, EPSILON, DELTA, kappa) for name in (*NAMES, AUTO)},
     }
 
 

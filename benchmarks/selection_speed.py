@@ -26,6 +26,7 @@ from benchmarks.partition_selection import (
     UNIVERSE,
     Peers,
     ask_peers,
+    made,
     table,
 )
 from dp_transforms import SelectPartitions
@@ -133,7 +134,7 @@ def round_rows() -> list[list[str]]:
 def select_file(path: str, strategy: str | SelectionStrategy, output: str) -> None:
     """Selects the partitions of a CSV file's records, at kappa = 10."""
     if isinstance(strategy, str):
-        strategy = make_strategy(strategy, EPSILON, DELTA, max_partitions_per_user=10)
+        strategy = made(strategy, EPSILON, DELTA, 10)
     with beam.Pipeline(runner="FnApiRunner") as pipeline:
         _ = (
             pipeline

@@ -15,17 +15,18 @@ from dp_transforms.columnar.counting import sum_counts
 from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.columnar.weighting import is_in
 from dp_transforms.job_secret import JobSecret, secret_for
-from dp_transforms.mechanisms.arrays import BoolArray
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     NoisyCountStrategy,
     SelectionStrategy,
     TruncatedGeometricSelection,
 )
+from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound
-from dp_transforms.runtime.records import COUNT, NOISY_COUNT, refuse_windows
+from dp_transforms.runtime.records import COUNT, HIGH, LOW, NOISY_COUNT, refuse_windows
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 from dp_transforms.weighted_rounds import OnThreadsBeside, unless_empty
 
@@ -40,6 +41,7 @@ class SelectFromCounts(Releases, beam.PTransform):
     Args:
       strategy: one that needs counts alone.
       noisy_counts: release noisy counts with the names.
+      intervals: give the ends of ``count_intervals`` with noisy counts, as ``low`` and ``high``.
       public_partitions, public_threshold, purpose, secret, num_buckets: see ``SelectPartitions``.
 
     Raises:
@@ -60,6 +62,7 @@ class SelectFromCounts(Releases, beam.PTransform):
         strategy: SelectionStrategy,
         noisy_counts: bool = False,
         *,
+        intervals: bool = False,
         public_partitions: Iterable[Any] = (),
         public_threshold: int | None = None,
         purpose: str = "selection",
@@ -78,7 +81,10 @@ class SelectFromCounts(Releases, beam.PTransform):
         if noisy_counts and not isinstance(strategy, NoisyCountStrategy):
             raise ValueError(f"strategy {strategy.name!r} has no noisy counts")
         self._strategy = strategy
+        if intervals and not noisy_counts:
+            raise ValueError("intervals are those of noisy_counts, which are not asked for")
         self._noisy_counts = noisy_counts
+        self._intervals = intervals
         self._public_law: ThresholdLaw | None = None
         if self._public:
             if not isinstance(strategy, TruncatedGeometricSelection):
@@ -99,7 +105,8 @@ class SelectFromCounts(Releases, beam.PTransform):
     @property
     def names(self) -> tuple[str, ...]:
         """What the parts of a selected record are called."""
-        return (PARTITION, NOISY_COUNT) if self._noisy_counts else (PARTITION,)
+        ends = (LOW, HIGH) if self._intervals else ()
+        return (PARTITION, NOISY_COUNT, *ends) if self._noisy_counts else (PARTITION,)
 
     @property
     def cap(self) -> int | None:
@@ -117,18 +124,17 @@ class SelectFromCounts(Releases, beam.PTransform):
             )
         secret = secret_for(counts.pipeline, self._secret)
         key = secret.key(f"{self._purpose} by {self._strategy!r}")
-        decide = functools.partial(
-            select_from_counts, strategy=self._strategy, key=key, noisy_counts=self._noisy_counts
-        )
+        given: dict[str, Any] = {
+            "key": key,
+            "noisy_counts": self._noisy_counts,
+            "intervals": self._intervals,
+        }
+        decide = functools.partial(select_from_counts, strategy=self._strategy, **given)
         tables = counts | "ToTables" >> ToTables((PARTITION, COUNT))
         if self._public_law is not None:
             tables, public = self._with_public(tables, secret)
             kernel = functools.partial(
-                select_with_public,
-                decide=decide,
-                public_law=self._public_law,
-                key=key,
-                noisy_counts=self._noisy_counts,
+                select_with_public, decide=decide, public_law=self._public_law, **given
             )
             chosen = beam.ParDo(OnThreadsBeside(kernel), public)
         else:
@@ -164,7 +170,11 @@ class SelectFromCounts(Releases, beam.PTransform):
 
 
 def select_from_counts(
-    table: pa.Table, strategy: CountStrategy, key: bytes, noisy_counts: bool = False
+    table: pa.Table,
+    strategy: CountStrategy,
+    key: bytes,
+    noisy_counts: bool = False,
+    intervals: bool = False,
 ) -> pa.Table:
     """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
 
@@ -172,17 +182,18 @@ def select_from_counts(
       table: plain columns ``partition`` and ``count``.
       strategy: decides; one with noisy counts, if they are wanted.
       key: 32 secret bytes: with a partition's name they give its uniform number.
-      noisy_counts: whether to add them.
+      noisy_counts, intervals: whether to add them.
 
     Returns:
-      The column ``partition`` and, with noisy counts, ``noisy_count``.
+      The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
     """
     counts = table[COUNT].to_numpy()
     needed = counts >= strategy.pre_threshold
     if strategy.saturation_count is not None and not noisy_counts:
         # Those are kept whatever their number.
         needed &= counts < strategy.saturation_count
-    return _selected(strategy, table, key, noisy_counts, needed)
+    ends = strategy.count_intervals if isinstance(strategy, NoisyCountStrategy) else None
+    return _selected(strategy, table, key, noisy_counts, needed, ends if intervals else None)
 
 
 def select_with_public(
@@ -192,17 +203,24 @@ def select_with_public(
     public_law: ThresholdLaw,
     key: bytes,
     noisy_counts: bool = False,
+    intervals: bool = False,
 ) -> pa.Table:
     """``select_from_counts`` where some partitions are public: those in the tables beside, of which
     there is one at least. ``decide`` decides about the others."""
     public = single(concat(list(beside))[PARTITION])
     is_public = is_in(single(table[PARTITION]), public)
-    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None)
+    ends = functools.partial(count_intervals, public_law) if intervals else None
+    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None, ends)
     return concat([decide(table.filter(pc.invert(is_public))), listed])
 
 
 def _selected(
-    decider: Any, table: pa.Table, key: bytes, noisy_counts: bool, needed: BoolArray | None
+    decider: Any,
+    table: pa.Table,
+    key: bytes,
+    noisy_counts: bool,
+    needed: BoolArray | None,
+    ends: Callable[[IntArray], tuple[IntArray, IntArray]] | None,
 ) -> pa.Table:
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
     uniforms = NamedUniforms(partitions, key, needed)
@@ -210,9 +228,10 @@ def _selected(
         keep = decider.decide(counts, uniforms.words, uniforms.prefix)
         return pa.table({PARTITION: partitions.filter(pa.array(keep))})
     keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
-    return pa.table(
-        {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
-    )
+    columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
+    if ends is not None:
+        columns |= zip((LOW, HIGH), map(pa.array, ends(noisy[keep])), strict=True)
+    return pa.table(columns)
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:

@@ -37,9 +37,10 @@ class SelectPartitions(Releases, beam.PTransform):
 
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
     partitions themselves for tuples, rows with the field ``partition``, tables with that column;
-    with ``noisy_counts`` pairs (partition, noisy_count). With ``others_epsilon`` it gives a
-    dictionary of these, ``"partitions"``, and of one integer, ``"other_users"``: about how many
-    users have a partition that is not among them (see ``CountOtherUsers``).
+    with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
+    of the ends of an interval. With ``others_epsilon`` it gives a dictionary of these,
+    ``"partitions"``, and of one integer, ``"other_users"``: about how many users have a partition
+    that is not among them (see ``CountOtherUsers``).
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
     bundle repeats it (see ``mechanisms.partition_selection``). Partitions come in the order of
@@ -50,8 +51,11 @@ class SelectPartitions(Releases, beam.PTransform):
       max_partitions_per_user: kappa. By default what is known of the records, if it is.
       strategy: "auto", which takes what should name the most partitions; a name of
         ``mechanisms.partition_selection.STRATEGIES``; or a strategy of your own making, which has
-        these parameters in it, so that none but ``noisy_counts`` is given beside it.
+        these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
+      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
+        users that the partition has within kappa, with 95% confidence given that it is selected
+        (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
       others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
@@ -95,6 +99,7 @@ class SelectPartitions(Releases, beam.PTransform):
         noisy_counts: bool = False,
         already_bounded: bool = False,
         *,
+        intervals: bool = False,
         others_epsilon: Number | None = None,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
@@ -105,56 +110,35 @@ class SelectPartitions(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        public = tuple(public_partitions)
-        self._for_kappa: Callable[[int], SelectPartitions] | None = None
-        self._if_bounded: Callable[[int], SelectPartitions] | None = None
-        if isinstance(strategy, str):
-            options: dict[str, Any] = dict(
-                strategy=strategy,
-                noisy_counts=noisy_counts,
-                others_epsilon=others_epsilon,
-                pre_threshold=pre_threshold,
-                neighbours=neighbours,
-                public_partitions=public,
-                public_threshold=public_threshold,
-                purpose=purpose,
-                secret=secret,
-                num_buckets=num_buckets,
-            )
-            if strategy == AUTO and not already_bounded:
-                self._if_bounded = lambda kappa: SelectPartitions(
-                    epsilon, delta, kappa, already_bounded=True, **options
-                )
-            if max_partitions_per_user is None:
-                self._for_kappa = lambda kappa: SelectPartitions(epsilon, delta, kappa, **options)
-                # Arguments are checked now.
-                max_partitions_per_user = 1
-            if strategy == AUTO and public:
-                strategy = TruncatedGeometricSelection.name
-            required: dict[str, Any] = {
-                "epsilon": epsilon,
-                "delta": delta,
-                "max_partitions_per_user": max_partitions_per_user,
-            }
-            for name, value in required.items():
-                if value is None:
-                    raise ValueError(
-                        f"{name} must be given, unless strategy is one of your own making"
-                    )
-            optional: dict[str, Any] = {"pre_threshold": pre_threshold, "neighbours": neighbours}
-            self._strategy = make_strategy(
-                strategy,
-                noisy_counts=noisy_counts,
-                already_bounded=already_bounded,
-                **required,
-                **{name: value for name, value in optional.items() if value is not None},
-            )
-        else:
-            given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
-            if any(value is not None for value in given):
-                raise ValueError("a strategy of your own has its budget and bounds in it already")
-            self._strategy = strategy
+        self._public = tuple(public_partitions)
+        self._public_threshold = public_threshold
+        self._noisy_counts = noisy_counts
+        self._intervals = intervals
         self._already_bounded = already_bounded
+        self._kappa = max_partitions_per_user
+        optional = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        options: dict[str, Any] = {k: value for k, value in optional.items() if value is not None}
+        if isinstance(strategy, str):
+            if strategy == AUTO and self._public:
+                strategy = TruncatedGeometricSelection.name
+            if epsilon is None or delta is None:
+                name = "epsilon" if epsilon is None else "delta"
+                raise ValueError(f"{name} must be given, unless strategy is one of your own making")
+            of_budget = functools.partial(
+                make_strategy, strategy, epsilon, delta, noisy_counts, **options
+            )
+            self._make: Callable[[int, bool], SelectionStrategy] | None = lambda kappa, bounded: (
+                of_budget(already_bounded=bounded, max_partitions_per_user=kappa)
+            )
+            # Arguments are checked now, whatever kappa will be.
+            self._strategy = self._make(1 if self._kappa is None else self._kappa, already_bounded)
+        else:
+            given = (epsilon, delta, max_partitions_per_user)
+            if options or any(value is not None for value in given):
+                raise ValueError("a strategy of your own has its budget and bounds in it already")
+            self._make, self._strategy = None, strategy
+            self._kappa = strategy.max_partitions_per_user
+        self._is_auto = strategy == AUTO
         self._others_epsilon = others_epsilon
         if others_epsilon is not None:
             # Checked now.
@@ -162,19 +146,10 @@ class SelectPartitions(Releases, beam.PTransform):
         self._purpose = purpose
         self._secret = secret
         self._num_buckets = num_buckets
-        self._select_from_counts = functools.partial(
-            SelectFromCounts,
-            self._strategy,
-            noisy_counts,
-            public_partitions=public,
-            public_threshold=public_threshold,
-            purpose=purpose,
-            num_buckets=num_buckets,
-        )
-        for_counts = noisy_counts or public or public_threshold is not None
+        for_counts = noisy_counts or intervals or self._public or public_threshold is not None
         if for_counts or not self._strategy.uses_weights:
             # Its arguments are checked now.
-            self._select_from_counts()
+            self._select_from_counts(self._strategy)
 
     @property
     def strategy(self) -> SelectionStrategy:
@@ -183,43 +158,63 @@ class SelectPartitions(Releases, beam.PTransform):
         Raises:
           ValueError: it depends on what is known of the records.
         """
-        if self._for_kappa is not None:
+        if self._kappa is None:
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._strategy
 
+    def _resolved(self, kappa: int, known: int | None) -> SelectionStrategy:
+        """The strategy at this kappa, for users who are known to have at most so many partitions,
+        if that is known."""
+        if self._make is None:
+            return self._strategy
+        strategy = self._strategy
+        if kappa != strategy.max_partitions_per_user:
+            strategy = self._make(kappa, self._already_bounded)
+        if self._is_auto and isinstance(strategy, MeasuredSelection):
+            # With all of them within kappa there is nothing to measure.
+            if known is not None and known <= kappa:
+                strategy = self._make(kappa, True)
+        return strategy
+
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
-        if self._for_kappa is not None:
-            kappa = known_bound(records, None, "SelectPartitions", of_counts=False)
-            return records | "OfKnownBound" >> self._for_kappa(kappa)
         known = refuse_counts(records, "SelectPartitions").partitions
-        kappa = self._strategy.max_partitions_per_user
-        if (
-            self._if_bounded is not None
-            and isinstance(self._strategy, MeasuredSelection)
-            and known is not None
-            and known <= kappa
-        ):
-            # There is nothing to measure.
-            return records | "AlreadyBounded" >> self._if_bounded(kappa)
+        kappa = self._kappa
+        if kappa is None:
+            kappa = known_bound(records, None, "SelectPartitions", of_counts=False)
+        strategy = self._resolved(kappa, known)
         secret = secret_for(records.pipeline, self._secret)
         tables = records | "ToTables" >> ToTables()
         if self._already_bounded:
             tables |= "Declare" >> DeclareBounded(kappa)
-        if isinstance(self._strategy, WeightedStrategy):
+        if isinstance(strategy, WeightedStrategy):
             selected = tables | "Rounds" >> SelectInRounds(
-                self._strategy, self._purpose, secret, self._num_buckets
+                strategy, self._purpose, secret, self._num_buckets
             )
-            return self._released(records, tables, selected, (PARTITION,), secret)
+            return self._released(records, tables, selected, (PARTITION,), strategy, secret)
         pairs = tables
         if not self._already_bounded and (known is None or known > kappa):
             pairs |= "Bound" >> BoundContributions(kappa, secret, self._num_buckets)
-        select = self._select_from_counts(secret=secret)
+        select = self._select_from_counts(strategy, secret)
         counts = pairs | "Count" >> CountDistinctUsers(
             cap=select.cap, secret=secret, num_buckets=self._num_buckets
         )
         selected = counts | "Select" >> select
-        return self._released(records, tables, selected, select.names, secret)
+        return self._released(records, tables, selected, select.names, strategy, secret)
+
+    def _select_from_counts(
+        self, strategy: SelectionStrategy, secret: JobSecret | None = None
+    ) -> SelectFromCounts:
+        return SelectFromCounts(
+            strategy,
+            self._noisy_counts,
+            intervals=self._intervals,
+            public_partitions=self._public,
+            public_threshold=self._public_threshold,
+            purpose=self._purpose,
+            secret=secret,
+            num_buckets=self._num_buckets,
+        )
 
     def _released(
         self,
@@ -227,6 +222,7 @@ class SelectPartitions(Releases, beam.PTransform):
         tables: beam.PCollection,
         selected: beam.PCollection,
         names: tuple[str, ...],
+        strategy: SelectionStrategy,
         secret: JobSecret,
     ) -> Any:
         partitions = selected | "FromTables" >> FromTables(records, names)
@@ -236,10 +232,11 @@ class SelectPartitions(Releases, beam.PTransform):
             selected,
             self._others_epsilon,
             secret,
-            f"users of other partitions than of {self._purpose} by {self._strategy!r}",
+            f"users of other partitions than of {self._purpose} by {strategy!r}",
             self._num_buckets,
         )
         return {"partitions": partitions, "other_users": others}
 
     def display_data(self) -> dict[str, Any]:
-        return displayed(self._strategy) | {"already_bounded": self._already_bounded}
+        described = {} if self._kappa is None else displayed(self._strategy)
+        return described | {"already_bounded": self._already_bounded}

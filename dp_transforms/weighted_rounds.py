@@ -3,14 +3,14 @@
 A round needs each user's remaining partitions together, and then each partition's users together:
 two shuffles, of which the first is the same for all rounds. What earlier rounds selected reaches
 the users as a side input; it is no larger than the release. So does the plan of a strategy that
-measures.
+measures. The loop over rounds is ``in_rounds``, for Beam and for one process alike.
 """
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import apache_beam as beam
 import numpy as np
@@ -23,13 +23,16 @@ from dp_transforms.columnar.weighting import WEIGHT, sum_weights, weigh_pairs, w
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import MeasuredSelection, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
+from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.records import COUNT
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 
 Bound = Callable[..., pa.Table]
 """Leaves at most kappa of the distinct pairs of a user."""
+
+_Names = TypeVar("_Names")
+_Measured = TypeVar("_Measured")
 
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
@@ -44,6 +47,47 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
         )
         for index in range(strategy.most_rounds)
     ]
+
+
+class Engine(Protocol[_Names, _Measured]):
+    """What carries out rounds on all distinct (user, partition) pairs."""
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> _Measured:
+        """The plan by how many users are in each class, see ``users_in_classes``."""
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[_Names],
+        measured: _Measured | None,
+    ) -> _Names:
+        """The names that ``decide`` takes, given the sums of what ``weigh`` gives of the pairs.
+
+        Both take a table, the tables of names of earlier rounds (``beside``) and a plan
+        (``measured``), if there is one.
+        """
+
+
+def in_rounds(
+    engine: Engine[_Names, _Measured], strategy: WeightedStrategy, purpose: str, secret: JobSecret
+) -> list[_Names]:
+    """The names that each round selects."""
+    by = f"{purpose} by {strategy!r}"
+    measured = None
+    if isinstance(strategy, MeasuredSelection):
+        tape = secret.tape(f"{by}, statistic")
+        measured = engine.measure(strategy.edges, functools.partial(strategy.plan, tape=tape))
+    found: list[_Names] = []
+    for index, bound in enumerate(bounds(strategy, secret)):
+        of_round = functools.partial(functools.partial, strategy=strategy, index=index)
+        weigh = of_round(weigh_remaining, bound=bound)
+        decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
+        found.append(engine.one_round(index, weigh, decide, found, measured))
+    return found
 
 
 class SelectInRounds(beam.PTransform):
@@ -70,59 +114,98 @@ class SelectInRounds(beam.PTransform):
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         rounds = bounds(self._strategy, self._secret)
         # A single round needs no more of a user than what counts in it.
-        users = tables | "ByUser" >> self._reduce(
-            rounds[0] if len(rounds) == 1 else distinct_pairs, USER, "route users"
+        distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
+        by_user, by_partition = (
+            functools.partial(
+                ReduceByHash,
+                names=(name,),
+                key=self._secret.key(f"route {name}s"),
+                num_buckets=self._num_buckets,
+            )
+            for name in (USER, PARTITION)
         )
-        measured = {}
-        if isinstance(self._strategy, MeasuredSelection):
-            plan = users | "Measure" >> self._measure(self._strategy)
-            measured["measured"] = beam.pvalue.AsSingleton(plan)
-        selected: list[beam.PCollection] = []
-        for index, bound in enumerate(rounds):
-            earlier = []
-            if selected:
-                names = tuple(selected) | f"Earlier{index}" >> beam.Flatten()
-                earlier = [beam.pvalue.AsList(names)]
-            selected.append(users | f"Round{index}" >> self._round(index, bound, earlier, measured))
+        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
         return (
-            tuple(selected)
+            tuple(in_rounds(engine, self._strategy, self._purpose, self._secret))
             | beam.Flatten()
             | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
         )
 
-    def _round(
+
+class _OnBeam:
+    """The engine of PCollections: what earlier rounds selected, and a plan, are side inputs."""
+
+    def __init__(self, users: beam.PCollection, add: ReduceByHash):
+        self._users = users
+        self._add = add
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> beam.pvalue.AsSingleton:
+        sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
+        planned = (
+            self._users
+            | "Users" >> beam.Map(users_by_partitions, edges=edges)
+            | "Sum" >> beam.CombineGlobally(sums)
+            | "Plan" >> beam.Map(plan)
+        )
+        return beam.pvalue.AsSingleton(planned)
+
+    def one_round(
         self,
         index: int,
-        bound: Bound,
-        earlier: Sequence[beam.pvalue.AsList],
-        measured: dict[str, beam.pvalue.AsSingleton],
-    ) -> beam.PTransform:
-        key = self._secret.key(f"{self._purpose} by {self._strategy!r}, round {index}")
-        of_round = functools.partial(functools.partial, strategy=self._strategy, index=index)
-        weigh = OnThreadsBeside(of_round(weigh_remaining, bound=bound))
-        decide = OnThreadsBeside(of_round(select_round, key=key))
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[beam.PCollection],
+        measured: beam.pvalue.AsSingleton | None,
+    ) -> beam.PCollection:
+        beside = []
+        if earlier:
+            beside.append(beam.pvalue.AsList(tuple(earlier) | f"Earlier{index}" >> beam.Flatten()))
+        planned = {} if measured is None else {"measured": measured}
+
+        def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
+            tables = beam.ParDo(OnThreadsBeside(kernel), *beside, **planned)
+            return tables.with_output_types(pa.Table)
+
         return (
-            f"Weigh{index}" >> beam.ParDo(weigh, *earlier, **measured).with_output_types(pa.Table)
+            self._users
+            | f"Weigh{index}" >> on_threads(weigh)
             | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
-            | f"ByPartition{index}" >> self._reduce(sum_weights, PARTITION, "route partitions")
-            | f"Decide{index}"
-            >> beam.ParDo(decide, *earlier, **measured).with_output_types(pa.Table)
+            | f"ByPartition{index}" >> self._add
+            | f"Decide{index}" >> on_threads(decide)
         )
 
-    def _measure(self, strategy: MeasuredSelection) -> beam.PTransform:
-        tape = self._secret.tape(f"{self._purpose} by {strategy!r}, statistic")
-        decide = functools.partial(strategy.plan, tape=tape)
-        sums = beam.combiners.TupleCombineFn(*[sum] * (len(strategy.edges) + 1))
-        return (
-            "Users" >> beam.Map(users_by_partitions, edges=strategy.edges)
-            | "Sum" >> beam.CombineGlobally(sums)
-            | "Plan" >> beam.Map(decide)
-        )
 
-    def _reduce(
-        self, reduce: Callable[[pa.Table], pa.Table], name: str, purpose: str
-    ) -> ReduceByHash:
-        return ReduceByHash(reduce, (name,), self._secret.key(purpose), self._num_buckets)
+class _InMemory:
+    """The engine of one table of pairs in this process."""
+
+    def __init__(self, pairs: pa.Table):
+        self._pairs = pairs
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> RoundPlan:
+        return plan(users_by_partitions(self._pairs, edges))
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[pa.Table],
+        measured: RoundPlan | None,
+    ) -> pa.Table:
+        told = {"beside": list(earlier), "measured": measured}
+        return decide(sum_weights(weigh(self._pairs, **told)), **told)
+
+
+def select_here(
+    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
+) -> pa.Table:
+    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
+    this process."""
+    return concat(in_rounds(_InMemory(pairs), strategy, purpose, secret))
 
 
 class OnThreadsBeside(OnThreads):
@@ -130,7 +213,7 @@ class OnThreadsBeside(OnThreads):
     was measured."""
 
     def process(
-        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Plan | None = None
+        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: RoundPlan | None = None
     ) -> Iterator[Any]:
         kernel = functools.partial(unless_empty, self._kernel, beside=beside)
         if measured is not None:
@@ -154,31 +237,13 @@ def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
     return users_in_classes(has[has > 0], edges)
 
 
-def select_here(
-    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
-) -> pa.Table:
-    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
-    this process."""
-    by = f"{purpose} by {strategy!r}"
-    measured = None
-    if isinstance(strategy, MeasuredSelection):
-        tape = secret.tape(f"{by}, statistic")
-        measured = strategy.plan(users_by_partitions(pairs, strategy.edges), tape)
-    found: list[pa.Table] = []
-    for index, bound in enumerate(bounds(strategy, secret)):
-        weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))
-        key = secret.key(f"{by}, round {index}")
-        found.append(select_round(weighed, strategy, index, key, found, measured))
-    return concat(found)
-
-
 def weigh_remaining(
     pairs: pa.Table,
     bound: Bound,
     strategy: WeightedStrategy,
     index: int,
     beside: Sequence[pa.Table],
-    measured: Plan | None = None,
+    measured: RoundPlan | None = None,
 ) -> pa.Table:
     """Sums of weights per partition, of the pairs whose partition was not selected yet.
 
@@ -211,7 +276,7 @@ def select_round(
     index: int,
     key: bytes,
     beside: Sequence[pa.Table],
-    measured: Plan | None = None,
+    measured: RoundPlan | None = None,
 ) -> pa.Table:
     """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
     with plain columns ``partition``, ``weight`` and ``count``. For the rest see

@@ -264,14 +264,15 @@ class SelectPartitionsByPeriod(_ByPeriod):
       epsilon, delta: what all periods together cost.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
-      strategy, noisy_counts, pre_threshold, neighbours, secret, num_buckets: see
+      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
         ``SelectPartitions``.
 
     Attributes:
       strategy: in use; its ``max_partitions_per_user`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives tables with the columns ``list``, ``partition`` and, with noisy counts, ``noisy_count``.
+    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
+    ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
@@ -289,6 +290,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
         noisy_counts: bool = False,
         pre_threshold: int | None = None,
         neighbours: str | None = None,
+        intervals: bool = False,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
@@ -305,6 +307,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
             already_bounded=True,
             pre_threshold=pre_threshold,
             neighbours=neighbours,
+            intervals=intervals,
             num_buckets=num_buckets,
         )
         self.strategy = self._select().strategy

@@ -122,7 +122,7 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     return (
         f"{text}\n\nSelection: users from which a partition is named half of the time (and how "
         f"many have them)\n{text_table(rows)}\n"
-        '* is what strategy="auto" takes; weighted strategies and sips do better where users have '
+        '* is what strategy="auto" takes; renyi_rounds and measured do better where users have '
         "fewer partitions"
     )
 

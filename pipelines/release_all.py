@@ -130,7 +130,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     join = filesystem(parent).join
     of_list = list_directory(flags, [mechanism], path=join(parent, LIST_DIRECTORY))
     of_names = directory_from_flags(
-        flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), int(noisy)
+        flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), 3 * noisy
     )
     parts = [
         Part("frequency list", for_list, mechanism.loss_range),
@@ -143,7 +143,11 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         from pipelines.files.publishing import PublishLists, PublishRelease
 
         select = SelectPartitions(
-            strategy=strategy, noisy_counts=noisy, secret=work.secret, num_buckets=work.num_buckets
+            strategy=strategy,
+            noisy_counts=noisy,
+            intervals=noisy,
+            secret=work.secret,
+            num_buckets=work.num_buckets,
         )
         about_list = frequency_list_statement(mechanism, bounded_by_job=True)
         about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)

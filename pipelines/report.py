@@ -25,7 +25,9 @@ from pipelines.files.names import (
     COORDINATES_HEADER,
     CURVE_FILE,
     FREQUENCIES_FILE,
+    LIST_DIRECTORY,
     LISTS_FILE,
+    PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
     PRIVACY_FILE,
     RANKS_FILE,
@@ -34,6 +36,7 @@ from pipelines.files.names import (
 from pipelines.files.paths import filesystem, local_path
 from pipelines.reports import page
 from pipelines.reports.groups import write_groups_report
+from pipelines.reports.names import write_names_report
 from pipelines.reports.words import Wording, bounded, drops_records, privacy_words, wording
 
 _GUESSES = (1, 10, 100, 1000)
@@ -205,18 +208,29 @@ the value of the true list with {page.CONFIDENCE:.0%} confidence, over the noise
 {page.table([("Metric", "Estimate"), *rows], numbers=1)}"""
 
 
+def _writer(directory: str) -> Callable[[str, str | None], str]:
+    """What writes the page of such a release."""
+    files = filesystem(directory)
+    if files.exists(files.join(directory, PARTITIONS_FILE)):
+        return write_names_report
+    if files.exists(files.join(directory, LISTS_FILE)):
+        return write_groups_report
+    return write_report
+
+
 def make_parser() -> OneLineParser:
     """The flags of this command."""
     parser = OneLineParser(
         prog="python -m pipelines.report",
-        description="Draw a release of frequency lists, with error bars from the release alone: "
-        f"{REPORT_FILE} (one self-contained page) and its pictures beside it.",
+        description="Draw a release of frequency lists or names, with error bars from the release "
+        f"alone: {REPORT_FILE} (one self-contained page) and its pictures beside it.",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     parser.add_argument(
         "release",
         metavar="DIR",
-        help=f"holds {FREQUENCIES_FILE}, or {LISTS_FILE}, and {PRIVACY_FILE}",
+        help=f"holds {FREQUENCIES_FILE}, {LISTS_FILE} or {PARTITIONS_FILE} and {PRIVACY_FILE}, "
+        "or the directories that release-all writes",
     )
     parser.add_argument(
         "--about",
@@ -233,13 +247,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         page.check_available()
         directory = local_path(os.fspath(flags.release))
         files = filesystem(directory)
-        if files.exists(files.join(directory, PARTITIONS_FILE)):
-            raise InputError(
-                f"{directory} holds names of partitions, and a report is about frequency lists: "
-                "see select --explain --plot=FILE.png"
-            )
-        grouped = files.exists(files.join(directory, LISTS_FILE))
-        print((write_groups_report if grouped else write_report)(directory, flags.about))
+        # Those of release_all are in directories of their own.
+        inner = [files.join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
+        both = all(files.exists(files.join(one, PRIVACY_FILE)) for one in inner)
+        for one in inner if both else [directory]:
+            print(_writer(one)(one, flags.about))
     except ValueError as error:
         return failed(str(error))
     return SUCCESS

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
---noisy_counts, about how many users they have) and privacy.json, which states the guarantee and,
-with --others_share, about how many users have other partitions.
-There is no --report: the names are all there is to show. How many users a partition needs is known
+--noisy_counts, about how many users they have, and from low to high with 95% confidence) and
+privacy.json, which states the guarantee and, with --others_share, about how many users have other
+partitions. The command report makes a page of them. How many users a partition needs is known
 before there are any: --explain prints it, and --plot draws it.
 
 examples:
@@ -167,7 +167,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=int(flags.noisy_counts))
+    directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=_numbers(flags))
     from pipelines.files.partition_file import header_line, read_public_partitions
 
     # The parameters are heard of before the files are.
@@ -229,6 +229,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         max_partitions_per_user=flags.max_partitions_per_user,
         strategy=flags.strategy,
         noisy_counts=flags.noisy_counts,
+        intervals=flags.noisy_counts,
         **_given(flags, "pre_threshold", "neighbours"),
     )
 
@@ -243,7 +244,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
 
     budget = PrivacyBudget(flags.epsilon, flags.delta)
     part = _part(flags, f"names of partitions in each {flags.period}", budget)
-    numbers = int(flags.noisy_counts)
+    numbers = _numbers(flags)
     return period_job(flags, options, part, PARTITIONS_FILE, make, describe, numbers)
 
 
@@ -287,6 +288,7 @@ def _select(
         flags.strategy,
         flags.noisy_counts,
         flags.already_bounded,
+        intervals=flags.noisy_counts,
         others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,
         secret=JobSecret.from_os(),
@@ -294,6 +296,11 @@ def _select(
         **_given(flags, "pre_threshold", "neighbours"),
         **(_given(flags, "public_threshold") if public or not flags.public_partitions else {}),
     )
+
+
+def _numbers(flags: argparse.Namespace) -> int:
+    """How many columns hold integers: a noisy count and the ends of its interval."""
+    return 3 if flags.noisy_counts else 0
 
 
 def _given(flags: argparse.Namespace, *names: str) -> dict[str, Any]:

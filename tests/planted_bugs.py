@@ -244,7 +244,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, at epsilon = 20",
-        f"{_SELECTION}/optimal.py",
+        f"{_SELECTION}/count_strategies.py",
         "return 1 - self._growing(n, precision)",
         "return exactly(1 - float(self._growing(n, precision).upper))",
         (f"{_TEST_SELECTION}/test_optimal_law.py",),
@@ -264,6 +264,20 @@ MUTANTS = (
         ("tests/test_selection.py::test_selections_agree_with_the_reference",),
     ),
     Mutant(
+        "intervals of noisy counts forget that only large ones are released",
+        f"{_SELECTION}/count_intervals.py",
+        "> (miss * named).lower",
+        "> miss",
+        (f"{_TEST_SELECTION}/test_count_intervals.py",),
+    ),
+    Mutant(
+        "the upper end of an interval of a noisy count is a step too low",
+        f"{_SELECTION}/count_intervals.py",
+        "np.maximum(noisy + beyond - 1, law.smallest)",
+        "np.maximum(noisy + beyond - 2, law.smallest)",
+        (f"{_TEST_SELECTION}/test_count_intervals.py",),
+    ),
+    Mutant(
         "early rounds are exposed beside the whole exposure of the last",
         f"{_SELECTION}/renyi_calibration.py",
         "self.exposure * exposure)",
@@ -272,14 +286,14 @@ MUTANTS = (
     ),
     Mutant(
         "users add twice the step that a Renyi law allows",
-        f"{_SELECTION}/renyi_strategies.py",
+        f"{_SELECTION}/rounds.py",
         "return self.law.step(partitions)",
         "return 2 * self.law.step(partitions)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
         "every round of Renyi laws spends the whole budget",
-        f"{_SELECTION}/renyi_strategies.py",
+        f"{_SELECTION}/rounds.py",
         "tuple(total.share(*share) for share in shares)",
         "tuple(total for share in shares)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
@@ -394,7 +408,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
-        f"{_SELECTION}/optimal.py",
+        f"{_SELECTION}/count_strategies.py",
         "return self._shrinking(n - self.crossover, precision)",
         "return (1 - gmpy2.mpq(float(1 - self._shrinking(n - self.crossover, precision)[0])),) * 2",
         (f"{_TEST_SELECTION}/test_optimal_law.py",),

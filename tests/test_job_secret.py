@@ -80,7 +80,7 @@ TRANSFORMS = {
     "projected degrees": CountProjectedDegrees(2),
     "release": DeclareBounded(1) | ReleaseFrequencyList(epsilon=1),
     "select": SelectPartitions(1, 1e-3, 1),
-    "select in rounds": SelectPartitions(1, 1e-3, 2, "sips"),
+    "select in rounds": SelectPartitions(1, 1e-3, 2, "renyi_rounds"),
     "select from counts": DeclareBounded(1) | SelectFromCounts(OptimalSelection(1, 1e-3)),
     "groups": ReleaseGroupedLists(
         [Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1

@@ -26,7 +26,7 @@ def arrivals(records):
     yield records[len(records) // 3 :] + records[: len(records) // 3]
 
 
-@pytest.mark.parametrize("strategy", slow_unless(["optimal", "sips"], ["optimal"]))
+@pytest.mark.parametrize("strategy", slow_unless(["optimal", "renyi_rounds"], ["optimal"]))
 def test_selected_names_are_in_order(strategy):
     for records in arrivals(RECORDS):
         transform = SelectPartitions(20, 1e-3, 40, strategy, secret=SECRET, num_buckets=5)

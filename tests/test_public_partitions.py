@@ -1,11 +1,13 @@
 """Selecting among public partitions, beside others that are not."""
 
+import numpy as np
 import pytest
 
 from dp_transforms import SelectPartitions
 from dp_transforms.mechanisms.partition_selection import (
     TruncatedGeometricSelection,
 )
+from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
 from dp_transforms.runtime import shuffle
 from tests.beam_runs import run
 from tests.selection_reference import SECRET
@@ -63,6 +65,29 @@ class TestPublicPartitions:
         threshold = self.strategy.law.threshold
         assert min(noisy[name] for name in noisy if name.startswith("other")) > threshold
 
+    def test_intervals_follow_the_law_of_each_kind(self):
+        names = ["listed", "empty"]
+        records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
+        k = self.strategy.law.threshold
+        transform = SelectPartitions(
+            1.0,
+            1e-2,
+            1,
+            noisy_counts=True,
+            intervals=True,
+            public_partitions=names,
+            public_threshold=-k,
+            secret=SECRET,
+        )
+        found = {name: counts for name, *counts in run(records, transform)}
+        assert {"listed", "item0"} <= set(found)
+        for name, (noisy, *ends) in found.items():
+            law = self.strategy.public_law(-k) if name in names else self.strategy.law
+            low, high = count_intervals(law, np.array([noisy]))
+            assert ends == [low[0], high[0]]
+        # A name that nobody has may be public.
+        assert "empty" not in found or found["empty"][1] == 0
+
     def test_integer_and_composite_names(self):
         for name, other in ((7, 8), (("a", 1), ("b", 2))):
             transform = SelectPartitions(
@@ -79,6 +104,6 @@ class TestPublicPartitions:
         k = self.strategy.law.threshold
         with pytest.raises(ValueError, match=rf"must be in \[-{k}, {k}\], got {k + 1}"):
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=k + 1)
-        for strategy in ("optimal", "sips"):
+        for strategy in ("optimal", "renyi_rounds"):
             with pytest.raises(ValueError, match="public"):
                 SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)

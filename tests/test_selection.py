@@ -7,6 +7,7 @@ from fractions import Fraction
 
 import apache_beam as beam
 import gmpy2
+import numpy as np
 import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
@@ -26,7 +27,7 @@ from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     MeasuredSelection,
     OptimalSelection,
-    WeightedGaussianSelection,
+    RenyiRoundsSelection,
     make_strategy,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -124,7 +125,7 @@ def test_two_secrets_disagree():
     assert len(outcomes) > 4
 
 
-@pytest.mark.parametrize("name", ["optimal", "sips"])
+@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
 def test_kinds_of_records(name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
     expected = sorted(selected(RECORDS, strategy))
@@ -143,7 +144,7 @@ def test_kinds_of_records(name):
 def test_composite_and_integer_partitions():
     pairs = [(user, (len(name), name)) for user, name in RECORDS]
     numbers = [(user, int(name[4:])) for user, name in RECORDS]
-    for name in ("truncated_geometric", "sips"):
+    for name in ("truncated_geometric", "renyi_rounds"):
         found = run(pairs, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
         assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
         found = run(numbers, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
@@ -169,6 +170,29 @@ def test_noisy_counts_come_with_the_same_partitions(name):
     rows = [beam.Row(user=user, partition="a") for user in range(100)]
     (row,) = run(rows, SelectPartitions(20, 1e-3, 1, name, noisy_counts=True))
     assert list(row.as_dict()) == ["partition", "noisy_count"]
+
+
+def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
+    strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
+
+    def transform(**options):
+        return SelectPartitions(
+            strategy=strategy, noisy_counts=True, intervals=True, secret=SECRET, **options
+        )
+
+    plain = run(RECORDS, SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET))
+    low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
+    expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
+    assert run(RECORDS, transform()) == expected
+    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
+    assert [tuple(row.as_dict().items()) for row in rows] == [
+        tuple(zip(("partition", "noisy_count", "low", "high"), one, strict=True))
+        for one in expected
+    ]
+    tables = run(as_tables(RECORDS), transform(), element_type=pa.Table)
+    assert rows_of(tables) == expected
+    with pytest.raises(ValueError, match="intervals are those of noisy_counts"):
+        SelectPartitions(strategy=strategy, intervals=True)
 
 
 def distribution(noise, x):
@@ -266,9 +290,9 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
 
 
 def test_display_data_tells_the_strategy_and_no_data():
-    transform = SelectPartitions(1, 1e-5, 10, "sips")
+    transform = SelectPartitions(1, 1e-5, 10, "renyi_rounds")
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
-    assert items["strategy"] == "sips" and items["epsilon"] == 1 and items["delta"] == 1e-5
+    assert items["strategy"] == "renyi_rounds" and items["epsilon"] == 1 and items["delta"] == 1e-5
     assert items["max_partitions_per_user"] == 10 and not items["already_bounded"]
 
 
@@ -278,7 +302,7 @@ def test_display_data_tells_the_strategy_and_no_data():
         ({"delta": None}, "delta must be given"),
         ({"epsilon": -1}, "epsilon must be"),
         ({"strategy": "best"}, "strategy must be 'auto' or one of"),
-        ({"strategy": "sips", "noisy_counts": True}, "has no noisy counts"),
+        ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
         ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
     ],
 )
@@ -288,8 +312,8 @@ def test_arguments_are_checked_at_once(arguments, message):
 
 
 def test_strategies_that_need_records_are_refused_on_counts():
-    with pytest.raises(ValueError, match="'weighted_gaussian' needs users' records"):
-        SelectFromCounts(WeightedGaussianSelection(1, 1e-3))
+    with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
+        SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
     with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
         SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
 

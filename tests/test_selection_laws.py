@@ -52,7 +52,7 @@ class TestLaws:
             taken = strategy.branch(strategy.plan_of([*users, 0]))
             assert taken.max_partitions_per_user == kappa
         for size in sizes:
-            if name in ("sips", "renyi_rounds", "measured"):
+            if name in ("renyi_rounds", "measured"):
                 # All users have kappa partitions.
                 expected = pair_law(taken, size)
             else:
@@ -61,7 +61,7 @@ class TestLaws:
 
 
 def pair_law(strategy, size):
-    """The probability that one of two partitions with the same users is selected by SIPS."""
+    """The probability that one of two partitions with the same users is selected in rounds."""
     # One of the two may be named, which are few.
     few = [strategy.round_after(index, 1) for index in range(len(strategy.rounds))]
     keep = [[r.law.keep_probability(size * r.weight(t)) for r in few] for t in (2, 1)]
@@ -85,7 +85,7 @@ def test_planted_users_above_kappa_have_no_more_influence(name):
     assert len(found - {"common"}) <= 3
 
 
-@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["laplace", "sips"]))
+@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["laplace", "renyi_rounds"]))
 def test_pre_thresholds_are_never_undercut(name):
     records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
     transform = SelectPartitions(30, 0.5, 1, name, pre_threshold=5, secret=SECRET)

@@ -29,7 +29,7 @@ MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_proce
 
 
 def check(pipeline):
-    for name in ("gaussian", "sips"):
+    for name in ("gaussian", "renyi_rounds"):
         strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
         tables = pipeline | f"Create {name}" >> beam.Create(as_tables(RECORDS))
         found = tables | f"Select {name}" >> SelectPartitions(strategy=strategy, secret=SECRET)

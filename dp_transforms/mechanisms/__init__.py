@@ -31,22 +31,20 @@ from dp_transforms.mechanisms.integer_partition.known_total import (
     MaximumTotalMechanism as MaximumTotalMechanism,
 )
 from dp_transforms.mechanisms.integer_partition.table import PartitionTable as PartitionTable
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteGaussian as DiscreteGaussian
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
-from dp_transforms.mechanisms.noise.discrete_noise import discrete_gaussian as discrete_gaussian
 from dp_transforms.mechanisms.noise.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates as NoisyCoordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection
 from dp_transforms.mechanisms.partition_selection import LaplaceSelection as LaplaceSelection
+from dp_transforms.mechanisms.partition_selection import MeasuredSelection as MeasuredSelection
 from dp_transforms.mechanisms.partition_selection import OptimalSelection as OptimalSelection
-from dp_transforms.mechanisms.partition_selection import SipsSelection as SipsSelection
 from dp_transforms.mechanisms.partition_selection import (
-    TruncatedGeometricSelection as TruncatedGeometricSelection,
+    RenyiRoundsSelection as RenyiRoundsSelection,
 )
 from dp_transforms.mechanisms.partition_selection import (
-    WeightedGaussianSelection as WeightedGaussianSelection,
+    TruncatedGeometricSelection as TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.partition_selection import choose_strategy as choose_strategy
 from dp_transforms.mechanisms.partition_selection import make_strategy as make_strategy

@@ -28,7 +28,7 @@ from dp_transforms.mechanisms.integer_partition.choice import partition_mechanis
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition_selection import choose_strategy
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import WeightedStrategy
+from dp_transforms.mechanisms.partition_selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.postprocessing.planning import zipf_list
 

@@ -33,6 +33,8 @@ from dp_transforms.columnar.columns import USER as USER
 from dp_transforms.runtime import steps
 
 NOISY_COUNT = "noisy_count"
+LOW, HIGH = "low", "high"
+"""The ends of an interval that holds the number of users."""
 
 
 class Kind(enum.Enum):
@@ -335,9 +337,9 @@ class ToRecords(beam.PTransform):
 def record_type(
     kind: Kind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
 ) -> Any:
-    """The element type of records of a kind, with these parts of user, partition, count and
-    noisy_count, which are made from others of that kind: ``like``, where tuples have the parts
-    ``like_names``. A tuple of one part is that part itself."""
+    """The element type of records of a kind, with these parts of user, partition, count,
+    noisy_count, low and high, which are made from others of that kind: ``like``, where tuples have
+    the parts ``like_names``. A tuple of one part is that part itself."""
     if kind is Kind.TABLES:
         return pa.Table
     if kind is Kind.DICTS:
@@ -347,7 +349,7 @@ def record_type(
         PARTITION: Any,
         **field_types(like, like_names),
         COUNT: int,
-        NOISY_COUNT: int,
+        **dict.fromkeys((NOISY_COUNT, LOW, HIGH), int),
     }
     parts = tuple(types[name] for name in names)
     if kind is Kind.ROWS:

@@ -6,7 +6,8 @@ REPORT_FILE = "report.html"
 RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
 GROUPS_FILE = "groups.png"
-REPORT_FILES = (REPORT_FILE, RANKS_FILE, CURVE_FILE, GROUPS_FILE)
+NAMES_PICTURE = "names.png"
+REPORT_FILES = (REPORT_FILE, RANKS_FILE, CURVE_FILE, GROUPS_FILE, NAMES_PICTURE)
 """The pictures of a release, beside it."""
 
 FREQUENCIES_FILE = "released_frequencies.csv"

@@ -12,24 +12,27 @@ import pyarrow as pa
 from apache_beam.io.filesystems import FileSystems
 
 from dp_transforms.columnar.columns import PARTITION
-from dp_transforms.runtime.records import NOISY_COUNT
+from dp_transforms.runtime.records import HIGH, LOW, NOISY_COUNT
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
 from pipelines.files.paths import local_path, reason
 
+COUNTS = (NOISY_COUNT, LOW, HIGH)
+"""The last columns, if noisy counts are asked for."""
+
 
 def partition_lines(table: pa.Table) -> Iterator[bytes]:
     """The lines of selected partitions, of which a composite one has several fields.
 
-    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], "noisy_count": [9, 12]})))
-    [b'a,9\\n', b'"b, c",12\\n']
+    >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
+    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], **counts})))
+    [b'a,9,4,14\\n', b'"b, c",12,7,17\\n']
     """
     partitions = table[PARTITION].combine_chunks()
     composite = pa.types.is_struct(partitions.type)
     columns = [_texts(field) for field in (partitions.flatten() if composite else [partitions])]
-    if NOISY_COUNT in table.column_names:
-        columns.append(table[NOISY_COUNT].to_pylist())
+    columns += [table[name].to_pylist() for name in COUNTS if name in table.column_names]
     for values in zip(*columns, strict=True):
         yield csv_lines([values])
 
@@ -37,7 +40,7 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     """The first line of a release: a composite partition's columns keep their names."""
     names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
-    return csv_lines([names + [NOISY_COUNT] * noisy_counts])
+    return csv_lines([names + list(COUNTS) * noisy_counts])
 
 
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:

@@ -26,7 +26,8 @@ class PublishRelease(beam.PTransform):
       directory: where to.
       header: the first line.
       statement: the privacy.json.
-      by_count: the last field of lines is a number, by which they are sorted, the largest first.
+      by_count: the last three fields of lines are a noisy count and the ends of its interval; they
+        are sorted by it, the largest first.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
 
 
 def _by_count(line: bytes) -> tuple[int, bytes]:
-    return -int(line.rpartition(b",")[2]), line
+    return -int(line.rsplit(b",", 3)[1]), line
 
 
 class _Blocks(beam.DoFn):

@@ -123,7 +123,7 @@ def _picture(facts: Facts, guessing: bool) -> bytes:
         alpha=0.3,
     )
     axes.plot([one.value for one in found], places, "o", ms=4)
-    axes.set_yticks(places, [_shortened(_label(name)) for name in facts], parse_math=False)
+    axes.set_yticks(places, [page.shortened(_label(name)) for name in facts], parse_math=False)
     axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(facts), -1))
     axes.grid(alpha=0.3)
     return page.png(drawn)
@@ -132,8 +132,3 @@ def _picture(facts: Facts, guessing: bool) -> bytes:
 def _label(name: tuple[str, str]) -> str:
     attribute, group = name
     return f"{attribute}: {group}" if attribute else "all users"
-
-
-def _shortened(label: str, most: int = 24) -> str:
-    printable = "".join(c if c.isprintable() else "?" for c in label)
-    return printable if len(printable) <= most else printable[: most - 1] + "…"

@@ -235,6 +235,12 @@ def bits_text(estimate: Estimate) -> str:
     return f"{text} to {math.ceil(100 * estimate.high) / 100:.2f}"
 
 
+def shortened(label: str, most: int = 24) -> str:
+    """A label for a picture: printable, and not too long."""
+    printable = "".join(c if c.isprintable() else "?" for c in label)
+    return printable if len(printable) <= most else printable[: most - 1] + "…"
+
+
 def _budget(statement: Mapping[str, Any]) -> str:
     lines = {
         "Mechanism": statement.get("mechanism", ""),
@@ -246,9 +252,10 @@ def _budget(statement: Mapping[str, Any]) -> str:
         "max_partitions_per_user": "Partitions per user, at most",
         "degree": "Degree",
         "degree_bound": "Bound on degrees",
+        "sensitivity": "Sensitivity (L1)",
+        "strategy": "Strategy",
     }
     lines |= {label: statement[key] for key, label in about.items() if key in statement}
-    lines["Sensitivity (L1)"] = statement["sensitivity"]
     base_2 = statement.get("base_2")
     if base_2:
         lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"

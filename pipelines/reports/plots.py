@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from dp_transforms.mechanisms.partition_selection.explanation import Explanation, evenly
+from dp_transforms.mechanisms.partition_selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.kappa_choice import KappaChoice
 from pipelines.reports import page
 from pipelines.reports.text_table import text_table

@@ -14,6 +14,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
+from dp_transforms.mechanisms.partition_selection.count_intervals import CONFIDENCE
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.version import VERSION
 from pipelines.files.names import COORDINATES_FILE
@@ -141,6 +142,16 @@ def selection_statement(
         "noisy_counts": noisy_counts,
         **described,
     }
+    if noisy_counts:
+        statement["noisy_counts_are_of"] = (
+            "users, each in at most max_partitions_per_user partitions, chosen at random"
+            if bounded_by_job
+            else "users"
+        )
+        statement["count_intervals"] = {
+            "confidence": float(CONFIDENCE),
+            "of": "each count, given that its partition is named",
+        }
     if public_partitions:
         statement |= {"public_partitions": public_partitions, "public_threshold": public_threshold}
     if others_epsilon is not None:

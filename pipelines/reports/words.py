@@ -108,6 +108,44 @@ def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
     ]
 
 
+def selection_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of names of partitions, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    strategy = f"selection strategy {statement['strategy']}"
+    words = [
+        f"These names were released under ({epsilon:g}, {delta:g})-differential privacy. The "
+        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Whatever "
+        f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
+        f"with the other, and {delta:g} more.",
+        _bound_words(statement) + _periods_of_names(statement),
+        _MECHANISM_WORDS.format(strategy) + "users do, and their costs add up.",
+    ]
+    if statement.get("public_partitions"):
+        words.insert(
+            2,
+            f"{statement['public_partitions']:,} names were public before: of these the release "
+            "tells no more than the numbers of their users.",
+        )
+    if statement["pre_threshold"] > 1:
+        words.insert(
+            2, f"Partitions of fewer than {statement['pre_threshold']:,} users are never named."
+        )
+    return words
+
+
+def _periods_of_names(statement: dict[str, Any]) -> str:
+    periods = statement.get("periods")
+    if periods is None:
+        return ""
+    return (
+        f" These are the names of {statement['period']}, one of the releases of each "
+        f"{periods['of']} from {periods['first']} to {periods['last']}. The numbers above are for "
+        f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
+        f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
+        "at random."
+    )
+
+
 def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
     names = dict.fromkeys(one.get("mechanism", ExponentialLaw.words) for one in lists)
     return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))

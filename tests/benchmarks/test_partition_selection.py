@@ -5,21 +5,27 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.partition_selection import Released, findings, released, zipf_records
+from benchmarks.partition_selection import (
+    NAMES,
+    Released,
+    findings,
+    made,
+    released,
+    zipf_records,
+)
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.mechanisms.partition_selection import STRATEGIES, make_strategy
 from tests.beam_runs import table_of
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", NAMES)
 def test_what_is_sure_to_be_released_is_counted(name):
     # At this budget 60 users are enough for any strategy, and a single one hardly ever is.
     records = [(user, item) for user in range(60) for item in ("jazz", "rock")]
     records += [(user, f"own {user}") for user in range(60)] + records[:30]
     pairs = distinct_pairs(table_of(records))
-    strategy = make_strategy(name, 20, 1e-9, max_partitions_per_user=3)
+    strategy = made(name, 20, 1e-9, 3)
     secret = JobSecret.insecure_for_testing(1)
     assert released(strategy, count_pairs(pairs), pairs, secret) == 2
 

@@ -88,7 +88,7 @@ KINDS = (
     JobKind(
         "select, in rounds",
         "select_partitions",
-        f"--epsilon=1 --delta=1e-5 {_KAPPA} --strategy=sips",
+        f"--epsilon=1 --delta=1e-5 {_KAPPA} --strategy=renyi_rounds",
         "1",
         "1e-5",
     ),

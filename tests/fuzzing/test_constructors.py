@@ -48,7 +48,7 @@ PLAUSIBLE = {
     "delta": [1e-5, 0.5, 1e-300],
     "eta": [Eta(1, 1, 1), Eta(3, 2, 1)],
     "frequency_list": [FrequencyList([3, 1], [1, 2]), FrequencyList()],
-    "strategy": ["optimal", "auto", "sips"],
+    "strategy": ["optimal", "auto", "renyi_rounds"],
     "secret": [dp_transforms.JobSecret.insecure_for_testing(1), bytes(32)],
     "key": [bytes(32)],
     "tape": [RandomTape(bytes(32))],

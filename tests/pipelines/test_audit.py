@@ -17,8 +17,7 @@ PROMISES = {
     "frequency_list": ["--epsilon=1"],
     "optimal": ["--epsilon=1", "--delta=0.1"],
     "gaussian": ["--epsilon=1", "--delta=0.1", "--noisy_counts"],
-    "weighted_gaussian": ["--epsilon=1", "--delta=0.1"],
-    "sips": ["--epsilon=1", "--delta=0.1"],
+    "renyi_rounds": ["--epsilon=1", "--delta=0.1"],
 }
 
 
@@ -136,7 +135,11 @@ def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
         (["--mechanism=frequency_list", "--epsilon=1", "--neighbour=a"], 2, "--neighbour is for"),
         (["--mechanism=frequency_list", "--epsilon=1", "--frequency_list=a"], 2, "give either"),
         (["--mechanism=magic", "--epsilon=1"], 2, "invalid choice"),
-        (["--mechanism=sips", "--epsilon=1", "--delta=0.1", "--noisy_counts"], 2, "noisy counts"),
+        (
+            ["--mechanism=renyi_rounds", "--epsilon=1", "--delta=0.1", "--noisy_counts"],
+            2,
+            "noisy counts",
+        ),
     ],
 )
 def test_faults_are_one_line(records, failure, flags, code, says):

@@ -239,8 +239,8 @@ FAULTS = {
         "not UTF-8",
         jobs=("select",),
     ),
-    "noisy counts of sips": Fault(
-        ("--strategy=sips", "--noisy_counts"), "sips", USAGE, jobs=("select", "all")
+    "noisy counts of rounds": Fault(
+        ("--strategy=renyi_rounds", "--noisy_counts"), "renyi_rounds", USAGE, jobs=("select", "all")
     ),
     "no ledger": Fault(("--ledger={tmp}/none",), "is not a ledger", jobs=("all",)),
     "a ledger that is a directory": Fault(("--ledger={tmp}",), "is not a ledger", jobs=("all",)),

@@ -179,8 +179,10 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits,
     assert said["periods"]["max_partitions_per_user_and_period"] == 2
     assert select_command(many_visits, "--overwrite", "--noisy_counts") == SUCCESS
     header, *rows = files[0].read_text().splitlines()
-    assert header == "page,part,noisy_count" and len(rows) == 2
-    assert all(abs(int(row.rpartition(",")[2]) - 40) < 15 for row in rows)
+    assert header == "page,part,noisy_count,low,high" and len(rows) == 2
+    for row in rows:
+        noisy, low, high = map(int, row.split(",")[2:])
+        assert abs(noisy - 40) < 15 and low <= noisy <= high
 
 
 @pytest.mark.parametrize(

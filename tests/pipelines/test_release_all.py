@@ -54,7 +54,7 @@ def statements(tmp_path):
     ]
 
 
-@pytest.mark.parametrize("name", ["gaussian", "weighted_gaussian"])
+@pytest.mark.parametrize("name", ["gaussian", "renyi_rounds"])
 def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA)
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
@@ -80,7 +80,7 @@ def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     )
     with open(tmp_path / "out" / NAMES, newline="") as file:
         (_, *names) = csv.reader(file)
-    assert names == [[p] for p in sorted(selected(RECORDS, strategy))]
+    assert names == [[p] for p in sorted(selected(bounded, strategy))]
 
 
 def test_the_budget_is_split_and_said_so(tmp_path, capsys):
@@ -140,12 +140,12 @@ def test_ledgers_that_cannot_be_used(tmp_path, capsys):
     [
         ("--selection_share=1", "--selection_share: must be a number above 0 and below 1"),
         ("--delta=0", "--delta: must be a number above 0 and below 1"),
-        ("--strategy=sips", "sips"),
+        ("--strategy=measured", "measured"),
         ("--strategy=best", "invalid choice"),
     ],
 )
 def test_flags_are_checked(tmp_path, failure, flag, says):
-    noisy = ["--noisy_counts"] if "sips" in flag else []
+    noisy = ["--noisy_counts"] if "measured" in flag else []
     code, err = failure(command, tmp_path, flag, *noisy)
     assert code == 2 and says in err
 

@@ -1,3 +1,4 @@
+import csv
 import html
 import json
 import pathlib
@@ -36,11 +37,13 @@ from pipelines.files.names import (
     RANKS_FILE,
     REPORT_FILE,
 )
+from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_report
 from pipelines.reports.privacy_statement import frequency_list_statement
+from pipelines.select_partitions import main as select
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -253,11 +256,57 @@ def degrees(tmp_path_factory):
     return path / "release"
 
 
-def test_a_directory_of_names_points_to_what_draws_them(tmp_path, capsys):
-    (tmp_path / "released_partitions.csv").write_text("partition\nhome\n")
-    assert main([str(tmp_path)]) == 1
+@pytest.fixture(scope="module")
+def both(tmp_path_factory):
+    path = tmp_path_factory.mktemp("both")
+    pages = [("home", 400), ("<b>news</b>", 300), ("a, $b$", 200), ("rare", 1)]
+    rows = [f'{user},"{name}"' for name, users in pages for user in range(users)]
+    (path / "visits.csv").write_text("\n".join(["user,page", *rows, ""]))
+    flags = [f"--input={path}/visits.csv", "--user_column=user", "--partition_column=page"]
+    flags += ["--epsilon=4", "--delta=1e-6", "--max_partitions_per_user=3", "--noisy_counts"]
+    assert release_all([*flags, f"--output={path}/release"]) == 0
+    return path / "release"
+
+
+def test_both_releases_of_a_directory_get_a_page(both, capsys):
+    assert main([str(both)]) == 0
+    paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
+    assert capsys.readouterr().out.split() == list(map(str, paths))
+    _, names = (html.unescape(path.read_text()) for path in paths)
+    header, *rows = csv.reader((both / "partitions/released_partitions.csv").open(newline=""))
+    assert header == ["partition", "noisy_count", "low", "high"]
+    assert "3 names of partitions were released" in names
+    for name, *counts in rows:
+        cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)
+        assert f"<td>{name}</td>{cells}" in names
+    assert "at most 3 of theirs, chosen at random" in names and "95% confidence" in names
+    assert "under (2, 1e-06)-differential privacy" in names
+    # What is released is text, and not part of the page.
+    assert "&lt;b&gt;news" in paths[1].read_text()
+
+
+def test_a_page_of_names_without_counts(tmp_path, capsys):
+    (tmp_path / "visits.csv").write_text("user,page\n" + "".join(f"{u},home\n" for u in range(90)))
+    flags = [f"--input={tmp_path}/visits.csv", "--user_column=user", "--partition_column=page"]
+    flags += ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=1", "--others_share=0.5"]
+    assert select([*flags, "--pre_threshold=7", f"--output={tmp_path}/out"]) == 0
+    assert main([f"{tmp_path}/out"]) == 0
+    page = html.unescape((tmp_path / "out" / REPORT_FILE).read_text())
+    assert "1 names" not in page and "1 name of a partition was released" in page
+    assert "<td>home</td>" in page and "users, about" not in page
+    assert "Partitions of fewer than 7 users are never named" in page
+    said = json.loads((tmp_path / "out/privacy.json").read_text())
+    others = said["users_of_other_partitions"]
+    # The ends that noise of rate 10 leaves with less than 2.5%: P[X >= 1] = q / (1 + q) is less.
+    assert f"between {others} and {others} (95% confidence)" in page
+
+
+def test_a_damaged_file_of_names_is_refused(both, tmp_path, capsys):
+    shutil.copytree(both / "partitions", tmp_path / "out")
+    (tmp_path / "out/released_partitions.csv").write_text("partition\nhome\n")
+    assert main([f"{tmp_path}/out"]) == 1
     error = capsys.readouterr().err
-    assert error.count("\n") == 1 and "see select --explain --plot" in error
+    assert error.count("\n") == 1 and "does not hold released names of partitions" in error
 
 
 def test_a_page_of_degrees_speaks_of_graphs(degrees):

@@ -53,7 +53,7 @@ def statement(tmp_path):
     return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
-@pytest.mark.parametrize("name", ["optimal", "laplace", "weighted_gaussian", "renyi_rounds"])
+@pytest.mark.parametrize("name", ["optimal", "laplace", "renyi_rounds", "measured"])
 def test_the_job_selects_what_the_library_does(tmp_path, name):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
     (tmp_path / "a.csv").write_text(
@@ -83,10 +83,15 @@ def test_noisy_counts(tmp_path):
     records = "user,page\n" + lines(500, "home") + lines(300, "about") + lines(1, "rare")
     assert command(tmp_path, "--noisy_counts", records=records) == 0
     header, *rows = released(tmp_path)
-    assert header == ["partition", "noisy_count"]
-    assert [name for name, _ in rows] == ["home", "about"]
+    assert header == ["partition", "noisy_count", "low", "high"]
+    assert [name for name, *_ in rows] == ["home", "about"]
     assert all(abs(int(rows[i][1]) - n) < 20 for i, n in ((0, 500), (1, 300)))
-    assert statement(tmp_path)["noisy_counts"] is True
+    assert all(int(low) <= int(noisy) <= int(high) for _, noisy, low, high in rows)
+    said = statement(tmp_path)
+    assert said["noisy_counts"] is True and said["count_intervals"]["confidence"] == 0.95
+    assert said["noisy_counts_are_of"].endswith(
+        "max_partitions_per_user partitions, chosen at random"
+    )
 
 
 def test_composite_partitions_keep_their_columns(tmp_path):
@@ -94,7 +99,7 @@ def test_composite_partitions_keep_their_columns(tmp_path):
     flags = ["--partition_column=country", "--partition_column=device", "--noisy_counts"]
     assert command(tmp_path, *flags, records=records) == 0
     header, row = released(tmp_path)
-    assert header == ["country", "device", "noisy_count"]
+    assert header == ["country", "device", "noisy_count", "low", "high"]
     assert row[:2] == ["no", "tv"]
 
 
@@ -279,11 +284,11 @@ def test_the_explanation_needs_no_data(tmp_path, capsys):
     assert main(["--explain", *privacy, f"--plot={tmp_path}/curves.png"]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].endswith("epsilon = 1, delta = 1e-05, 10 partitions per user")
-    assert "measured *" in out[1] and "sips" in out[1]
+    assert "measured *" in out[1] and "renyi_rounds" in out[1]
     assert out[-1] == f"{tmp_path}/curves.png"
     assert (tmp_path / "curves.png").stat().st_size > 10_000
     assert main(["--explain", *privacy, "--noisy_counts"]) == 0
-    assert "sips" not in capsys.readouterr().out
+    assert "renyi_rounds" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["curves.magic", "missing/curves.png"])

@@ -58,7 +58,9 @@ def test_other_formats_hold_the_same(tmp_path, flags, capsys):
     counts = [row["noisy_count"] for row in rows]
     assert counts == sorted(counts, reverse=True)
     header, *lines = (out / names[0]).read_text().splitlines()
-    assert header == "partition,noisy_count" and lines[1] == f'"a, ""b""",{counts[1]}'
+    ends = f"{rows[1]['low']},{rows[1]['high']}"
+    assert header == "partition,noisy_count,low,high"
+    assert lines[1] == f'"a, ""b""",{counts[1]},{ends}'
     # What was made of a release does not outlive it.
     assert select_partitions.main([*select, "--epsilon=29", "--overwrite"]) == SUCCESS
     assert not (out / names[1]).exists() and not (out / names[2]).exists()

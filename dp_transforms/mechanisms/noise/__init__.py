@@ -1,1 +1,1 @@
-"""Exact integer noise: discrete Laplace and Gaussian."""
+"""Exact integer noise."""

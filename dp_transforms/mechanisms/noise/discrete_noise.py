@@ -1,4 +1,4 @@
-"""Exact integer noise, many draws at once: discrete Laplace, geometric, discrete Gaussian.
+"""Exact integer noise, many draws at once: discrete Laplace and two-sided geometric.
 
 Each draw is the inverse distribution function at one uniform number U: a function of U alone. Draw
 i of ``sample`` depends on (tape, channel, i) only, so that a retried bundle repeats it;
@@ -34,10 +34,8 @@ from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,
     FloatTail,
-    GaussianFloatTail,
     GeometricFloatTail,
 )
-from dp_transforms.mechanisms.noise.gaussian_tail import gaussian_tail, gaussian_tails
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 
 Extend = Callable[[int, int], int]
@@ -212,53 +210,9 @@ class TwoSidedGeometric(_GeometricNoise):
         return Decay(base=self.eta)
 
 
-@dataclass(frozen=True)
-class DiscreteGaussian(IntegerNoise):
-    """Discrete Gaussian noise: P[X = x] proportional to e**(-x**2 / (2 * sigma2)) on all integers.
-
-    A count that changes by at most s between neighbours (add or remove all records of one user)
-    plus this noise is (s**2 / (2 * sigma2))-concentrated differentially private.
-
-    Args:
-      sigma2: a positive rational number up to 2**96; a float stands for the decimal that it prints.
-        The variance is at most sigma2, and very close to it from sigma2 = 1 on.
-
-    Raises:
-      ValueError: sigma2 is out of range.
-
-    Source: Canonne, Kamath, Steinke (2020), Definition 1 and Theorem 4.
-
-    >>> DiscreteGaussian(4).sample(RandomTape(bytes(32)), "example", 8)
-    array([ 0,  1,  2,  2, -1, -1, -1,  1])
-    """
-
-    sigma2: Number
-
-    def __post_init__(self) -> None:
-        bounded = _bounded_rational("sigma2", self.sigma2, _LARGEST_SCALE**2)
-        object.__setattr__(self, "sigma2", bounded)
-
-    def tail(self, x: int, precision: int) -> Enclosure:
-        return gaussian_tail(Fraction(self.sigma2), x, precision)
-
-    def _tails(self, precision: int) -> list[Enclosure]:
-        return gaussian_tails(Fraction(self.sigma2), precision)
-
-    @cached_property
-    def _float_tail(self) -> FloatTail | None:
-        if Fraction(self.sigma2) <= _TABLE_SCALE**2:
-            return None
-        return GaussianFloatTail(Fraction(self.sigma2))
-
-
 def discrete_laplace(scale: Number, tape: RandomTape, channel: str, count: int) -> IntArray:
     """``DiscreteLaplace(scale).sample(tape, channel, count)``."""
     return DiscreteLaplace(scale).sample(tape, channel, count)
-
-
-def discrete_gaussian(sigma2: Number, tape: RandomTape, channel: str, count: int) -> IntArray:
-    """``DiscreteGaussian(sigma2).sample(tape, channel, count)``."""
-    return DiscreteGaussian(sigma2).sample(tape, channel, count)
 
 
 def _enclosed_magnitudes(tail: FloatTail, folded: WordArray) -> tuple[IntArray, BoolArray]:

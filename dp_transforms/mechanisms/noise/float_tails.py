@@ -60,22 +60,13 @@ class GeometricFloatTail(FloatTail):
         return values * self._norm
 
 
-class GaussianFloatTail(FloatTail):
-    """The midpoint Euler-Maclaurin formula of ``gaussian_tail`` up to p = 2, for sigma >= 512.
-
-    With s = (x + 1/2) / sigma, upper normal tail Q and density phi, P[X > x] is
-
-        Q(s) + phi(s) * (-s / (24 sigma**2) + 7 (s**3 - 3 s) / (5760 sigma**4))
-
-    What is left out is 2 zeta(6) / (2 pi)**6 / sigma**6 times at most |He_5(s)| phi(s) plus the
-    integral of |He_6| phi from s: for s <= 9.4 below 60 * Q(s) / sigma**6 <= 2**-48 * Q(s).
-    """
+class NormalFloatTail(FloatTail):
+    """P[X > x] = Q((x + 1/2) / sigma) of normal noise that is rounded to integers."""
 
     def __init__(self, sigma2: Fraction):
         with gmpy2.context(precision=_PRECISION):
             self._sigma = float(gmpy2.sqrt(gmpy2.mpq(sigma2)))
             self._inverse = float(1 / gmpy2.sqrt(gmpy2.mpq(sigma2)))
-        self._variance = float(sigma2)
 
     def guess(self, levels: FloatArray) -> IntArray:
         table = _normal_tail()
@@ -84,15 +75,11 @@ class GaussianFloatTail(FloatTail):
         # Halley's step for Q(s) = level: Q'' = -s * Q'.
         step = (values - levels) / slopes
         s -= step / (1 + step * s / 2)
-        # The formula's first correction amounts to this shift of s.
-        s -= s / (24 * self._variance)
         return np.maximum(np.ceil(s * self._sigma - 0.5).astype(np.int64), 0)
 
     def __call__(self, x: IntArray) -> FloatArray:
-        s = (x + 0.5) * self._inverse
-        values, slopes = _normal_tail().evaluate(s)
-        correction = -1 / 24 + 7 / 5760 * (s * s - 3) / self._variance
-        return values - slopes * s * correction / self._variance
+        values, _ = _normal_tail().evaluate((x + 0.5) * self._inverse)
+        return values
 
 
 class _TaylorTable:

@@ -4,7 +4,9 @@ Pure mathematics and exact decisions, without Beam. Start with ``choose_strategy
 """
 
 from dp_transforms.mechanisms.partition_selection.choice import STRATEGIES as STRATEGIES
+from dp_transforms.mechanisms.partition_selection.choice import Explanation as Explanation
 from dp_transforms.mechanisms.partition_selection.choice import choose_strategy as choose_strategy
+from dp_transforms.mechanisms.partition_selection.choice import explain as explain
 from dp_transforms.mechanisms.partition_selection.choice import make_strategy as make_strategy
 from dp_transforms.mechanisms.partition_selection.count_strategies import (
     GaussianSelection as GaussianSelection,
@@ -18,31 +20,17 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
 from dp_transforms.mechanisms.partition_selection.count_strategies import (
     TruncatedGeometricSelection as TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.explanation import Explanation as Explanation
-from dp_transforms.mechanisms.partition_selection.explanation import explain as explain
 from dp_transforms.mechanisms.partition_selection.measured import (
     MeasuredSelection as MeasuredSelection,
 )
-from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+from dp_transforms.mechanisms.partition_selection.rounds import (
     RenyiRoundsSelection as RenyiRoundsSelection,
 )
-from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
-    RenyiSelection as RenyiSelection,
-)
+from dp_transforms.mechanisms.partition_selection.rounds import WeightedStrategy as WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy as CountStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import (
     NoisyCountStrategy as NoisyCountStrategy,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import (
     SelectionStrategy as SelectionStrategy,
-)
-from dp_transforms.mechanisms.partition_selection.weighted_round import weights as weights
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
-    SipsSelection as SipsSelection,
-)
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
-    WeightedGaussianSelection as WeightedGaussianSelection,
-)
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
-    WeightedStrategy as WeightedStrategy,
 )

@@ -1,8 +1,10 @@
-"""Strategies by name, and the choice among them from public parameters alone."""
+"""Strategies by name; which one to take, and what each would keep, from public parameters alone."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from dp_transforms.mechanisms.decimals import Number
@@ -13,17 +15,11 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.partition_selection.measured import MeasuredSelection
-from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
-    RenyiRoundsSelection,
-    RenyiSelection,
-)
+from dp_transforms.mechanisms.partition_selection.rounds import RenyiRoundsSelection
 from dp_transforms.mechanisms.partition_selection.strategy import (
+    REPLACE,
     SelectionStrategy,
     StrategyRefusal,
-)
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
-    SipsSelection,
-    WeightedGaussianSelection,
 )
 
 AUTO = "auto"
@@ -34,18 +30,16 @@ STRATEGIES: dict[str, type[SelectionStrategy]] = {
         OptimalSelection,
         TruncatedGeometricSelection,
         LaplaceSelection,
-        WeightedGaussianSelection,
         GaussianSelection,
-        SipsSelection,
-        RenyiSelection,
         RenyiRoundsSelection,
         MeasuredSelection,
     )
 }
 """Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
 
-_SEVERAL_ROUNDS = (SipsSelection, RenyiRoundsSelection, MeasuredSelection)
+_SEVERAL_ROUNDS = (RenyiRoundsSelection, MeasuredSelection)
 _WORTH_ROUNDS = 1.5
+_ROWS = 16
 
 
 def make_strategy(
@@ -142,3 +136,132 @@ def choose_strategy(
     if one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * best_median:
         return rounds
     return best
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Keep-probabilities of several strategies at several numbers of users.
+
+    Attributes:
+      strategies: what is compared.
+      chosen: the name of the one that ``strategy="auto"`` takes.
+      users: numbers of users per partition, ascending.
+      probabilities: one row per strategy and one entry per number of users. For weighted strategies
+        every user has ``max_partitions_per_user`` partitions, the case that they like least.
+      refused: names of strategies that cannot be had at these parameters, and why.
+    """
+
+    strategies: tuple[SelectionStrategy, ...]
+    chosen: str
+    users: tuple[int, ...]
+    probabilities: tuple[tuple[float, ...], ...]
+    refused: tuple[str, ...] = ()
+
+    @property
+    def budget(self) -> str:
+        """epsilon, delta and kappa in words, and what else is not as usual."""
+        strategy = self.strategies[0]
+        kappa = strategy.max_partitions_per_user
+        partitions = "1 partition" if kappa == 1 else f"{kappa} partitions"
+        words = [
+            f"epsilon = {float(strategy.epsilon):g}",
+            f"delta = {float(strategy.delta):g}",
+            f"{partitions} per user",
+        ]
+        if strategy.pre_threshold > 1:
+            words.append(f"{strategy.pre_threshold} users at least")
+        if strategy.neighbours == REPLACE:
+            words.append("a user's records replaced")
+        return ", ".join(words)
+
+    @property
+    def reason(self) -> str:
+        """Why that strategy is taken."""
+        chosen = next(s for s in self.strategies if s.name == self.chosen)
+        if isinstance(chosen, MeasuredSelection):
+            if chosen.max_partitions_per_user == 1:
+                return (
+                    "optimal if most users have one partition, as in this table, and six rounds if "
+                    "they have more, which a noisy count tells for 0.5% of epsilon"
+                )
+            return (
+                "the rounds, and how many of a user's partitions count in one, follow from noisy "
+                "numbers of users by how many partitions they have; this table is for users who "
+                "differ in that, and mostly have fewer than may count"
+            )
+        if self.chosen == RenyiRoundsSelection.name:
+            return "users may have several partitions, and later rounds gain from earlier ones"
+        return "it keeps a partition half of the time at the fewest users"
+
+    def __str__(self) -> str:
+        names = [s.name + (" *" if s.name == self.chosen else "") for s in self.strategies]
+        first = [str(n) for n in self.users] + ["half from"]
+        columns = [["users", *first]]
+        for name, strategy, row in zip(names, self.strategies, self.probabilities, strict=True):
+            median = strategy.median_users
+            cells = [f"{p:.4g}" for p in row] + ["never" if median is None else str(median)]
+            columns.append([name, *cells])
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in zip(*columns, strict=True)
+        ]
+        lines.insert(0, f"Probability of keeping a partition; {self.budget}")
+        lines.append(f'* is what strategy="auto" takes: {self.reason}')
+        lines += [f"left out: {refusal}" for refusal in self.refused]
+        return "\n".join(lines)
+
+
+def explain(
+    epsilon: Number,
+    delta: Number,
+    users: Sequence[int] | None = None,
+    noisy_counts: bool = False,
+    **options: Any,
+) -> Explanation:
+    """Compares strategies at the same public parameters, without any data.
+
+    Args:
+      epsilon, delta: the budget; positive.
+      users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
+        all.
+      noisy_counts: compare only strategies that have noisy counts.
+      **options: other arguments of the strategies, such as ``max_partitions_per_user``.
+
+    Raises:
+      ValueError: a parameter is out of range, or users are empty or not positive.
+
+    >>> print(explain(1, 1e-5, users=[1, 12, 20], noisy_counts=True))
+    Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
+        users  truncated_geometric *  laplace  gaussian
+            1              7.718e-06    1e-05     1e-05
+           12                 0.7311   0.5987   0.08983
+           20                 0.9999   0.9999    0.7834
+    half from                     12       12        18
+    * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
+    """
+    strategies: list[SelectionStrategy] = []
+    refused: list[str] = []
+    for strategy in STRATEGIES.values():
+        if strategy.has_noisy_counts or not noisy_counts:
+            try:
+                strategies.append(strategy(epsilon, delta, **options))
+            except StrategyRefusal as refusal:
+                refused.append(f"{strategy.name}, since {refusal}")
+    chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
+    if users is None:
+        medians = [strategy.median_users or 1 for strategy in strategies]
+        shown = evenly(1, 2 * max(medians), _ROWS)
+    else:
+        shown = tuple(sorted(set(users)))
+        if not shown or shown[0] < 1:
+            raise ValueError("users must be positive integers, at least one")
+    probabilities = tuple(
+        tuple(strategy.keep_probability(n) for n in shown) for strategy in strategies
+    )
+    return Explanation(tuple(strategies), chosen, shown, probabilities, tuple(refused))
+
+
+def evenly(first: int, last: int, points: int) -> tuple[int, ...]:
+    """At most ``points`` different integers from first to last, evenly spaced."""
+    return tuple(sorted({first + (last - first) * i // (points - 1) for i in range(points)}))

@@ -29,7 +29,7 @@ from typing import Any
 import gmpy2
 
 from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.partition_selection.normal import largest_dyadic
+from dp_transforms.mechanisms.partition_selection.gaussian import largest_dyadic
 
 Share = tuple[Fraction, Fraction]
 """(epsilon', delta') of one partition."""

@@ -26,13 +26,13 @@ which no strategy exceeds where users have one partition. Either is (epsilon - e
 delta)-differentially private, and by adaptive composition all is (epsilon, delta)-differentially
 private.
 
-The constants were set on the data that docs/selection.md names. Which rounds name the most depends
-on how popular partitions are too, which the counts do not tell.
+Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -41,7 +41,6 @@ from typing import Any, ClassVar
 
 import gmpy2
 import numpy as np
-import numpy.typing as npt
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Enclosure
@@ -49,51 +48,75 @@ from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
-from dp_transforms.mechanisms.partition_selection.renyi_strategies import (
+from dp_transforms.mechanisms.partition_selection.rounds import (
     RenyiRoundsSelection,
+    Round,
+    RoundPlan,
+    WeightedStrategy,
     calibrate,
     candidates,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import (
-    Plan,
-    Round,
-    WeightedStrategy,
-)
 from dp_transforms.mechanisms.randomness import RandomTape
 
-_SHARE = Fraction(1, 64)
-"""Of epsilon, the noise of the counts: of scale 64 at epsilon 1. It counts as a divergence, and
-costs what about 0.3% of epsilon and an eighth of the exposure would, one name in a hundred."""
-_ONE_SHARE = Fraction(1, 200)
-"""The same of the difference, where kappa is 1: noise of about 280 users at epsilon 1."""
 _LARGEST_SCALE = 1 << 48
-_ROUNDS = 6
-"""Where users have many partitions."""
-_FEW_ROUNDS = 3
-_GROWTHS = (16, 32)
-"""Where they do not, for small kappa, where early rounds find more, and otherwise."""
-_SMALL = 5
-_EDGES = tuple(
-    Fraction(*edge)
-    for edge in ((1, 8), (3, 16), (1, 4), (3, 8), (1, 2), (3, 4), (1, 1), (7, 4), (5, 2), (4, 1))
-)
-"""In units of kappa, the most that users of a class have. Beyond the seventh, one round is short
-for some users, beyond the eighth for most of them."""
-_MANY = Fraction(7, 4)
-_VERY_MANY = Fraction(4)
-"""From here on all rounds share the budget equally."""
-_ALIKE = Fraction(3, 4)
-"""The share of users in one class, from which on all have about equally many."""
-_ENOUGH = 6300
-"""Times sqrt(order / divergence), users times sqrt(partitions) from which on early rounds name much
-of what users have: about 3,000 / 12 partitions, by Zipf's law, in the last round."""
-_POWERS = {6: 7, 3: 8}
-"""In twentieths, by the root of the steps, the power of the number of partitions that the median of
-a law is in proportion to: about, for epsilon from 1/5 to 4."""
-_POWER_UNIT = 20
 _STEP = 16
-"""The step of a user of all partitions that count, for such comparisons."""
+"""The step of a user of all partitions that count, where plans are compared."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The constants that lead from noisy counts of users to a plan.
+
+    They decide how many partitions are named. Privacy does not depend on them: it holds for every
+    plan, and the statistic is paid for at whatever share of epsilon it has.
+
+    Attributes:
+      data: the records on which the others were set, at epsilon 1 and delta 1e-5.
+      statistic_share: of epsilon, the noise of the counts: of scale 64 at epsilon 1. It counts as a
+        divergence, and costs what about 0.3% of epsilon and an eighth of the exposure would, one
+        name in a hundred.
+      difference_share: the same of the difference, where kappa is 1: noise of about 280 users at
+        epsilon 1.
+      many_rounds: where users have many partitions.
+      few_rounds, growths: where they do not; the first growth is for kappa up to ``small_kappa``,
+        where early rounds find more.
+      edges: in units of kappa, the most that users of a class have. Beyond the seventh, one round
+        is short for some users, beyond the eighth for most of them.
+      many, very_many: in units of kappa, what most users must have more of for ``many_rounds``, and
+        for rounds that share the budget equally.
+      alike: the share of users in one class, from which on all have about equally many.
+      enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
+        rounds name much of what users have: about 3,000 / 12 partitions, by Zipf's law, in the last
+        round.
+      counted: of what such users have, the part that counts in a round.
+      powers: by the root of the steps, the power of the number of partitions that the median of a
+        law is in proportion to, in units of 1 / ``power_unit``: about, for epsilon from 1/5 to 4.
+      many_names: times kappa: from so many names on, users have fewer partitions left than they
+        had.
+    """
+
+    data: str = (
+        "steam-200k, ml-100k, enron, lastfm, Zipf universes, words and files of authors (Rails, "
+        "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm"
+    )
+    statistic_share: Fraction = Fraction(1, 64)
+    difference_share: Fraction = Fraction(1, 200)
+    many_rounds: int = 6
+    few_rounds: int = 3
+    growths: tuple[int, int] = (16, 32)
+    small_kappa: int = 5
+    edges: tuple[Fraction, ...] = tuple(
+        Fraction(part, 16) for part in (2, 3, 4, 6, 8, 12, 16, 28, 40, 64)
+    )
+    many: Fraction = Fraction(7, 4)
+    very_many: Fraction = Fraction(4)
+    alike: Fraction = Fraction(3, 4)
+    enough: int = 6300
+    counted: Fraction = Fraction(3, 5)
+    powers: tuple[tuple[int, int], ...] = ((6, 7), (3, 8))
+    power_unit: int = 20
+    many_names: int = 10
 
 
 @dataclass(frozen=True)
@@ -105,10 +128,11 @@ class MeasuredSelection(WeightedStrategy):
     >>> strategy.edges
     (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
     >>> strategy.plan_of([0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
-    Plan(partitions=37, rounds=3, growth=32, root=6)
+    RoundPlan(partitions=37, rounds=3, growth=32, root=6)
     """
 
     name: ClassVar[str] = "measured"
+    tuning: ClassVar[Tuning] = Tuning()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -122,7 +146,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def most_rounds(self) -> int:
-        return _ROUNDS
+        return self.tuning.many_rounds
 
     @property
     def rounds(self) -> tuple[Round, ...]:
@@ -138,13 +162,13 @@ class MeasuredSelection(WeightedStrategy):
         kappa = self.max_partitions_per_user
         if kappa == 1:
             return (1,)
-        return tuple(sorted({int(edge * kappa) for edge in _EDGES if edge * kappa >= 1}))
+        return tuple(sorted({int(edge * kappa) for edge in self.tuning.edges if edge * kappa >= 1}))
 
-    def branch(self, measured: Plan | None) -> WeightedStrategy:
+    def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
         assert measured is not None
         return _branch(self, measured)
 
-    def plan(self, counts: Sequence[int], tape: RandomTape) -> Plan:
+    def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
         """What noisy counts say is to be done.
 
         Args:
@@ -157,11 +181,11 @@ class MeasuredSelection(WeightedStrategy):
             few, several = counts
             (noise,) = self._noise.sample(of_counts, "statistic of users", 1).tolist()
             several_rounds = several - few + int(noise) > 0
-            return Plan(1, _ROUNDS if several_rounds else 1, 1)
+            return RoundPlan(1, self.tuning.many_rounds if several_rounds else 1, 1)
         noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
-    def plan_of(self, noisy: Sequence[int]) -> Plan:
+    def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
         """The plan by noisy numbers of users in each class, for kappa from 2 on."""
         kappa = self.max_partitions_per_user
         users = np.maximum(noisy, 0)
@@ -171,26 +195,29 @@ class MeasuredSelection(WeightedStrategy):
         def most_have_more(times: Fraction) -> bool:
             return bool(2 * beyond[int(times * kappa)] > total)
 
-        if most_have_more(_MANY):
-            return Plan(kappa, _ROUNDS, 1 if most_have_more(_VERY_MANY) else 2, 6)
+        tuning = self.tuning
+        if most_have_more(tuning.many):
+            growth = 1 if most_have_more(tuning.very_many) else 2
+            return RoundPlan(kappa, tuning.many_rounds, growth, 6)
         largest = int(users.argmax())
         # The first class is wide, unless it is of users of one partition.
-        if (largest or self.edges[0] == 1) and users[largest] > _ALIKE * total:
+        if (largest or self.edges[0] == 1) and users[largest] > tuning.alike * total:
             has = self.edges[largest]
             usual = self.usual
             assert isinstance(usual, RenyiRoundsSelection)
             divergence = sum(budget.divergence for budget in usual.budgets)
-            if total**2 * has * divergence >= _ENOUGH**2 * self.order:
-                return Plan(min(kappa, -(-3 * has // 5)), *self._few_rounds, 3)
+            if total**2 * has * divergence >= tuning.enough**2 * self.order:
+                return RoundPlan(min(kappa, math.ceil(has * tuning.counted)), *self._few_rounds, 3)
         return self._last_round([int(n) for n in users])
 
-    def _last_round(self, users: Sequence[int]) -> Plan:
+    def _last_round(self, users: Sequence[int]) -> RoundPlan:
         """The plan of few rounds that needs the fewest users of a partition in the last one.
 
         It compares the medians of laws in units of the mean, over all pairs of a user and a
         partition, of what the user adds to it. Classes stand for their middles.
         """
         bounds = [0, *self.edges, 2 * self.edges[-1]]
+        powers = dict(self.tuning.powers)
         middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
 
         def needed(partitions: int, root: int) -> Fraction:
@@ -199,21 +226,13 @@ class MeasuredSelection(WeightedStrategy):
                 count = min(middle, partitions)
                 step = gmpy2.iroot(gmpy2.mpz(_STEP**root * partitions // count), root)[0]
                 added += number * count * int(step)
-            return Fraction(partitions ** _POWERS[root], added**_POWER_UNIT)
+            return Fraction(partitions ** powers[root], added**self.tuning.power_unit)
 
         every = [edge for edge in self.edges if edge <= self.max_partitions_per_user]
         return min(
-            (Plan(edge, *self._few_rounds, root) for edge in every for root in _POWERS),
+            (RoundPlan(edge, *self._few_rounds, root) for edge in every for root in powers),
             key=lambda plan: needed(plan.partitions, plan.root),
         )
-
-    def select(
-        self, users: npt.ArrayLike, partitions: npt.ArrayLike, tape: RandomTape
-    ) -> npt.NDArray[np.int64]:
-        pairs = np.unique(np.column_stack([users, partitions]).astype(np.int64), axis=0)
-        _, has = np.unique(pairs[:, 0], return_counts=True)
-        plan = self.plan(users_in_classes(has, self.edges), tape)
-        return self.branch(plan).select(users, partitions, tape)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         """That of the usual plan."""
@@ -225,14 +244,16 @@ class MeasuredSelection(WeightedStrategy):
         return self.branch(self._usual_plan)
 
     @property
-    def _usual_plan(self) -> Plan:
+    def _usual_plan(self) -> RoundPlan:
         kappa = self.max_partitions_per_user
-        return Plan(1, 1, 1) if kappa == 1 else Plan(kappa, *self._few_rounds, 6)
+        return RoundPlan(1, 1, 1) if kappa == 1 else RoundPlan(kappa, *self._few_rounds, 6)
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
         """How many, and their growth."""
-        return _FEW_ROUNDS, _GROWTHS[self.max_partitions_per_user > _SMALL]
+        tuning = self.tuning
+        large = self.max_partitions_per_user > tuning.small_kappa
+        return tuning.few_rounds, tuning.growths[large]
 
     @cached_property
     def _noise(self) -> DiscreteLaplace:
@@ -245,7 +266,8 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def statistic_epsilon(self) -> Fraction:
         """Of epsilon, what the statistic spends."""
-        share = _ONE_SHARE if self.max_partitions_per_user == 1 else _SHARE
+        one = self.max_partitions_per_user == 1
+        share = self.tuning.difference_share if one else self.tuning.statistic_share
         return share * Fraction(self.epsilon)
 
     @cached_property
@@ -268,7 +290,7 @@ class MeasuredSelection(WeightedStrategy):
 
 
 @lru_cache(maxsize=64)
-def _branch(strategy: MeasuredSelection, plan: Plan) -> WeightedStrategy:
+def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
     """The rounds of a plan, with what the statistic left of the budget."""
     epsilon, delta = Fraction(strategy.epsilon), Fraction(strategy.delta)
     statistic = strategy.statistic_epsilon
@@ -290,7 +312,7 @@ class _PlannedRounds(RenyiRoundsSelection):
       order: the one that all plans have.
     """
 
-    many_names: ClassVar[int] = 10
+    many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
 
     root: int = 6
     statistic: Fraction = Fraction(0)
@@ -306,7 +328,7 @@ class _PlannedRounds(RenyiRoundsSelection):
 
     @property
     def _roots(self) -> tuple[int, int]:
-        return min(_POWERS), self.root
+        return 3, self.root
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:

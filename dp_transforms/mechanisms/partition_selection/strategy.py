@@ -21,6 +21,10 @@ from dp_transforms.mechanisms.decimals import (
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
+from dp_transforms.mechanisms.partition_selection.count_intervals import (
+    CONFIDENCE,
+    count_intervals,
+)
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import RandomTape
@@ -211,6 +215,18 @@ class NoisyCountStrategy(CountStrategy):
         """``decide_with_counts`` with the numbers of one channel of a tape."""
         words = tape.words(channel, len(users))
         return self.decide_with_counts(users, words, lambda i, bits: tape.prefix(channel, i, bits))
+
+    def count_intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        """(lower, upper) ends of intervals that hold the numbers of users, from noisy counts alone.
+
+        Each holds with this confidence given that its partition was selected, whatever the number
+        of users is; see ``count_intervals``. Args, returns and errors are those of that function.
+        """
+        hidden = self.pre_threshold - 1
+        low, high = count_intervals(self.law, np.asarray(noisy) - hidden, confidence)
+        return low + hidden, high + hidden
 
 
 def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> ExactNumber:

@@ -1,6 +1,5 @@
 """Exact integer noise: thresholds, laws, and what each draw depends on."""
 
-import math
 from fractions import Fraction
 from itertools import pairwise
 
@@ -13,10 +12,8 @@ from hypothesis import strategies as st
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise import discrete_noise
 from dp_transforms.mechanisms.noise.discrete_noise import (
-    DiscreteGaussian,
     DiscreteLaplace,
     TwoSidedGeometric,
-    discrete_gaussian,
     discrete_laplace,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -30,18 +27,12 @@ SMALL = [
     DiscreteLaplace(20.5),
     TwoSidedGeometric(Eta(1, 1, 1)),
     TwoSidedGeometric(Eta(13, 4, 2)),
-    DiscreteGaussian(Fraction(1, 10)),
-    DiscreteGaussian(1),
-    DiscreteGaussian(Fraction(999, 7)),
 ]
 LARGE = [
     DiscreteLaplace(513),
     DiscreteLaplace(10**7),
     DiscreteLaplace(2**48),
     TwoSidedGeometric(Eta(2**20 - 1, 20, 1)),
-    DiscreteGaussian(513**2),
-    DiscreteGaussian(Fraction(10**15, 3)),
-    DiscreteGaussian(2**96),
 ]
 
 SCALES = {
@@ -53,11 +44,6 @@ SCALES = {
 def direct_tail(noise, x, digits=60):
     """P[X > x] by summing the definition, or by its closed form, in MPFR at nearest rounding."""
     with gmpy2.context(precision=4 * digits):
-        if isinstance(noise, DiscreteGaussian):
-            sigma2 = gmpy2.mpq(noise.sigma2)
-            reach = math.isqrt(int(2 * sigma2 * 4 * digits)) + 3
-            terms = [gmpy2.exp(-k * k / (2 * sigma2)) for k in range(reach + x)]
-            return gmpy2.fsum(terms[x + 1 :]) / (terms[0] + 2 * gmpy2.fsum(terms[1:]))
         ratio = (
             gmpy2.mpfr(noise.eta.base)
             if isinstance(noise, TwoSidedGeometric)
@@ -81,7 +67,7 @@ def test_draws_follow_the_law(noise):
     laws.assert_follows(draws, direct_law(noise, 60))
 
 
-@pytest.mark.parametrize("noise", LARGE[:2] + LARGE[3:6], ids=str)
+@pytest.mark.parametrize("noise", LARGE[:2] + LARGE[3:], ids=str)
 def test_draws_follow_the_law_at_large_scales(noise):
     # Forty intervals of about the same probability, and their exact probabilities.
     draws = noise.sample(InsecureSeededTape(2), "test", 100_000)
@@ -97,7 +83,7 @@ def test_draws_follow_the_law_at_large_scales(noise):
     laws.assert_follows(cells, law)
 
 
-@pytest.mark.parametrize("noise", [*SMALL, DiscreteGaussian(100**2)], ids=str)
+@pytest.mark.parametrize("noise", SMALL, ids=str)
 def test_tails_enclose_the_definition(noise):
     for x in [0, 1, 2, 5, 17, 60]:
         for precision in (64, 128):
@@ -115,15 +101,7 @@ def test_probabilities_enclose_the_definition(noise):
         assert hi - lo <= 2.0**-64
 
 
-def test_gaussian_formula_agrees_with_the_sum():
-    noise = DiscreteGaussian(Fraction(70**2 * 3, 2))
-    for x in [0, 1, 100, 500, 900]:
-        lo, hi = noise.tail(x, 200)
-        assert lo <= direct_tail(noise, x, digits=70) <= hi
-        assert hi - lo <= gmpy2.mpq(1, 2**200)
-
-
-@pytest.mark.parametrize("noise", [*SMALL, DiscreteLaplace(511), DiscreteGaussian(511**2)], ids=str)
+@pytest.mark.parametrize("noise", [*SMALL, DiscreteLaplace(511)], ids=str)
 def test_thresholds_are_rounded_down(noise):
     thresholds = noise._thresholds[::-1].tolist()
     assert thresholds[-1] == 0 and (thresholds[-2] > 0 if len(thresholds) > 1 else True)
@@ -177,14 +155,11 @@ def test_equality_with_a_threshold_reads_more_bits():
 
 
 def test_draw_i_depends_on_channel_and_index_only():
-    noise, tape = DiscreteGaussian(9), InsecureSeededTape(4)
+    noise, tape = DiscreteLaplace(3), InsecureSeededTape(4)
     draws = noise.sample(tape, "a", 500)
     assert np.array_equal(draws[100:200], noise.sample(tape, "a", 100, start=100))
     assert not np.array_equal(draws, noise.sample(tape, "b", 500))
-    assert np.array_equal(draws, discrete_gaussian(9, tape, "a", 500))
-    assert np.array_equal(
-        DiscreteLaplace(5).sample(tape, "a", 50), discrete_laplace(5, tape, "a", 50)
-    )
+    assert np.array_equal(draws, discrete_laplace(3, tape, "a", 500))
     assert draws.dtype == np.int64 and draws.shape == (500,)
     assert noise.sample(tape, "a", 0).shape == (0,)
 
@@ -204,8 +179,6 @@ def test_neighbours_of_a_count_are_within_epsilon():
         (lambda: DiscreteLaplace(float("nan")), "scale must be a positive"),
         (lambda: DiscreteLaplace(2.0**49), r"scale must be at most 2\*\*48"),
         (lambda: TwoSidedGeometric(0.5), "eta must be an Eta"),
-        (lambda: DiscreteGaussian(-1), "sigma2 must be a positive"),
-        (lambda: DiscreteGaussian(2**97), r"sigma2 must be at most 2\*\*96"),
         (lambda: DiscreteLaplace(1).from_words([1], None), "uint64"),
         (lambda: DiscreteLaplace(1).from_words(np.zeros(3), None), "uint64"),
     ],
@@ -217,11 +190,8 @@ def test_errors(make, match):
 
 def test_the_table_and_the_floats_agree(monkeypatch):
     tape = InsecureSeededTape(6)
-    by_floats = [DiscreteLaplace(600), DiscreteGaussian(600**2)]
-    expected = [noise.sample(tape, "test", 20_000) for noise in by_floats]
+    expected = DiscreteLaplace(600).sample(tape, "test", 20_000)
     monkeypatch.setattr(discrete_noise, "_TABLE_SCALE", 1000)
-    for noise, draws in zip(
-        [DiscreteLaplace(600), DiscreteGaussian(600**2)], expected, strict=True
-    ):
-        assert noise._float_tail is None
-        assert np.array_equal(noise.sample(tape, "test", 20_000), draws)
+    noise = DiscreteLaplace(600)
+    assert noise._float_tail is None
+    assert np.array_equal(noise.sample(tape, "test", 20_000), expected)

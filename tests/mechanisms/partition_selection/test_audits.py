@@ -15,10 +15,7 @@ from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     OptimalSelection,
     RenyiRoundsSelection,
-    RenyiSelection,
-    SipsSelection,
     TruncatedGeometricSelection,
-    WeightedGaussianSelection,
 )
 from tests.cases import slow_unless
 
@@ -82,7 +79,6 @@ COUNT_STRATEGIES = [
     TruncatedGeometricSelection,
     LaplaceSelection,
     GaussianSelection,
-    RenyiSelection,
 ]
 
 
@@ -104,7 +100,7 @@ def test_names_selected_by_counts(strategy, options):
     }
     delta = worst_delta(laws, neighbouring_counts(most))
     # The optimal law's delta is the stated one exactly, and is computed at 200 bits.
-    assert DELTA / 2 < delta <= DELTA + (0 if strategy is RenyiSelection else ROUNDING)
+    assert DELTA / 2 < delta <= DELTA + ROUNDING
 
 
 @pytest.mark.parametrize("strategy", COUNT_STRATEGIES[:3])
@@ -212,20 +208,12 @@ def round_keep(strategy, index, total, users, named):
 @pytest.mark.parametrize(
     "chosen",
     [
-        WeightedGaussianSelection(EPSILON, DELTA, 2),
-        WeightedGaussianSelection(EPSILON, DELTA, 2, pre_threshold=2),
-        SipsSelection(EPSILON, DELTA, 2),
-        SipsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
         RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=1),
         RenyiRoundsSelection(EPSILON, DELTA, 2),
         RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
         RenyiRoundsSelection(EPSILON, DELTA, 2, pre_threshold=2),
     ],
     ids=[
-        "weighted",
-        "weighted, pre-threshold",
-        "sips",
-        "two equal rounds",
         "one Renyi round",
         "Renyi rounds",
         "two equal Renyi rounds",
@@ -251,7 +239,6 @@ def test_weighted_rounds_of_three_partitions():
     """Users of up to three partitions of three: one more of each kind beside up to two kinds."""
     for chosen, pieces in (
         (RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2), (1, 4, 8)),
-        (SipsSelection(EPSILON, DELTA, 3, number_of_rounds=2), (1, 6)),
     ):
         worst = mpmath.mpf(0)
         places = range(len(KINDS_OF_THREE))
@@ -276,8 +263,6 @@ def test_weighted_rounds_of_three_partitions():
 
 def test_weighted_rounds_when_a_user_is_replaced():
     for chosen in (
-        WeightedGaussianSelection(EPSILON, DELTA, 2, neighbours="replace"),
-        SipsSelection(EPSILON, DELTA, 2, neighbours="replace"),
         RenyiRoundsSelection(EPSILON, DELTA, 2, neighbours="replace"),
         RenyiRoundsSelection(EPSILON, DELTA, 2, neighbours="replace", number_of_rounds=1),
     ):

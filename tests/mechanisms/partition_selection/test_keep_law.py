@@ -9,9 +9,10 @@ import pytest
 
 from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.enclosure import exactly
+from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalLaw
+from dp_transforms.mechanisms.partition_selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.partition_selection.normal import NormalLaw
-from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.statistical import laws
 
@@ -89,7 +90,7 @@ def test_an_empty_array_of_partitions():
         OptimalLaw(Fraction(1), Fraction(1, 10**5)),
         # So long ranges that the table has one entry for many statistics.
         OptimalLaw(Fraction(1, 1000), Fraction(1, 10**9)),
-        NormalLaw(Fraction(10**12), 4 * 10**6),
+        ThresholdLaw(RoundedGaussian(Fraction(10**12)), 4 * 10**6),
         OptimalLaw(Fraction(1), Fraction(0)),
     ],
     ids=["short", "long", "normal", "never"],

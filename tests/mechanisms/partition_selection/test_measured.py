@@ -9,12 +9,13 @@ import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.partition_selection import MeasuredSelection
+from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     statistic_divergence,
     total_budget,
 )
+from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
-from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.weighted_rounds import users_by_partitions
 from tests.beam_runs import table_of
@@ -35,7 +36,7 @@ class _NoisyCounts(MeasuredSelection):
 def test_the_difference_at_kappa_one_has_the_noise_that_its_epsilon_asks_for(balance, neighbours):
     # 3,000 draws, each test within 4.5 standard deviations: false alarms in 1 of 20,000 runs.
     strategy = MeasuredSelection(200, 1e-5, neighbours=neighbours)
-    rest = {strategy.branch(Plan(1, rounds, 1)).epsilon for rounds in (1, 6)}
+    rest = {strategy.branch(RoundPlan(1, rounds, 1)).epsilon for rounds in (1, 6)}
     (epsilon,) = (Fraction(200) - Fraction(one) for one in rest)
     # Users exchanged move it by two.
     q = math.exp(-epsilon / (2 if neighbours == REPLACE else 1))
@@ -141,7 +142,7 @@ def test_the_divergence_of_the_statistic_is_the_largest_that_its_epsilon_allows(
 def test_the_whole_budget_is_spent_once_at_kappa_one():
     strategy = MeasuredSelection(1, 1e-5)
     for rounds in (1, 6):
-        branch = strategy.branch(Plan(1, rounds, 1))
+        branch = strategy.branch(RoundPlan(1, rounds, 1))
         assert Fraction(branch.epsilon) + Fraction(1, 200) == 1 and branch.delta == strategy.delta
     described = strategy.describe()
     assert described["epsilon"] == 1 and described["statistic_epsilon"] == 0.005
@@ -161,35 +162,34 @@ def test_one_user_moves_one_count_by_one():
 
 def test_users_decide_which_rounds_are_taken():
     # 4,000 users against noise of 57 and 64 at most: a wrong choice has probability below 1e-20.
-    users, tape = np.arange(4000), InsecureSeededTape(1)
-    records = {n: (np.repeat(users, n), np.tile(np.arange(n), 4000)) for n in (1, 2, 3, 9)}
-    for has, kappa, plan in (
-        (1, 1, Plan(1, 1, 1)),
-        (2, 1, Plan(1, 6, 1)),
-        (2, 2, Plan(2, 3, 16, 6)),
-        (3, 2, Plan(2, 3, 16, 6)),
-        (9, 2, Plan(2, 6, 1, 6)),
-        (1, 9, Plan(1, 3, 32, 6)),
+    tape = InsecureSeededTape(1)
+    for has, kappa, rounds, growth in (
+        (1, 1, 1, 1),
+        (2, 1, 6, 1),
+        (2, 2, 3, 16),
+        (3, 2, 3, 16),
+        (9, 2, 6, 1),
+        (1, 9, 3, 32),
     ):
         strategy = MeasuredSelection(5 if kappa == 1 else 1, 1e-5, kappa)
-        expected = strategy.branch(plan).select(*records[has], tape).tolist()
-        assert strategy.select(*records[has], tape).tolist() == expected != []
+        plan = strategy.plan(users_in_classes(np.full(4000, has), strategy.edges), tape)
+        assert (plan.rounds, plan.growth) == (rounds, growth)
 
 
 def test_the_plan_follows_from_the_counts():
     strategy = MeasuredSelection(1, 1e-5, 100)
     assert strategy.edges == (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
     for counts, plan in (
-        ([0] * 11, Plan(12, 3, 32, 6)),
-        ([-9] * 10 + [1000], Plan(100, 6, 1, 6)),
-        ([0] * 9 + [600, 500], Plan(100, 6, 2, 6)),
-        ([0] * 8 + [600, 0, 500], Plan(100, 6, 2, 6)),
+        ([0] * 11, RoundPlan(12, 3, 32, 6)),
+        ([-9] * 10 + [1000], RoundPlan(100, 6, 1, 6)),
+        ([0] * 9 + [600, 500], RoundPlan(100, 6, 2, 6)),
+        ([0] * 8 + [600, 0, 500], RoundPlan(100, 6, 2, 6)),
         # Equally many: 50 of 100, by few users and by many.
-        ([20, 0, 0, 0, 1900, 0, 0, 0, 0, 0, 0], Plan(50, 3, 32, 6)),
-        ([20, 0, 0, 0, 19_000, 0, 0, 0, 0, 0, 0], Plan(30, 3, 32, 3)),
-        ([0] * 7 + [1900, 0, 0, 0], Plan(100, 3, 32, 6)),
+        ([20, 0, 0, 0, 1900, 0, 0, 0, 0, 0, 0], RoundPlan(50, 3, 32, 6)),
+        ([20, 0, 0, 0, 19_000, 0, 0, 0, 0, 0, 0], RoundPlan(30, 3, 32, 3)),
+        ([0] * 7 + [1900, 0, 0, 0], RoundPlan(100, 3, 32, 6)),
         # The first class is wide, and most users of a partition are in it.
-        ([10_000, 300, 200, 0, 0, 0, 0, 0, 0, 0, 0], Plan(12, 3, 32, 3)),
-        ([300, 300, 300, 300, 300, 300, 300, 900, 0, 0, 0], Plan(100, 3, 32, 6)),
+        ([10_000, 300, 200, 0, 0, 0, 0, 0, 0, 0, 0], RoundPlan(12, 3, 32, 3)),
+        ([300, 300, 300, 300, 300, 300, 300, 900, 0, 0, 0], RoundPlan(100, 3, 32, 6)),
     ):
         assert strategy.plan_of(counts) == plan

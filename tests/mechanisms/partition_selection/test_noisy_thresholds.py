@@ -16,18 +16,16 @@ from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.gaussian_calibration import (
+from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalLaw
+from dp_transforms.mechanisms.partition_selection.gaussian import (
     GaussianBudget,
-    is_private,
-)
-from dp_transforms.mechanisms.partition_selection.normal import (
     RoundedGaussian,
     gaussian_delta,
+    is_private,
     largest_mu2,
     upper_quantile,
 )
-from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
-from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
+from dp_transforms.mechanisms.partition_selection.threshold_law import (
     TruncatedGeometricNoise,
     truncation,
 )

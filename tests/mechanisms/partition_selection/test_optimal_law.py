@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.partition_selection import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.optimal import OptimalLaw
+from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalLaw
 
 GRID = [
     (epsilon, delta)

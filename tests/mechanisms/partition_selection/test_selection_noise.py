@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.partition_selection import normal
-from dp_transforms.mechanisms.partition_selection.normal import RoundedGaussian
-from dp_transforms.mechanisms.partition_selection.truncated_geometric import (
+from dp_transforms.mechanisms.partition_selection import gaussian
+from dp_transforms.mechanisms.partition_selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.partition_selection.threshold_law import (
     TruncatedGeometricNoise,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -73,7 +73,7 @@ def test_floats_enclose_the_rounded_gaussian(noise):
 def test_the_table_and_the_floats_agree(monkeypatch):
     tape, variance = InsecureSeededTape(6), Fraction(600**2)
     by_floats = RoundedGaussian(variance).sample(tape, "test", 20_000)
-    monkeypatch.setattr(normal, "_TABLE_SIGMA2", 1000**2)
+    monkeypatch.setattr(gaussian, "_TABLE_SIGMA2", 1000**2)
     by_table = RoundedGaussian(variance)
     assert by_table._float_tail is None
     assert np.array_equal(by_table.sample(tape, "test", 20_000), by_floats)

@@ -1,0 +1,277 @@
+"""Published strategies of partition selection that the product does not offer: peers of its own.
+
+``weighted_gaussian`` and ``sips`` have noise and thresholds; ``renyi`` is the single round of
+``renyi_rounds`` in which every user counts alike.
+
+The weighted Gaussian. Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin (2020, "Differentially
+private set union", arXiv 2002.09745): a user with t partitions adds the weight 1/sqrt(t) to each of
+them, so that the vector of weights has L2 norm 1 however many partitions that are; normal noise is
+added to every partition's sum, and a partition is kept if the noisy sum exceeds a threshold.
+Weights are integers here, in units of 2**-24 and rounded down, so that their squares certainly sum
+to at most one and sums are exact.
+
+The threshold. A partition that only one user has must not be selected often: if that user has t
+partitions, each of them with probability at most p(t) = 1 - e**-(lambda / t), so that all of them
+together stay unselected with probability e**-lambda at least. Its sum is w(t), whence
+
+    threshold = max over t <= kappa of w(t) + sigma * Qinv(p(t))
+
+DP-SIPS. Round r adds normal noise to sums of weights of which one user contributes a vector of L2
+norm at most one, and exposes the partitions that only this user has with probability at most 1 -
+e**-lambda_r, given anything that earlier rounds released: they decide which partitions remain, and
+after that the round is a fresh weighted Gaussian. Given that no such partition was selected, the
+rounds with and without the user are an adaptive composition of Gaussian mechanisms of shifts mu_r,
+which is no worse than one of squared shift sum mu_r**2 (Dong, Roth, Su 2022, "Gaussian differential
+privacy", Corollary 2; the concentrated budget mu**2 / 2 adds up in the same way). The event has,
+given any past, conditional probability at most 1 - e**-lambda_r in round r. So with G the delta of
+normal noise and Lambda = sum lambda_r, in either order of the neighbours,
+
+    delta <= 1 - e**-Lambda (1 - G(sum mu_r**2, epsilon - Lambda)).
+
+Unlike in a single round, the two kinds of loss cannot be traded against each other here: an
+adversary's user may have partitions that others have in the first round and, once those are
+selected, only such that nobody else has. So delta is split, once, such that the last round's
+threshold is the smallest.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import gmpy2
+
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    SelectionStrategy,
+    WeightedStrategy,
+)
+from dp_transforms.mechanisms.partition_selection import rounds as renyi
+from dp_transforms.mechanisms.partition_selection.gaussian import (
+    GaussianBudget,
+    calibrate,
+    gaussian_delta,
+    largest_budgets,
+    normal_tail,
+    relative_threshold,
+    upper_quantile,
+)
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
+from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
+
+UNIT = 1 << 24
+"""A weight of one. Sums of weights fit 64 bits up to 2**39 users of one partition."""
+
+_PRECISION = 192
+_NOISE_SHARES = tuple(Fraction(i, 16) for i in range(15, 0, -1))
+
+
+@dataclass(frozen=True)
+class NormalLaw(KeepLaw):
+    """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
+
+    Args:
+      sigma2: positive; an exact rational number.
+      threshold: an integer, in the units of s.
+    """
+
+    sigma2: Fraction
+    threshold: int
+
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        if statistic < self.smallest:
+            return exactly(1)
+        gap = self.threshold - statistic
+        tail = normal_tail(gap * gap / self.sigma2, precision)
+        return tail if gap <= 0 else 1 - tail.rational()
+
+
+def weight(partitions: int) -> int:
+    """floor(UNIT / sqrt(partitions)): what a user of ``partitions`` partitions adds to each."""
+    return math.isqrt(UNIT * UNIT // partitions)
+
+
+@dataclass(frozen=True)
+class WeightedRound:
+    """Noise and threshold of one round.
+
+    Attributes:
+      budget: what the round may spend.
+      max_partitions_per_user: kappa, the most partitions that a user has in the round.
+    """
+
+    budget: GaussianBudget
+    max_partitions_per_user: int
+
+    @cached_property
+    def law(self) -> NormalLaw:
+        """The probability of being kept, by the sum of weights in units of ``UNIT``."""
+        variance = UNIT * UNIT / self.budget.mu2
+        return NormalLaw(variance, _threshold(self.budget, variance, self.max_partitions_per_user))
+
+    @property
+    def sigma(self) -> float:
+        """The noise's standard deviation, where a user's weights have L2 norm 1."""
+        return 1 / math.sqrt(self.budget.mu2)
+
+    def weight(self, partitions: int) -> int:
+        return weight(partitions)
+
+    def describe(self) -> dict[str, float]:
+        return {"sigma": self.sigma, "threshold": self.law.threshold / UNIT}
+
+
+def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
+    _, up = rounding_pair(_PRECISION)
+    sigma = up.sqrt(gmpy2.mpq(variance))
+
+    def needed(first: int, last: int) -> int:
+        """At least what every t in [first, last] needs: w falls with t, the quantile grows."""
+        quantile = upper_quantile(budget.new_partition_probability(last))
+        return int(gmpy2.ceil(up.add(weight(first), up.mul(sigma, gmpy2.mpq(quantile)))))
+
+    # The maximum is nearly always at one of the ends, which then covers all between.
+    threshold = max(needed(1, 1), needed(most, most))
+    pending = [(1, most)]
+    while pending:
+        first, last = pending.pop()
+        if needed(first, last) <= threshold:
+            continue
+        if first == last:
+            threshold = needed(first, first)
+            continue
+        middle = (first + last) // 2
+        pending += [(first, middle), (middle + 1, last)]
+    return threshold
+
+
+@dataclass(frozen=True)
+class WeightedGaussianSelection(WeightedStrategy):
+    """The weighted Gaussian: weights of L2 norm one per user, Gaussian noise, one threshold.
+
+    Gopi, Gulhane, Kulkarni, Shen, Shokouhi, Yekhanin (2020, "Differentially private set union");
+    the privacy argument is in ``partition_selection.gaussian``.
+
+    >>> strategy = WeightedGaussianSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
+    >>> strategy.median_users, round(strategy.rounds[0].sigma, 3)
+    (58, 3.731)
+    """
+
+    name: ClassVar[str] = "weighted_gaussian"
+
+    @cached_property
+    def rounds(self) -> tuple[WeightedRound, ...]:
+        kappa = self.max_partitions_per_user
+        budget = calibrate(*self._budget, kappa, self._users_changed)
+        return (WeightedRound(budget, kappa),)
+
+
+@dataclass(frozen=True)
+class SipsSelection(WeightedStrategy):
+    """DP-SIPS: several rounds of the weighted Gaussian, with less noise in each.
+
+    Swanberg, Desfontaines, Haney (2023, "DP-SIPS: a simpler, more scalable mechanism for
+    differentially private partition selection"). Early rounds, at little cost, select the
+    partitions that many users have; those are taken out of the records, so that their users weigh
+    more in what remains. Best where users have many partitions.
+
+    Args:
+      number_of_rounds: a positive integer.
+      growth: each round's squared shift mu**2, and its part of the threshold's delta, is this many
+        times that of the round before.
+
+    >>> strategy = SipsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10)
+    >>> [round(round_.sigma, 2) for round_ in strategy.rounds]
+    [32.97, 11.66, 4.12]
+    """
+
+    number_of_rounds: int = 3
+    growth: int = 8
+
+    name: ClassVar[str] = "sips"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("number_of_rounds", "growth"):
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+
+    @cached_property
+    def rounds(self) -> tuple[WeightedRound, ...]:
+        shares = renyi.growing_shares(self.number_of_rounds, self.growth)
+        kappa = self.max_partitions_per_user
+        budgets = calibrate_rounds(*self._budget, kappa, shares, self._users_changed)
+        return tuple(WeightedRound(budget, kappa) for budget in budgets)
+
+
+@lru_cache(maxsize=256)
+def calibrate_rounds(
+    epsilon: Fraction,
+    delta: Fraction,
+    partitions: int,
+    shares: tuple[Fraction, ...],
+    users_changed: int = 1,
+) -> tuple[GaussianBudget, ...]:
+    """The rounds' budgets: shares of one total, the best one within (epsilon, delta).
+
+    Args:
+      epsilon, delta, partitions, users_changed: see ``gaussian.calibrate``.
+      shares: of the total mu**2 and lambda, one per round; they sum to 1.
+    """
+    totals = largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, rounds_are_private)
+
+    def last_threshold(total: GaussianBudget) -> float:
+        last = GaussianBudget(total.mu2 * shares[-1], total.exposure * shares[-1])
+        return relative_threshold(last, partitions)
+
+    total = min(totals, key=last_threshold)
+    return tuple(GaussianBudget(total.mu2 * part, total.exposure * part) for part in shares)
+
+
+def rounds_are_private(
+    total: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
+) -> bool:
+    """Whether rounds with these totals of mu**2 and lambda are certainly (epsilon, delta)-DP."""
+    down, up = rounding_pair(_PRECISION)
+    exposed = gmpy2.mpq(users_changed * total.exposure)
+    noise = gaussian_delta(users_changed * total.mu2, epsilon - exposed)
+    spent = up.sub(1, down.mul(down.exp(-exposed), down.sub(1, noise)))
+    return bool(spent <= gmpy2.mpq(delta))
+
+
+@dataclass(frozen=True)
+class RenyiSelection(CountStrategy):
+    """Keep-probabilities by the number of users, as large as one Renyi order allows.
+
+    ``renyi_law`` defines them, ``renyi_calibration`` has the privacy argument.
+
+    >>> RenyiSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
+    41
+    """
+
+    name: ClassVar[str] = "renyi"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        # What is refused is refused now.
+        kappa = self.max_partitions_per_user
+        renyi.candidates(*self._budget, kappa, users_changed=self._users_changed)
+
+    @cached_property
+    def law(self) -> RenyiLaw:
+        kappa = self.max_partitions_per_user
+        (budget,) = renyi.calibrate(*self._budget, kappa, users_changed=self._users_changed)
+        return RenyiLaw(budget, kappa)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"order": self.law.budget.order}
+
+
+PEER_STRATEGIES: dict[str, type[SelectionStrategy]] = {
+    one.name: one for one in (WeightedGaussianSelection, SipsSelection, RenyiSelection)
+}
+"""These strategies by name."""

@@ -1,0 +1,394 @@
+"""Strategies in rounds, in which users of fewer partitions count for more in each of these."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.bisection import smallest_where
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import Extend
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
+from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
+    RenyiBudget,
+    total_budget,
+)
+from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
+from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrategy, StrategyRefusal
+
+_ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
+"""Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
+_MIDDLE = 4
+"""Where to begin among them."""
+
+_UNSPENT = Fraction(1, 1 << 32)
+"""Of delta: nothing is lost, and checks in floating point find at most delta."""
+
+_LAST_RESOLUTION = 4
+_LONGEST = 1 << 9
+_EARLY_BITS = 10
+_MOST_ROUNDS = 64
+_SEARCH_COARSER = 1
+
+
+class RoundPlan(NamedTuple):
+    """The rounds that a measurement leads to.
+
+    Attributes:
+      partitions: how many of a user's count in a round.
+      rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
+      root: the last round's steps are in proportion to d**(-1 / root) for users of d partitions.
+    """
+
+    partitions: int
+    rounds: int
+    growth: int
+    root: int = 6
+
+
+class Round(Protocol):
+    """Weights and keep-probabilities of one round."""
+
+    @property
+    def law(self) -> KeepLaw:
+        """The probability of being kept, by the sum of weights."""
+
+    def weight(self, partitions: int) -> int:
+        """What a user of ``partitions`` partitions adds to each; falls as they grow."""
+
+    def describe(self) -> dict[str, float]:
+        """Public facts, as JSON-ready values."""
+
+
+class WeightedStrategy(SelectionStrategy):
+    """A selection in rounds, each of the partitions that earlier rounds did not select.
+
+    In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random from
+    what remains where there are more; their weights follow from how many those are.
+    """
+
+    uses_weights: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def rounds(self) -> tuple[Round, ...]:
+        """Weights and laws of every round, in order."""
+
+    @property
+    def most_rounds(self) -> int:
+        """How many rounds there are, at most if a measurement decides."""
+        return len(self.rounds)
+
+    def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
+        """What is done after a measurement, if there is one."""
+        return self
+
+    def one_order(self, index: int) -> bool:
+        """Whether one random order of all partitions chooses for every user of a round, so that
+        users who share more than that many partitions give to the same ones."""
+        return False
+
+    def round_after(self, index: int, named: int) -> Round:
+        """Round ``index``, after so many partitions were named by earlier ones."""
+        return self.rounds[index]
+
+    def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
+        """What users add to each of their partitions in round ``index``.
+
+        Args:
+          partitions: integer array: how many partitions each user has in the round.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An int64 array of the same shape.
+        """
+        counts = np.asarray(partitions)
+        weight = self.round_after(index, named).weight
+        distinct, places = np.unique(counts, return_inverse=True)
+        values = np.array([weight(int(d)) for d in distinct], dtype=np.int64)
+        return values[places].reshape(counts.shape)
+
+    def decide_round(
+        self,
+        index: int,
+        sums: IntArray,
+        users: IntArray,
+        words: WordArray,
+        extend: Extend,
+        named: int = 0,
+    ) -> BoolArray:
+        """Which partitions round ``index`` selects.
+
+        Args:
+          sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
+          users: int64 array of shape (n,): how many users those are.
+          words, extend: uniform numbers, fresh for every round; see ``KeepLaw.decide``.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An array of n bools.
+        """
+        round_ = self.round_after(index, named)
+        beyond = np.maximum(sums - self._taken_off(round_), 0)
+        beyond[users < self.pre_threshold] = 0
+        return round_.law.decide(beyond, words, extend)
+
+    def _taken_off(self, round_: Round) -> int:
+        """The most that the users before the pre-threshold could give.
+
+        Without it the user who completes the pre-threshold decides as a partition's first user does
+        without one.
+        """
+        return (self.pre_threshold - 1) * round_.weight(1)
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        if users < self.pre_threshold:
+            return exactly(0)
+        drop = exactly(1)
+        for index in range(len(self.rounds)):
+            round_ = self.round_after(index, 0)
+            smallest_sum = users * round_.weight(self.max_partitions_per_user)
+            beyond = max(0, smallest_sum - self._taken_off(round_))
+            drop *= round_.law.drop_enclosure(beyond, precision + 8).rational()
+        return 1 - drop
+
+    def keep_probability(self, users: int) -> float:
+        lo, hi = self.keep_enclosure(users, 256)
+        return float((lo + hi) / 2)
+
+    @cached_property
+    def median_users(self) -> int | None:
+        half = gmpy2.mpq(1, 2)
+        return smallest_where(lambda users: bool(self.keep_enclosure(users, 128)[0] >= half), 1)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"rounds": [round_.describe() for round_ in self.rounds]}
+
+
+@dataclass(frozen=True)
+class RenyiRound:
+    """One round: steps and keep-probabilities.
+
+    Attributes:
+      law: the keep-probabilities by the sum of steps.
+    """
+
+    law: RenyiLaw
+
+    def weight(self, partitions: int) -> int:
+        return self.law.step(partitions)
+
+    def describe(self) -> dict[str, float]:
+        budget = self.law.budget
+        return {
+            "order": budget.order,
+            "divergence": float(budget.divergence),
+            "exposure": float(budget.exposure),
+        }
+
+
+@dataclass(frozen=True)
+class RenyiRoundsSelection(WeightedStrategy):
+    """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_law`` instead of noise.
+
+    Early rounds, at little cost, select the partitions that many users have, so that their users'
+    steps in what remains are longer. From the second round on, users of more partitions than count
+    in one give to those that come first in one random order of them all: some partitions then have
+    all of their users, where otherwise each would have few, and what comes late may come early in
+    the next round.
+
+    Where earlier rounds named few partitions, less than twice kappa, users have nearly as many left
+    as at the beginning, and the last round's steps vary less with that number. It may follow from
+    what was released: ``renyi_calibration``, which has the privacy argument, fixes each round's
+    budget alone.
+
+    Args:
+      number_of_rounds: an integer from 1 to 64.
+      growth: each round's divergence is this many times that of the round before.
+
+    >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
+    43
+    """
+
+    number_of_rounds: int = 3
+    growth: int = 16
+
+    name: ClassVar[str] = "renyi_rounds"
+    many_names: ClassVar[int] = 2
+    """Times kappa: from so many names on, users have fewer partitions left than they had."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("number_of_rounds", "growth"):
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+        if self.number_of_rounds > _MOST_ROUNDS:
+            raise ValueError(
+                f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
+            )
+        assert self._candidates
+
+    @property
+    def most_rounds(self) -> int:
+        return self.number_of_rounds
+
+    @cached_property
+    def rounds(self) -> tuple[RenyiRound, ...]:
+        kappa = self.max_partitions_per_user
+        # What early rounds hardly ever miss is left to the next one.
+        early = [
+            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2))
+            for budget in self.budgets[:-1]
+        ]
+        return (*early, self._last_rounds[0])
+
+    def one_order(self, index: int) -> bool:
+        # A sample of each user's own finds what most users have.
+        return index > 0
+
+    def round_after(self, index: int, named: int) -> RenyiRound:
+        few = named < self.many_names * self.max_partitions_per_user
+        is_last = 0 < index == self.number_of_rounds - 1
+        return self._last_rounds[-1] if is_last and few else self.rounds[index]
+
+    @property
+    def _calibrated(self) -> tuple[Fraction, Fraction, int, int, int, int]:
+        return (
+            *self._budget,
+            self.max_partitions_per_user,
+            self.number_of_rounds,
+            self.growth,
+            self._users_changed,
+        )
+
+    @property
+    def _roots(self) -> tuple[int, int]:
+        """Of the steps in the last round: after many names, and after few."""
+        return 3, 6
+
+    @cached_property
+    def budgets(self) -> tuple[RenyiBudget, ...]:
+        """Of each round."""
+        return calibrate(*self._calibrated)
+
+    @cached_property
+    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
+        return candidates(*self._calibrated)
+
+    @cached_property
+    def _last_rounds(self) -> list[RenyiRound]:
+        """Of the last round's budget, by each of the roots."""
+        kappa, budget = self.max_partitions_per_user, self.budgets[-1]
+        if kappa == 1:
+            return [RenyiRound(RenyiLaw(budget, kappa))]
+        # Finer steps where that keeps the law short.
+        longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
+        resolution = min(_LAST_RESOLUTION, max(1, longest))
+        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in self._roots]
+
+
+@lru_cache(maxsize=256)
+def calibrate(
+    epsilon: Fraction,
+    delta: Fraction,
+    partitions: int,
+    rounds: int = 1,
+    growth: int = 1,
+    users_changed: int = 1,
+) -> tuple[RenyiBudget, ...]:
+    """The rounds' budgets, at the order whose last round keeps the most.
+
+    Every order is private: the search decides only how much is kept.
+
+    Args:
+      epsilon, delta: positive, and delta below 1.
+      partitions: the most that one user has in a round.
+      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
+        round before, and its share of the exposure ``growth**2`` times: early rounds keep
+        partitions of many users, for which a small exposure is no loss.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    """
+    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+    resolution = min(1, rounds - 1, partitions - 1)
+    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed)
+
+    def kept(place: int) -> float:
+        if not 0 <= place < len(every):
+            return -1.0
+        return RenyiLaw(every[place][-1], partitions, resolution, coarser=_SEARCH_COARSER).kept
+
+    # The further from the best order, the fewer are kept.
+    best = min(_MIDDLE, len(every) - 1)
+    way = 1 if kept(best + 1) > kept(best) else -1
+    while kept(best + way) > kept(best):
+        best += way
+    return every[best]
+
+
+@lru_cache(maxsize=256)
+def candidates(
+    epsilon: Fraction,
+    delta: Fraction,
+    partitions: int,
+    rounds: int = 1,
+    growth: int = 1,
+    users_changed: int = 1,
+    statistic: Fraction = Fraction(0),
+) -> tuple[tuple[RenyiBudget, ...], ...]:
+    """The rounds' budgets at every order to try, ascending; at least one.
+
+    Args:
+      statistic: the epsilon of a statistic that came before.
+      Others: see ``calibrate``.
+
+    Raises:
+      StrategyRefusal: there is none, or they would need more users than there are.
+    """
+    shares = list(
+        zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
+    )
+    scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
+    orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
+    spent = delta * (1 - _UNSPENT)
+    totals = [
+        total_budget(order, epsilon, spent, shares[-1], users_changed, statistic)
+        for order in orders
+    ]
+    private = [
+        tuple(total.share(*share) for share in shares)
+        for total in totals
+        if total.divergence > 0 and total.exposure > 0
+    ]
+    given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {partitions} partitions a user"
+    if not private:
+        raise StrategyRefusal(f"delta must be smaller for this strategy, got {given}")
+    short = tuple(
+        budgets
+        for budgets in private
+        if not any(RenyiLaw.is_long(budget, partitions, 1) for budget in budgets)
+    )
+    if not short:
+        raise StrategyRefusal(
+            f"this strategy would need more than 2**48 users in a partition at {given}; take a "
+            "larger epsilon"
+        )
+    return short
+
+
+def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:
+    """Shares that sum to one, each ``growth`` times the one before.
+
+    >>> growing_shares(2, 3)
+    (Fraction(1, 4), Fraction(3, 4))
+    """
+    powers = [growth**i for i in range(rounds)]
+    return tuple(Fraction(power, sum(powers)) for power in powers)

@@ -1,0 +1,133 @@
+"""The published strategies that selection is measured beside are private, and what they are."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from benchmarks.selection_strategies import (
+    UNIT,
+    RenyiSelection,
+    SipsSelection,
+    WeightedGaussianSelection,
+    rounds_are_private,
+    weight,
+)
+from dp_transforms import JobSecret
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.mechanisms.partition_selection import GaussianSelection
+from dp_transforms.mechanisms.partition_selection.gaussian import GaussianBudget, gaussian_delta
+from dp_transforms.weighted_rounds import select_here
+from tests.beam_runs import table_of
+from tests.mechanisms.partition_selection.test_audits import (
+    DELTA,
+    EPSILON,
+    UNITS,
+    names_law,
+    neighbouring_counts,
+    product,
+    transcript_law,
+    worst_delta,
+)
+from tests.statistical import laws
+
+
+def test_weights_have_at_most_norm_one():
+    for partitions in [*range(1, 3000), 10**5, 10**6 + 7, 10**9]:
+        each = weight(partitions)
+        assert each**2 * partitions <= UNIT**2 < (each + 1) ** 2 * partitions
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 10, 1000])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (10.0, 0.01)])
+def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, kappa):
+    law = WeightedGaussianSelection(epsilon, delta, kappa).rounds[0].law
+    counts = np.arange(1, kappa + 1)
+    weights = np.array([weight(d) for d in counts.tolist()])
+    selected = stats.norm.sf((law.threshold - weights) / math.sqrt(law.sigma2))
+    exposed = -np.expm1(counts * np.log1p(-selected))
+    # Some number of partitions needs this threshold; delta is not left unused.
+    assert 0.99999 * delta < exposed.max() <= delta
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 10, 100])
+def test_weights_cost_nothing_against_plain_gaussian_thresholds(kappa):
+    weighted = WeightedGaussianSelection(1, 1e-5, kappa)
+    plain = GaussianSelection(1, 1e-5, kappa)
+    # Where all users have kappa partitions it is the same mechanism, save the threshold's rounding.
+    assert weighted.rounds[0].sigma * math.sqrt(kappa) == pytest.approx(plain.sigma)
+    assert plain.median_users - 1 <= weighted.median_users <= plain.median_users
+
+
+@pytest.mark.parametrize("options", [{}, {"number_of_rounds": 1}, {"number_of_rounds": 5}])
+def test_rounds_compose_within_the_budget(options):
+    epsilon, delta = 1.0, 1e-5
+    rounds = SipsSelection(epsilon, delta, 20, **options).rounds
+    mu = math.sqrt(sum(1 / round_.sigma**2 for round_ in rounds))
+    noise = stats.norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * stats.norm.cdf(
+        -mu / 2 - epsilon / mu
+    )
+    exposed = sum(float(round_.budget.exposure) for round_ in rounds)
+    assert 0.98 * delta < noise + exposed <= delta * (1 + 1e-4)
+
+
+def test_an_overspent_total_is_found_out():
+    epsilon, delta = Fraction(1), Fraction(1, 10**5)
+    mu2 = Fraction(1, 16)
+    left = delta - Fraction(*map(int, gaussian_delta(mu2, epsilon).as_integer_ratio()))
+    assert rounds_are_private(GaussianBudget(mu2, left * Fraction(99, 100)), epsilon, delta)
+    assert not rounds_are_private(GaussianBudget(mu2, left * Fraction(101, 100)), epsilon, delta)
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        WeightedGaussianSelection(EPSILON, DELTA, 2, pre_threshold=2),
+        SipsSelection(EPSILON, DELTA, 2),
+        SipsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
+    ],
+    ids=["weighted, pre-threshold", "sips", "two equal rounds"],
+)
+def test_rounds_with_their_transcript(chosen):
+    inputs = list(itertools.product(range(4), repeat=3))
+    found = {users: transcript_law(chosen, users) for users in inputs}
+    pairs = [
+        (users, more)
+        for users in inputs
+        for kind in UNITS
+        if (more := tuple(n + k for n, k in zip(users, kind, strict=True))) in found
+    ]
+    assert DELTA / 10 < worst_delta(found, pairs) <= DELTA
+
+
+def test_names_selected_by_one_round_of_renyi():
+    chosen, most = RenyiSelection(EPSILON, DELTA, 2), 16
+    single = [names_law(chosen, n) for n in range(most + 1)]
+    both = itertools.product(range(most + 1), repeat=2)
+    found = {(a, b): product(single[a], single[b]) for a, b in both}
+    assert DELTA / 2 < worst_delta(found, neighbouring_counts(most)) <= DELTA
+
+
+def test_sums_of_weights_are_selected_by_the_law():
+    strategy = WeightedGaussianSelection(2, 0.05, 4)
+    # Partition 1 has three users of their own and two with four partitions each.
+    shared = [(user, partition) for user in (8, 9) for partition in (1, 2, 3, 4)]
+    pairs = distinct_pairs(table_of([(0, 1), (1, 1), (2, 1), *shared]))
+    count = 1500
+    selected = [
+        select_here(pairs, strategy, JobSecret.insecure_for_testing(seed))["partition"].to_pylist()
+        for seed in range(count)
+    ]
+    law = strategy.rounds[0].law
+    for partition, total in ((1, 3 * UNIT + UNIT), (2, UNIT)):
+        kept = sum(partition in names for names in selected)
+        laws.assert_probability(kept, count, law.keep_enclosure(total, 128))
+
+
+@pytest.mark.parametrize("value", [0, -1, 2.5, True])
+def test_rounds_are_checked(value):
+    with pytest.raises(ValueError, match="number_of_rounds must be a positive integer"):
+        SipsSelection(1, 1e-5, 2, number_of_rounds=value)
