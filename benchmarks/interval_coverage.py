@@ -23,7 +23,7 @@ from benchmarks.partition_selection import DATA, user_items
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
-from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     at_least,
@@ -70,7 +70,7 @@ def degrees(directory: pathlib.Path | None) -> Iterator[tuple[str, FrequencyList
         yield f"degrees of {path.name.removesuffix('.csv.gz')}", Input.degrees(path).private
 
 
-def answers(facts: ReleaseIntervals) -> list[Estimate]:
+def answers(facts: Answers) -> list[Estimate]:
     """The estimates of ``QUESTIONS``."""
     return [
         facts.number_of_partitions(CONFIDENCE),
@@ -94,7 +94,7 @@ def truth(private: FrequencyList) -> list[float]:
     ]
 
 
-def hits(private: FrequencyList, facts: ReleaseIntervals) -> list[bool]:
+def hits(private: FrequencyList, facts: Answers) -> list[bool]:
     """Whether each interval holds."""
     return [
         one.low - 1e-9 <= true <= one.high + 1e-9

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
+from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.estimates import GRID, ReleaseIntervals
+from dp_transforms.postprocessing.estimates import GRID, Answers, ReleaseIntervals
+from dp_transforms.postprocessing.intervals import model_intervals_of
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import parse_coordinates, parse_frequency_list
@@ -43,6 +45,12 @@ _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 _THRESHOLDS = (1, 10, 100, 1000, 10_000)
 _RANKS = (1, 10, 100, 1000)
+_HEADS = ("Proved", "By the model")
+_ABOUT_MODEL = """ On the right are the shorter intervals of a model of what lists look like: they
+hold as far as the model does, and are not proved."""
+
+Kinds = Sequence[Answers]
+"""Proved intervals and, where there are noisy coordinates, those of the decoder's model."""
 
 
 def write_report(directory: str, about: str | None = None) -> str:
@@ -83,9 +91,12 @@ def report_page(
     words, released = wording(statement), facts.released
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
-        content = _plots(pictures, words, statement) + _numbers(facts, words)
-    if len(released) and words.guessing:
-        content += _metrics(facts)
+        kinds: list[Answers] = [facts]
+        if isinstance(released, ReleasedList):
+            kinds.append(model_intervals_of(released))
+        content = _plots(pictures, words, statement) + _numbers(kinds, words)
+        if words.guessing:
+            content += _metrics(kinds)
     intro = f"""<p>{released.total:,} {words.total} {released.distinct:,} {words.items}, as
 released: the true numbers differ by the noise that makes the list private. It does not say which
 {words.items}. {_number(facts, words, statement)}</p>
@@ -167,45 +178,44 @@ def _plots(pictures: dict[str, bytes], words: Wording, statement: dict[str, Any]
     return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
 
 
-def _numbers(facts: ReleaseIntervals, words: Wording) -> str:
+def _numbers(kinds: Kinds, words: Wording) -> str:
     """A table of what users of a list ask first."""
-    level = page.CONFIDENCE
-    rows = [(f"In all: {words.total} {words.items}", page.estimate_text(facts.total(level)))]
-    rows += [
-        (f"{words.items} with at least {least:,}".capitalize(), page.estimate_text(one))
-        for least in _THRESHOLDS
-        if (one := facts.partitions_with_at_least(least, level)).high
+    facts, level = kinds[0], page.CONFIDENCE
+    asked: list[tuple[str, str, tuple[int, ...], str]]
+    asked = [(f"In all: {words.total} {words.items}", "total", (), ",")]
+    asked += [
+        (f"{words.items} with at least {n:,}".capitalize(), "partitions_with_at_least", (n,), ",")
+        for n in _THRESHOLDS
+        if facts.partitions_with_at_least(n, level).high
     ]
-    rows += [
-        (f"Rank {rank:,}", page.estimate_text(one))
-        for rank in _RANKS
-        if (one := facts.frequency_at(rank, level)).high
-    ]
-    rows += [
-        (f"Part of the first {rank:,}", page.estimate_text(facts.share_of_top(rank, level), ".1%"))
-        for rank in _RANKS[1:]
-        if rank < facts.released.distinct
+    ranks = [n for n in _RANKS if facts.frequency_at(n, level).high]
+    asked += [(f"Rank {n:,}", "frequency_at", (n,), ",") for n in ranks]
+    asked += [(f"Part of the first {n:,}", "share_of_top", (n,), ".1%") for n in ranks[1:]]
+    rows = [
+        (name, *(page.estimate_text(getattr(one, ask)(*of, level), form) for one in kinds))
+        for name, ask, of, form in asked
     ]
     return f"""<h2>Numbers</h2>
 <p>The interval below each number holds that of the true list with {level:.0%} confidence, over the
-noise alone, each by itself.</p>
-{page.table([("", f"Estimate, {level:.0%} interval"), *rows], numbers=1)}"""
+noise alone, each by itself.{_ABOUT_MODEL * (len(kinds) - 1)}</p>
+{page.table([("", *_HEADS[: len(kinds)]), *rows], numbers=len(kinds))}"""
 
 
-def _metrics(facts: ReleaseIntervals) -> str:
+def _metrics(kinds: Kinds) -> str:
     asked: list[tuple[str, str, Any]] = [
         (f"Success rate of {n:,} guess{'es' if n > 1 else ''}", "success_rate_bits", n)
         for n in _GUESSES
     ]
     asked += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
     rows = [
-        (name, page.bits_text(getattr(facts, metric)(of, page.CONFIDENCE)))
-        for name, metric, of in asked
+        (name, *(page.bits_text(getattr(one, ask)(of, page.CONFIDENCE)) for one in kinds))
+        for name, ask, of in asked
     ]
     return f"""<h2>How hard to guess</h2>
 <p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). The interval below each number holds
-the value of the true list with {page.CONFIDENCE:.0%} confidence, over the noise alone.</p>
-{page.table([("Metric", "Estimate"), *rows], numbers=1)}"""
+the value of the true list with {page.CONFIDENCE:.0%} confidence, over the noise
+alone.{_ABOUT_MODEL * (len(kinds) - 1)}</p>
+{page.table([("Metric", *_HEADS[: len(kinds)]), *rows], numbers=len(kinds))}"""
 
 
 def _writer(directory: str) -> Callable[[str, str | None], str]:

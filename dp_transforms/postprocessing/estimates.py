@@ -14,7 +14,7 @@ import bisect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class Estimate:
         return f"{value} ({low} to {high}, {100 * self.confidence:.3g}% {words})"
 
 
-class ReleaseIntervals(ABC):
+class Answers(ABC):
     """Estimates from one release. ``confidence`` is that of the interval, 0.95 by default.
 
     Attributes:
@@ -97,10 +97,6 @@ class ReleaseIntervals(ABC):
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         """The part of the total that the largest frequencies make up."""
 
-    @abstractmethod
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        """Two lists, rank by rank below and above the private one, at all ranks together."""
-
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
         """lambda_beta in bits, see ``guessing_metrics``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
@@ -109,6 +105,18 @@ class ReleaseIntervals(ABC):
             for one in (rate.value, rate.high, rate.low)
         )
         return Estimate(value, low, high, confidence, rate.kind)
+
+    @abstractmethod
+    def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
+        """G-tilde_alpha, see ``guessing_metrics``."""
+
+
+class ReleaseIntervals(Answers):
+    """Proved intervals, and bounds that hold together."""
+
+    @abstractmethod
+    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
+        """Two lists, rank by rank below and above the private one, at all ranks together."""
 
     def success_rates(
         self, guesses: Sequence[int], confidence: float = 0.95
@@ -125,9 +133,9 @@ class ReleaseIntervals(ABC):
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
         """G-tilde_alpha, see ``guessing_metrics``.
 
-        The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 - lambda_j
-        over j < mu, and mu is the first j with lambda_j >= alpha: both are bounded through the
-        bounds on all lambda_j. And alpha <= lambda_mu < alpha + p_mu, where p_mu <= 1 / mu.
+        Proof. The metric grows with G_alpha and falls with lambda_mu. G_alpha is the sum of 1 -
+        lambda_j over j < mu, and mu is the first j with lambda_j >= alpha: both are bounded through
+        the bounds on all lambda_j. And alpha <= lambda_mu < alpha + p_mu, p_mu <= 1 / mu. QED.
         """
         level = float(check_alpha(alpha))
         value = guessing_metrics.alpha_guesswork_bits(self.released, alpha)
@@ -221,7 +229,7 @@ def failure_probability(confidence: float) -> float:
     return 1 - confidence
 
 
-class ModelIntervals(ReleaseIntervals):
+class ModelIntervals(Answers):
     """Quantiles of numbers of lists drawn from a posterior: shorter, and no better than its model.
 
     Args:
@@ -257,20 +265,11 @@ class ModelIntervals(ReleaseIntervals):
             confidence,
         )
 
-    def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
-        return replace(super().success_rate_bits(guesses, confidence), kind=MODEL)
-
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
         return self._of(
             lambda one: guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0,
             confidence,
         )
-
-    def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
-        raise NotImplementedError("bands are proved ones: see ``CoordinateIntervals``")
-
-    def _rate_curve(self, confidence: float) -> RateCurve:
-        raise NotImplementedError("bounds that hold together are proved ones")
 
     def _of(self, number: Callable[[FrequencyList], float], confidence: float) -> Estimate:
         tail = failure_probability(confidence) / 2

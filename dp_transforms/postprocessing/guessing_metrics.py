@@ -12,8 +12,8 @@ population that it was drawn from: where most items are singletons, the populati
 to guess than the list's.
 
 Everything runs over the distinct frequencies and in exact integers; only the last step is a float.
-On a released list the metrics are post-processing and cost no privacy; ``guessing_intervals``
-bounds what the noise can have done to them.
+On a released list the metrics are post-processing and cost no privacy; ``intervals`` bounds
+what the noise can have done to them.
 """
 
 from __future__ import annotations

@@ -123,6 +123,7 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     assert number.low < number.value < number.high
     for one in (number, facts.total(0.99), facts.frequency_at(10, 0.99)):
         assert f'<td class="number">{one.value:,}\n{one.low:,} to {one.high:,}</td>' in page
+    assert ("By the model" in page) == (released.coordinates is not None)
     text = f"between {number.low:,} and {number.high:,}"
     bounded = "of at most 3 partitions of each user"
     if enforced:

@@ -1,7 +1,7 @@
 """Marginals and bias of the exponential mechanism for integer partitions at a given list.
 
 What is computed here is as private as the list: at a private one never publish it, at a released
-one it is post-processing (see ``release_estimates``).
+one it is post-processing.
 
 In terms of the walk's D (see ``walk``): item i has x_i >= v iff D(v - i) >= i - k_f(v - i), so
 the distribution of one frequency is read off the distributions of D on the diagonals around f_i -
