@@ -320,7 +320,13 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
     """
     columns = [table[name] for name in table.column_names if names is None or name in names]
     valid = [found for column in columns for found in _validities(column)]
-    return table.filter(functools.reduce(pc.and_, valid)) if valid else table
+    if not valid:
+        return table
+    for place, field in enumerate(table.schema):
+        if field.type in (pa.string_view(), pa.binary_view()):  # of which Arrow filters none
+            values = table.column(place).cast(plain_type(field.type))
+            table = table.set_column(place, field.name, values)
+    return table.filter(functools.reduce(pc.and_, valid))
 
 
 def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:

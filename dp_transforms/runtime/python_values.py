@@ -7,6 +7,7 @@ here, and composites have the same fields.
 
 from __future__ import annotations
 
+import itertools
 import numbers
 from collections.abc import Sequence
 from typing import Any
@@ -46,7 +47,7 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
     """Values as a column: strings, bytes or integers, or a struct of tuples, rows or dictionaries.
 
     The fields of a struct are in the order of tuples and rows, and those of dictionaries in the
-    order of their keys. A column with nulls has nulls.
+    order of their keys. None is null.
 
     Args:
       values: one at least.
@@ -62,9 +63,12 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
         kind = kinds.pop() if kinds else None
         if kind not in (_DICTIONARIES, _ROWS, _TUPLES):
             return pa.array(values)
-        if any(value is None for value in values):
-            return pa.nulls(len(values))
-        return _struct(values, kind, name)
+        there = [value for value in values if value is not None]
+        if len(there) == len(values):
+            return _struct(values, kind, name)
+        places = itertools.count()
+        rows = [None if value is None else next(places) for value in values]
+        return _struct(there, kind, name).take(pa.array(rows, pa.int64()))
     except (OverflowError, TypeError, ValueError, pa.ArrowException):
         # The original message may show a value.
         raise TypeError(

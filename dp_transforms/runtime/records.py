@@ -138,6 +138,8 @@ def _frame_column(series: Any, name: str) -> pa.Array:
     """A column of a data frame, of which Python values are taken as those of tuples."""
     try:
         if hasattr(series.dtype, "categories"):
+            if series.isna().all():
+                return pa.nulls(len(series))
             categories = _frame_column(series.cat.categories.to_series(), name)
             codes = series.cat.codes.to_numpy()
             return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)

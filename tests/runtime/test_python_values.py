@@ -87,6 +87,12 @@ def test_data_frames_with_nulls():
     assert sorted(found) == [("ann", "rock"), ("dan", "jazz")]
 
 
+def test_a_null_beside_composites_leaves_out_itself_alone():
+    frame = pd.DataFrame({"user": ["ann", "bob"], "partition": [("no", 1), None]})
+    found = rows_of(run([frame], ToRecords(drop_nulls=True), BoundContributions(9)))
+    assert [user for user, _ in found] == ["ann"]
+
+
 def test_nulls_inside_of_dictionaries_and_composites_are_left_out():
     codes = pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), ["rock", None])
     table = pa.table({"user": ["ann", "bob", "cyd"], "partition": codes})
@@ -124,7 +130,7 @@ def test_nulls(value, null):
         ([Visit("no", 1), beam.Row(country="it", device=2)],
          pa.array([{"country": "no", "device": 1}, {"country": "it", "device": 2}])),
         ([(1, ["a"])], pa.array([{"0": 1, "1": {"0": "a"}}])),
-        ([("a", 1), None], pa.nulls(2)),
+        ([("a", 1), None], pa.array([{"0": "a", "1": 1}, None])),
     ],
 )  # fmt: skip
 def test_columns(values, column):
