@@ -10,6 +10,7 @@ import apache_beam as beam
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.columnar.counting import sum_counts
 from dp_transforms.columnar.named_uniforms import NamedUniforms
@@ -121,6 +122,12 @@ class SelectFromCounts(Releases, beam.PTransform):
             raise ValueError(
                 "SelectFromCounts takes one count of each partition, by which one user moves it by "
                 "one: flatten records before they are counted, not counts"
+            )
+        unit = bound_of(counts).unit
+        if unit is not PrivacyUnit.USER:
+            raise ValueError(
+                f"SelectFromCounts protects users, but these counts are bounded for each "
+                f"{unit.value}: count the users of records that are bounded by user"
             )
         secret = secret_for(counts.pipeline, self._secret)
         key = secret.key(f"{self._purpose} by {self._strategy!r}")

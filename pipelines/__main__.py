@@ -12,6 +12,7 @@ import sys
 from collections.abc import Sequence
 
 from dp_transforms.version import VERSION
+from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 
 SUCCESS, USAGE_ERROR = 0, 2
 
@@ -104,9 +105,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         hint = f"did you mean {near[0]}?" if near else f"the commands are {', '.join(COMMANDS)}"
         print(f"error: there is no command {name!r}: {hint}", file=sys.stderr)
         return USAGE_ERROR
-    # Imported only now: Beam takes a second, and help should not.
-    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
-    code: int = module.main(arguments) or SUCCESS
+    try:
+        # Imported only now: Beam takes a second, and help should not.
+        module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
+        code: int = module.main(arguments) or SUCCESS
+    except KeyboardInterrupt:
+        print(f"error: {INTERRUPTED_TEXT}", file=sys.stderr)
+        return INTERRUPTED
     return code
 
 

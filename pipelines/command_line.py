@@ -10,19 +10,22 @@ import io
 import logging
 import re
 import shlex
+import signal
 import sys
+import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from dp_transforms.version import VERSION
+from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 from pipelines.errors import DoneError, InputError, input_error_message
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
-SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE = 0, 1, 2, 3
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
@@ -297,8 +300,12 @@ def run(
       prepare: checks the flags and the input, and returns the job. A ValueError here is a fault in
         the flags (exit code 2); an InputError, here or in the job, is a fault in a file (1).
     """
-    flags, options = parser.parse_job(argv)
     with contextlib.ExitStack() as stack:
+        interrupts = stack.enter_context(_interrupts())
+        try:
+            flags, options = parser.parse_job(argv)
+        except KeyboardInterrupt:
+            return failed(INTERRUPTED_TEXT, INTERRUPTED)
         if flags.log_level:
             logging.basicConfig(level=flags.log_level.upper())
         elif not flags.show_private_errors:
@@ -312,9 +319,12 @@ def run(
                 return failed(parser.as_typed(str(error)), USAGE_ERROR)
             job()
         except (Exception, KeyboardInterrupt) as error:
-            # In a step of the in-process runner, Beam makes a RuntimeError of it.
-            if "KeyboardInterrupt" in (type(error).__name__, str(error).partition(" ")[0]):
-                return failed("interrupted: no release was written", INTERRUPTED)
+            # Beam and extensions in C make other errors of it.
+            if interrupts or "KeyboardInterrupt" in (
+                type(error).__name__,
+                str(error).partition(" ")[0],
+            ):
+                return failed(INTERRUPTED_TEXT, INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
             message = input_error_message(error) or (
@@ -324,6 +334,26 @@ def run(
             code = DONE_BEFORE if isinstance(error, DoneError) else FAILURE
             return failed(parser.as_typed(message), code)
     return SUCCESS
+
+
+@contextlib.contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """A list that is not empty once the process has been interrupted."""
+    found: list[int] = []
+
+    def note(number: int, frame: Any) -> None:
+        found.append(number)
+        signal.default_int_handler(number, frame)
+
+    main = threading.current_thread() is threading.main_thread()
+    if not main or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield found
+        return
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield found
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:

@@ -12,7 +12,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
+from dp_transforms.columnar.columns import (
+    COUNT,
+    PARTITION,
+    USER,
+    decoded,
+    described,
+    plain_type,
+    single,
+)
 
 NO_VALUE = ""
 LIST = "list"
@@ -34,18 +42,24 @@ def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     """
     array = single(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
-    if pa.types.is_floating(kind) or pa.types.is_nested(kind):
+    has_text = plain_type(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+    if not has_text and not pa.types.is_null(kind):
         raise TypeError(
-            f"attribute {name!r} has type {kind}, in which it is not clear which values are equal: "
-            "store it as strings or integers"
+            f"attribute {name!r} has type {described(kind)}, in which it is not clear which values "
+            "are equal: store it as strings or integers"
         )
     try:
-        return pc.fill_null(array.cast(pa.string()), NO_VALUE)
-    except pa.ArrowNotImplementedError:
-        raise TypeError(f"attribute {name!r} of type {kind} has no text: cast it first") from None
+        if pa.types.is_date(kind):
+            array = array.cast(pa.date32())
+        text = array.cast(pa.string())
+        if pa.types.is_date(kind) and pc.any(pc.match_substring(text, "out of range")).as_py():
+            raise pa.ArrowInvalid
+        return pc.fill_null(text, NO_VALUE)
     except pa.ArrowInvalid:
         # Arrow's own message may show the value.
-        raise ValueError(f"attribute {name!r} holds bytes that are not UTF-8") from None
+        raise ValueError(
+            f"attribute {name!r} holds bytes that are not UTF-8, or dates that have no text"
+        ) from None
 
 
 def only(values: pa.Array, allowed: Sequence[str]) -> pa.Array:

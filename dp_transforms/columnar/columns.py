@@ -10,7 +10,7 @@ done once for each.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -60,8 +60,9 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     target = plain_type(kind)
     if target is None:
         raise TypeError(
-            f"column {name!r} has type {kind}, but users and partitions must be strings, binary or "
-            "integers (a partition may be a struct of these): cast the column first"
+            f"column {name!r} has type {described(kind)}, but users and partitions must be "
+            "strings, binary or integers (a partition may be a struct of these): cast the column "
+            "first"
         )
     if kind == target:
         return array
@@ -70,6 +71,38 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     except pa.ArrowInvalid:
         # Arrow's own message shows the value.
         raise ValueError(f"column {name!r} of type {kind} does not fit {target}") from None
+
+
+def described(kind: pa.DataType, with_names: bool = False) -> str:
+    """A type in words, without names of its fields, which may be private, unless asked for them.
+
+    >>> described(pa.struct([("secret", pa.string()), ("n", pa.int64())]))
+    '(string, int64)'
+    """
+    kind = _value_type(kind)
+    if pa.types.is_struct(kind):
+        fields = (repr(f.name) * with_names + described(f.type, with_names) for f in kind)
+        return f"({', '.join(fields)})"
+    return "list or map" if pa.types.is_nested(kind) else str(kind)
+
+
+def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
+    """Checks that all records have the same types: a value of another would not meet its equals.
+
+    Args:
+      kinds: of each part of the records its types as ``described``, without names and with them.
+
+    Raises:
+      TypeError: they differ; the text names no field.
+    """
+    exact = set(kinds)
+    if len(exact) > 1:
+        found = sorted({described for described, _ in exact})
+        how = f"in type ({' and '.join(found)})" if len(found) > 1 else "in names of fields"
+        raise TypeError(
+            f"records differ {how}: give all users one type, and all partitions one type, with "
+            "the same fields in the same order"
+        )
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
@@ -183,12 +216,8 @@ def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
     Raises:
       TypeError: their values have different types.
     """
-    kinds = list(dict.fromkeys(_value_type(array.type) for array in arrays))
-    if len(kinds) > 1:
-        raise TypeError(
-            f"records differ in type ({kinds[0]} and {kinds[1]}): give all users one type, and all "
-            "partitions one type"
-        )
+    kinds = {_value_type(array.type) for array in arrays}
+    check_alike((described(kind), described(kind, with_names=True)) for kind in kinds)
     if not all(pa.types.is_dictionary(array.type) for array in arrays):
         return pa.chunked_array([decoded_array(array) for array in arrays])
     if len(arrays) == 1:
@@ -284,18 +313,35 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
-def without_nulls(table: pa.Table) -> pa.Table:
-    """The rows in which no column, and no field of a composite, is null."""
-    columns = [field for column in table.columns for field in _with_fields(column)]
-    if not any(column.null_count for column in columns):
+def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Table:
+    """The rows in which none of these columns (by default, all) has a null.
+
+    A null may be a row, a field of a composite, or a value of a dictionary.
+    """
+    columns = [table[name] for name in table.column_names if names is None or name in names]
+    valid = [found for column in columns for found in _validities(column)]
+    if not valid:
         return table
-    return table.filter(functools.reduce(pc.and_, (column.is_valid() for column in columns)))
+    for place, field in enumerate(table.schema):
+        if field.type in (pa.string_view(), pa.binary_view()):  # of which Arrow filters none
+            values = table.column(place).cast(plain_type(field.type))
+            table = table.set_column(place, field.name, values)
+    return table.filter(functools.reduce(pc.and_, valid))
 
 
-def _with_fields(column: pa.ChunkedArray) -> list[pa.ChunkedArray]:
-    if not pa.types.is_struct(column.type):
-        return [column]
-    return [column, *(leaf for field in column.flatten() for leaf in _with_fields(field))]
+def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
+    """For each part of a column that has nulls, which rows have none there."""
+    kind = column.type
+    if column.null_count:
+        yield column.is_valid()
+    if pa.types.is_struct(kind):
+        for field in column.flatten():
+            yield from _validities(field)
+    elif pa.types.is_dictionary(kind):
+        dictionaries = (pa.chunked_array([chunk.dictionary]) for chunk in column.chunks)
+        if any(next(_validities(values), None) is not None for values in dictionaries):
+            chunks = [decoded_array(chunk) for chunk in column.chunks]
+            yield from _validities(pa.chunked_array(chunks))
 
 
 def sorted_by(table: pa.Table, name: str) -> pa.Table:

@@ -38,13 +38,21 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     # A command line names degrees before anything needs Arrow.
     import pyarrow.compute as pc
 
-    from dp_transforms.columnar.columns import PARTITION, USER, concat, decoded, single, value_types
+    from dp_transforms.columnar.columns import (
+        PARTITION,
+        USER,
+        concat,
+        decoded,
+        described,
+        single,
+        value_types,
+    )
 
     types = value_types(edges.select([SOURCE, TARGET]))
     if types[0] != types[1]:
         raise TypeError(
-            f"both ends of an edge must have one type, got {types[0]} and {types[1]}: cast one of "
-            "the columns"
+            "both ends of an edge must have one type, got "
+            f"{' and '.join(map(described, types))}: cast one of the columns"
         )
     if edges[SOURCE].type != edges[TARGET].type:
         # One of them is a dictionary.

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import single, value_types
+from dp_transforms.columnar.columns import described, single, value_types
 from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
 from dp_transforms.columnar.numbers import to_numpy
 from dp_transforms.columnar.scattering import Route
@@ -69,23 +68,8 @@ def _hash_column(array: pa.Array, key: bytes) -> Hashes:
     return hash_rows(array, key)
 
 
-def types_of(table: pa.Table) -> str:
-    """The types of a table's values, in words."""
-    return ", ".join(map(str, value_types(table)))
-
-
-def check_types(found: Iterable[str]) -> None:
-    """Checks that all tables have the same types: a value of another would not meet its equals.
-
-    Args:
-      found: what ``types_of`` gave for each.
-
-    Raises:
-      TypeError: they differ.
-    """
-    kinds = sorted(set(found))
-    if len(kinds) > 1:
-        raise TypeError(
-            f"records differ in type ({' and '.join(kinds)}): give all users one type, and all "
-            "partitions one type"
-        )
+def types_of(table: pa.Table) -> tuple[str, str]:
+    """The types of a table's values as ``described``: without names of fields, and with them."""
+    kinds = value_types(table)
+    plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
+    return ", ".join(plain), ", ".join(named)

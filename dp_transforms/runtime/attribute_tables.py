@@ -13,6 +13,7 @@ import pyarrow as pa
 from dp_transforms.columnar.attributes import NO_VALUE, attribute_text, only
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import Kind, check_known_fields, table_from
 
 
@@ -63,21 +64,21 @@ class ToAttributeTables(beam.PTransform):
         if kind is Kind.TABLES:
             return records | beam.Map(self._of_table).with_output_types(pa.Table)
         # Partition and values travel as a composite partition until they are a table.
-        pairs = records | "Pairs" >> beam.Map(self._pair, kind)
+        pairs = records | "Pairs" >> beam.Map(self._pair)
         return (
             pairs
             | "Batch" >> ToTables()
             | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
         )
 
-    def _pair(self, record: Any, kind: Kind) -> tuple[Any, tuple[Any, ...]]:
+    def _pair(self, record: Any) -> tuple[Any, tuple[Any, ...]]:
         names = (USER, PARTITION, *(attribute.name for attribute in self._attributes))
-        if kind is Kind.ROWS:
-            record = tuple(getattr(record, name) for name in names)
+        if is_row(type(record)):
+            record = tuple(getattr(record, name) for name in names if hasattr(record, name))
         elif isinstance(record, dict):
             # Which keys it has may be private.
             record = tuple(record[name] for name in names if name in record)
-        if len(record) != 2 + len(self._attributes):
+        if not isinstance(record, (tuple, list)) or len(record) != 2 + len(self._attributes):
             raise ValueError(
                 f"records must have {2 + len(self._attributes)} parts: user, partition and a value "
                 "of each attribute"

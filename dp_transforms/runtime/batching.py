@@ -11,6 +11,7 @@ from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
 from dp_transforms.runtime.bounds import TellsBound, bound_of
+from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
     PARTITION,
     USER,
@@ -130,13 +131,15 @@ class _Batch(OnThreads):
 
     def _of_records(self, held: list[Any]) -> list[pa.Table]:
         parts = zip(self._names, self._parts(held), strict=True)
-        return [pa.table({name: columns.plain(_column(part, name), name) for name, part in parts})]
+        return [
+            pa.table({name: columns.plain(column_of(part, name), name) for name, part in parts})
+        ]
 
     def _parts(self, held: list[Any]) -> list[list[Any]]:
         first, second = self._names
         kinds = set(map(type, held))
         try:
-            if self._kind is Kind.ROWS or all(map(_is_row, kinds)):
+            if self._kind is Kind.ROWS or all(map(is_row, kinds)):
                 return [[getattr(row, name) for row in held] for name in self._names]
             if kinds == {dict}:
                 return [[record[name] for record in held] for name in self._names]
@@ -154,40 +157,6 @@ class _Batch(OnThreads):
         if set(map(len, held)) != {2}:
             raise ValueError(f"records must be pairs ({first}, {second})")
         return [list(part) for part in zip(*held, strict=True)]
-
-
-def _is_row(kind: type) -> bool:
-    return kind is beam.Row or hasattr(kind, "_fields")
-
-
-def _column(values: list[Any], name: str) -> pa.Array:
-    """Python objects as a column; tuples and rows as a struct."""
-    try:
-        first = values[0]
-        if isinstance(first, beam.Row):
-            return _struct([tuple(value.as_dict().values()) for value in values], first.as_dict())
-        if isinstance(first, dict):
-            # In whatever order each has its keys.
-            return _struct(
-                [[part for _, part in sorted(one.items())] for one in values], sorted(first)
-            )
-        if isinstance(first, (tuple, list)):
-            # A row that was decoded is a NamedTuple.
-            return _struct(values, getattr(first, "_fields", range(len(first))))
-        return pa.array(values)
-    except (AttributeError, OverflowError, TypeError, ValueError, pa.ArrowException):
-        # The original message may show a value.
-        if any(value is None for value in values):
-            return pa.nulls(len(values))
-        raise TypeError(
-            f"the values of {name!r} must be of one type, strings, bytes or 64-bit integers, or be "
-            "composite: tuples of these, or rows, all with the same fields"
-        ) from None
-
-
-def _struct(values: list[Any], names: Iterable[Any]) -> pa.Array:
-    fields = [_column(list(field), "") for field in zip(*values, strict=True)]
-    return pa.StructArray.from_arrays(fields, names=list(map(str, names)))
 
 
 def objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:

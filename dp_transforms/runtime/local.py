@@ -20,12 +20,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, coded_table, is_full
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, check_alike, coded_table, is_full
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.columnar.routing import (
     MAX_HELD_BYTES,
     by_hash,
-    check_types,
     num_buckets_by_size,
     types_of,
 )
@@ -102,7 +101,7 @@ def _reduced(
     """What ``ReduceByHash`` does by the first of these columns."""
     route = by_hash(names[:1], key)
 
-    def cut(batch: list[pa.Table]) -> tuple[str, list[tuple[int, bytes]]]:
+    def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
         table = coded_table(batch, names)
         pieces = scatter(table, route, num_buckets, reduce, compress=held > limit // _PLAIN_SHARE)
         return types_of(table), list(pieces)
@@ -111,7 +110,7 @@ def _reduced(
         return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
 
     limit, held = memory_limit(), 0
-    kinds: set[str] = set()
+    kinds: set[tuple[str, str]] = set()
     buckets: dict[int, list[bytes]] = collections.defaultdict(list)
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
@@ -125,7 +124,7 @@ def _reduced(
             held += len(piece)
         if held > limit // 2:
             raise MemoryError("packed records take more than half of the memory")
-    check_types(kinds)
+    check_alike(kinds)
     # What is done is not held.
     rest = (buckets.popitem()[1] for _ in range(len(buckets)))
     for found in map_ahead(reduced, rest):

@@ -31,6 +31,7 @@ from dp_transforms.columnar.columns import COUNT as COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
 from dp_transforms.runtime import steps
+from dp_transforms.runtime.python_values import column_of, has_null, is_row
 
 NOISY_COUNT = "noisy_count"
 LOW, HIGH = "low", "high"
@@ -120,23 +121,44 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
         found = list(batch.columns)
     else:
         found = checked_table(batch).schema.names
-    check_fields("the table", "column", names, found)
+    for name in names:
+        if found.count(name) != 1:
+            # Which others it has may be private.
+            how_many = "more than one" if name in found else "no"
+            raise ValueError(
+                f"the table has {how_many} column {name!r}: name yours with "
+                "ToRecords(user=..., partition=...)"
+            )
     if isinstance(batch, pa.Table):
         return batch.select(names)
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch]).select(names)
+    return pa.table({name: _frame_column(batch[name], name) for name in names})
+
+
+def _frame_column(series: Any, name: str) -> pa.Array:
+    """A column of a data frame, of which Python values are taken as those of tuples."""
     try:
-        return pa.Table.from_pandas(batch[list(names)], preserve_index=False)
-    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        if hasattr(series.dtype, "categories"):
+            if series.isna().all():
+                return pa.nulls(len(series))
+            categories = _frame_column(series.cat.categories.to_series(), name)
+            codes = series.cat.codes.to_numpy()
+            return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)
+        if series.dtype == object:
+            values = zip(series.tolist(), series.isna(), strict=True)
+            return column_of([None if null else value for value, null in values], name)
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, OverflowError, ValueError):
         # The original message shows a value.
         raise TypeError(
-            "a column of a data frame has values of several types: give all users one type, and "
-            "all partitions one type"
+            f"column {name!r} of a data frame cannot be read as an Arrow column: cast it to "
+            "strings or integers"
         ) from None
 
 
 def check_fields(whose: str, what: str, names: Sequence[str], found: Sequence[str]) -> None:
-    """Checks that there are fields, or columns, of these names.
+    """Checks that there are fields, or columns, of these names, which are public.
 
     Raises:
       ValueError: one is missing.
@@ -275,7 +297,7 @@ class ToRecords(beam.PTransform):
             return [self._of_table(element)]
         if isinstance(element, dict):
             return self._of_dict(element)
-        if hasattr(element, "_fields") or isinstance(element, beam.Row):
+        if is_row(type(element)):
             return self._of_row(element)
         raise TypeError(
             f"records in which user and partition have names must be rows, dictionaries or tables, "
@@ -322,7 +344,7 @@ class ToRecords(beam.PTransform):
     ) -> list[tuple[Any, Any]]:
         """The user and the partition, unless a null is left out."""
         user, *parts = map(value, self._names)
-        if self._drop_nulls and None in (user, *parts):
+        if self._drop_nulls and has_null((user, *parts)):
             return []
         return [(user, parts[0] if len(parts) == 1 else composed(parts))]
 
@@ -360,9 +382,14 @@ def record_type(
 def field_types(declared: Any, names: Sequence[str] = (USER, PARTITION)) -> dict[str, Any]:
     """The types of the parts of rows, and of pairs whose parts have these names."""
     if isinstance(declared, TupleConstraint) and len(declared.tuple_types) == 2:
-        # A NamedTuple within a tuple is a composite like any other, and comes back as a tuple.
-        types = (Any if hasattr(t, "_fields") else t for t in declared.tuple_types)
+        # Rows and dictionaries in a tuple are composites like others, and come back as tuples.
+        types = (Any if _is_named(t) else t for t in declared.tuple_types)
         return dict(zip(names, types, strict=True))
     if isinstance(declared, type):
         declared = RowTypeConstraint.from_user_type(declared)
     return dict(declared._fields) if isinstance(declared, RowTypeConstraint) else {}
+
+
+def _is_named(declared: Any) -> bool:
+    named = isinstance(declared, (DictHint.DictConstraint, RowTypeConstraint))
+    return named or declared in (dict, beam.Row) or hasattr(declared, "_fields")

@@ -18,13 +18,12 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dp_transforms.columnar.columns import sorted_by
+from dp_transforms.columnar.columns import check_alike, sorted_by
 from dp_transforms.columnar.routing import (
     DEFAULT_BUCKETS,
     MAX_BUCKETS,
     MAX_HELD_BYTES,
     by_hash,
-    check_types,
     types_of,
 )
 from dp_transforms.columnar.scattering import Reduce, Route, gather, scatter
@@ -37,7 +36,7 @@ _TYPES = -1
 def _cut(
     table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
 ) -> Iterator[tuple[int, bytes]]:
-    yield _TYPES, types_of(table).encode()
+    yield _TYPES, "\n".join(types_of(table)).encode()
     yield from scatter(table, route, num_buckets, reduce)
 
 
@@ -144,7 +143,8 @@ class _Gather(OnThreads):
     def process(self, element: tuple[int, Iterable[bytes]]) -> Iterator[pa.Table]:
         bucket, pieces = element
         if bucket == _TYPES:
-            check_types(piece.decode() for piece in pieces)
+            kinds = (piece.decode().partition("\n") for piece in pieces)
+            check_alike((described, named) for described, _, named in kinds)
             return
         held, size = [], 0
         for piece in pieces:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import codecs
 import functools
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
@@ -19,6 +19,11 @@ from pipelines.files.paths import FileRange
 
 _QUOTE = b'"'
 _BYTE_ORDER_MARK = "\ufeff"
+_CARRIAGE_RETURNS = "has carriage returns inside a line: end lines with \\n or \\r\\n"
+_STRUCTURE = ',"\r\n'
+# What shifts to other characters in encodings with states, and stands for others where there are
+# escapes: one record would change how the next one is read.
+_SHIFTS = b"+ACI- ~{!!~} \x1b$B!!\x1b(B \x0e!!\x0f \\u0022"
 # How files begin that are not text whatever their names say.
 _SIGNATURES = {
     b"PK\x03\x04": "is a zip archive: unpack it, or compress text with gzip, bzip2 or zstd",
@@ -28,8 +33,6 @@ _SIGNATURES = {
     b"\xff\xfe": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
 }
-# The fields of a line behind the last one, which a quote that is still open would swallow.
-_END = "end of the records"
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,9 @@ class DelimitedText(text_lines.TextFormat):
         position, counted from 1.
       quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
       multiline: quoted fields may contain line breaks. A file then belongs to one worker, since
-        nobody can tell where a record begins without having read the file up to there.
-      encoding: a Python codec in which ASCII characters are single bytes.
+        nobody can tell where a record begins without having read the file up to there. Quotes must
+        be as RFC 4180 has them: around a whole field, and doubled inside it.
+      encoding: a Python codec without states in which ASCII characters are single bytes.
 
     Raises:
       ValueError: an attribute is not as described.
@@ -77,6 +81,9 @@ class DelimitedText(text_lines.TextFormat):
         text = f'a{self.delimiter}"\n'
         try:
             single_bytes = text.encode(self.encoding) == text.encode("ascii")
+            shifts = _SHIFTS.decode(self.encoding)
+            single_bytes &= len(shifts) == len(_SHIFTS)
+            single_bytes &= not any(character in shifts for character in _STRUCTURE)
         except (UnicodeError, LookupError):
             single_bytes = False
         if not single_bytes:
@@ -122,9 +129,7 @@ class DelimitedText(text_lines.TextFormat):
                         )
                     return _Layout(len(columns), tuple(range(len(columns))), 0)
                 if line.count(b"\r") != line.count(b"\r\n"):
-                    raise InputError(
-                        f"{path} has carriage returns inside a line: end lines with \\n or \\r\\n"
-                    )
+                    raise InputError(f"{path} {_CARRIAGE_RETURNS}")
                 names = pa.csv.read_csv(
                     pa.BufferReader(line + b"\n"),
                     read_options=pa.csv.ReadOptions(
@@ -176,7 +181,6 @@ class DelimitedText(text_lines.TextFormat):
         return {
             "read_options": pa.csv.ReadOptions(
                 column_names=names,
-                encoding=self.encoding,
                 # Beam's workers are the parallelism; threads of theirs would compete with them.
                 use_threads=False,
                 block_size=block_bytes,
@@ -192,11 +196,16 @@ class DelimitedText(text_lines.TextFormat):
         }
 
     def _table(self, path: str, block: bytes, layout: _Layout) -> pa.Table:
+        if not self._is_utf8:
+            block = block.decode(self.encoding).encode()
+        block = block if block.endswith(b"\n") else block + b"\n"
         guarded = self.quotes and _QUOTE in block
         if guarded:
-            block = block if block.endswith(b"\n") else block + b"\n"
             # A last line of empty fields: a quote that is still open would swallow it.
             block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
+        elif block.count(b"\r") != block.count(b"\r\n"):
+            # Arrow would end a record there, and begin one that is perhaps another user's.
+            raise InputError(f"{path} {_CARRIAGE_RETURNS}")
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
         if guarded:
             # A range begins at a line, which is the beginning of a record only if every line before
@@ -212,20 +221,15 @@ class DelimitedText(text_lines.TextFormat):
         return table
 
     def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
-        guard = "\n" + self.delimiter.join([_END] * layout.width) + "\n"
-        mark = self._mark if layout.data_start else b""
-        stream = _Chained(mark, file, guard.encode("ascii"))
-        last = pa.table({})
+        checked = _StrictQuotes(path, self, has_mark=layout.data_start == 0)
+        stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
         for batch in pa.csv.open_csv(stream, **self._options(layout, text_lines.BLOCK_BYTES)):
             if batch.num_rows:
-                if last.num_rows:
-                    yield last
-                last = pa.Table.from_batches([batch])
-        if any(column[-1].as_py() != _END for column in last.columns):
-            raise InputError(
-                f"{path}: a quote is not closed: give --no_quotes if quotes are ordinary characters"
-            )
-        yield last.slice(0, last.num_rows - 1)
+                yield pa.Table.from_batches([batch])
+
+    @property
+    def _is_utf8(self) -> bool:
+        return codecs.lookup(self.encoding).name == "utf-8"
 
     def _fault(self, error: Exception, layout: _Layout | None) -> str:
         # The texts of these errors quote the line at fault, so they are only looked at here.
@@ -253,22 +257,69 @@ class _Layout(NamedTuple):
     data_start: int
 
 
-class _Chained(io.RawIOBase):
-    """Some bytes, those of a file, and then some more."""
+class _StrictQuotes:
+    """Passes on text in UTF-8 if its quotes are as RFC 4180 has them, a piece at a time.
 
-    def __init__(self, start: bytes, file: Any, end: bytes):
-        super().__init__()
-        self._start = start
-        self._file = file
-        self._end = io.BytesIO(end)
+    Counted from the beginning, every odd quote opens a field, or is the second of two that stand
+    for one, and every even one closes it, or is the first. So it is enough to look at the bytes
+    beside each: a field is opened at its beginning, and closed at its end. A stray quote of one
+    user, which would turn the fields of others inside out, is refused unless text between quotes
+    looks like fields as well.
+    """
 
-    def readable(self) -> bool:
-        return True
+    def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder(text_format.encoding)()
+        self._has_mark = has_mark
+        ends = _QUOTE + b"\r\n" + text_format.delimiter.encode("ascii")
+        self._at_end = np.isin(np.arange(256), list(ends))
+        self._quotes = 0
+        self._last = b"\n\n"
+        self._begun = self._ended = False
 
-    def read(self, size: int = -1) -> bytes:
-        start, self._start = self._start, b""
-        size -= len(start)
-        return start + (self._file.read(size) or self._end.read(size))
+    def __call__(self, piece: Any) -> bytes:
+        """The piece, decoded; the last one is empty.
+
+        Raises:
+          InputError: a quote, or a carriage return, is not where it may be.
+          UnicodeError: this is not text of the encoding.
+        """
+        text: str = self._decoder.decode(bytes(piece), final=not piece)
+        mark = b""
+        if not self._begun and (text or not piece):
+            # Arrow leaves out one mark. The file's own is before its header, if it has one.
+            mark = _BYTE_ORDER_MARK.encode()
+            text = text.removeprefix(_BYTE_ORDER_MARK) if self._has_mark else text
+            self._begun = True
+        if not piece and not self._ended:
+            text += "\n"
+            self._ended = True
+        found = text.encode()
+        self._check(found)
+        if self._ended and self._quotes % 2:
+            raise InputError(
+                f"{self._path}: a quote is not closed: give --no_quotes if quotes are ordinary "
+                f"characters"
+            )
+        return mark + found
+
+    def _check(self, text: bytes) -> None:
+        window = np.frombuffer(self._last + text, np.uint8)
+        before, here, after = window[:-2], window[1:-1], window[2:]
+        quotes = np.flatnonzero(here == ord(_QUOTE))
+        first = self._quotes % 2
+        opening, closing = quotes[first::2], quotes[1 - first :: 2]
+        if not (self._at_end[before[opening]].all() and self._at_end[after[closing]].all()):
+            raise InputError(
+                f"{self._path}: a quote is inside a field, or text follows a quoted field: put "
+                f"quotes around the whole field and double those inside it, or give --no_quotes if "
+                f"quotes are ordinary characters"
+            )
+        returns = np.flatnonzero((here == ord("\r")) & (after != ord("\n")))
+        if ((self._quotes + np.searchsorted(quotes, returns)) % 2 == 0).any():
+            raise InputError(f"{self._path} {_CARRIAGE_RETURNS}")
+        self._quotes += len(quotes)
+        self._last = window[-2:].tobytes()
 
 
 def _records_if_lines(block: bytes) -> int:

@@ -81,7 +81,8 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of a file in the type of its ``record_field``, or as codes of values of that type.
 
     Raises:
-      pa.ArrowInvalid: a value does not fit, such as a date with a time of day.
+      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
+        the year 32767.
     """
     return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
 
@@ -169,9 +170,17 @@ def _values(array: pa.Array) -> pa.Array:
     if pa.types.is_timestamp(kind):
         zone = "" if kind.tz is None else "Z"
         # The same instants, in UTC.
-        text = array.view(pa.timestamp(kind.unit)).cast(pa.string())
+        text = _printed(array.view(pa.timestamp(kind.unit)))
         text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
         return pc.binary_join_element_wise(pc.utf8_rtrim(text, "."), zone, "")
     if pa.types.is_date(kind):
-        array = array.cast(pa.date32())
+        return _printed(array.cast(pa.date32()))
     return array.cast(_logical(kind)[1])  # type: ignore[index]
+
+
+def _printed(times: pa.Array) -> pa.Array:
+    text = times.cast(pa.string())
+    # Arrow prints the raw number of what is too far away, which is another in each unit.
+    if pc.any(pc.match_substring(text, "out of range")).as_py():
+        raise pa.ArrowInvalid
+    return text

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
 from pipelines.errors import InputError
 from pipelines.files.paths import FileRange
 
@@ -106,16 +104,13 @@ class RecordSource(ABC):
         return list(self._schema)[self._needed :]
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
-        needed = table.columns[: self._needed]
-        nulls = any(column.null_count for column in needed)
-        if nulls and not self._drop_nulls:
+        whole = without_nulls(table, self._columns[: self._needed])
+        if whole.num_rows < table.num_rows and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
                 f"leave them out with --drop_nulls"
             )
-        if nulls:
-            valid = (column.is_valid() for column in needed)
-            table = table.filter(functools.reduce(pc.and_, valid))
+        table = whole
         user, *parts = table.columns[: self._needed]
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]

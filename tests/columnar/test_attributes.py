@@ -116,3 +116,13 @@ def test_values_without_a_clear_text_are_refused_without_showing_one():
 
 def test_only_allowed_values_stay():
     assert only(pa.array(["f", "", "q", "m"]), ("m", "f")).to_pylist() == ["f", "", "", "m"]
+
+
+def test_attributes_whose_text_is_another_in_each_unit_are_refused():
+    for kind in (pa.timestamp("s"), pa.decimal128(5, 2), pa.time32("s"), pa.duration("s")):
+        with pytest.raises(TypeError, match="not clear which values are equal"):
+            attribute_text(pa.nulls(1, kind), "age")
+    far = pa.array([2**31 - 1], pa.int32()).cast(pa.date32())
+    with pytest.raises(ValueError, match="dates that have no text") as error:
+        attribute_text(far, "born")
+    assert str(2**31 - 1) not in str(error.value)

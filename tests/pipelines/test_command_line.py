@@ -1,4 +1,5 @@
 import logging
+import signal
 
 import apache_beam as beam
 import pytest
@@ -234,3 +235,16 @@ def test_no_option_of_beam_is_taken_for_a_misspelt_flag_of_a_job(job):
     parser = job.make_parser()
     for name in known:
         parser._refuse_misspelt([f"--{name}=1"])
+
+
+def test_an_interrupt_that_an_extension_made_another_error_of(parser, capsys):
+    def prepare(flags, options):
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ImportError("cannot import pyarrow") from None
+
+    before = signal.getsignal(signal.SIGINT)
+    assert run(prepare, parser, []) == 130
+    assert capsys.readouterr().err == "error: interrupted: no release was written\n"
+    assert signal.getsignal(signal.SIGINT) is before

@@ -1,5 +1,6 @@
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 
@@ -97,3 +98,13 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["--completion=zsh"]) == 2
     assert "pip install dp-frequency-lists[completion]" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", [["pipelines", "release"], ["pipelines.release_frequency_list"]])
+def test_an_interrupt_while_modules_are_imported_is_one_line(module, tmp_path):
+    (tmp_path / "numpy.py").write_text("raise KeyboardInterrupt")
+    command = [sys.executable, "-m", *module, "--help"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), os.getcwd()])}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == "error: interrupted: no release was written\n"
+    assert done.returncode == 130

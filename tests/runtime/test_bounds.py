@@ -234,3 +234,12 @@ def test_the_element_type_has_no_say():
     declared = beam.Map(same).with_output_types(pa.Table)
     with pytest.raises(ValueError, match="not known"):
         through(BOUND, declared, COUNT, release(2), kind="tables")
+
+
+def test_counts_of_edges_are_not_taken_for_counts_of_users():
+    degrees = through(ToRecords(0, 1), CountDegrees(), kind="tuples")
+    assert bound_of(degrees).unit is PrivacyUnit.EDGE
+    with pytest.raises(ValueError, match=r"protects users, but .* for each edge"):
+        _ = degrees | from_counts(9)
+    with pytest.raises(ValueError, match="protects users"):
+        _ = degrees | DeclareBounded(9) | "again" >> from_counts(9)

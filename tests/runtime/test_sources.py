@@ -193,6 +193,6 @@ def test_data_frames():
     )
     assert sorted((*partition.values(), n) for partition, n in rows_of(frames)) == sorted(COUNTED)
     mixed = pandas.DataFrame({"user": ["secret", 1], "partition": [1, 1]})
-    with pytest.raises(TypeError, match="values of several types") as error:
+    with pytest.raises(TypeError, match="must be of one type") as error:
         run([mixed], CountDistinctUsers())
     assert "secret" not in str(error.value)

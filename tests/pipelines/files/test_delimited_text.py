@@ -189,9 +189,56 @@ def test_cuts_never_change_what_is_read(tmp_path_factory, lines, cuts):
     multiline = DelimitedText(multiline=True)
     try:
         in_parts = records(DelimitedText(), path, ("user", "page"), cuts)
+        # Which is strict about quotes.
+        whole = records(multiline, path, ("user", "page"))
     except InputError:
         return
-    assert in_parts == records(multiline, path, ("user", "page"))
+    assert in_parts == whole
+
+
+@pytest.mark.parametrize("block", [3, 1 << 20])
+@pytest.mark.parametrize(
+    "stray",
+    ['u9,"a" b', 'u9,"a"b"', 'u9,"', 'u9,a"', 'u9,a"b"', 'u9, "a"', '"u9"x,a', "u9,a\ru1,forged"],
+)
+def test_a_stray_quote_of_one_user_is_refused_among_line_breaks(write, monkeypatch, block, stray):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", max(block, 64))
+    lines = [f'u{i},"ho\nme {i}"\n' for i in range(9)]
+    text_format = DelimitedText(multiline=True)
+    expected = [(f"u{i}", f"ho\nme {i}") for i in range(9)]
+    assert records(text_format, write("user,page\n" + "".join(lines)), ("user", "page")) == expected
+    for place in (0, 5, 9):
+        text = "".join([*lines[:place], stray + "\n", *lines[place:]])
+        for content, columns in ((f"user,page\n{text}", ("user", "page")), (text, ("1", "2"))):
+            text_format = DelimitedText(multiline=True, header=columns[0] == "user")
+            fault(text_format, write(content), columns)
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+@pytest.mark.parametrize("cuts", [(), (10, 20)])
+def test_a_carriage_return_of_one_user_makes_no_record_of_another(write, quotes, cuts):
+    path = write("user,page\nann,home\nbob,home\rann,forged\n")
+    with pytest.raises(InputError, match="carriage returns inside a line"):
+        records(DelimitedText(quotes=quotes), path, ("user", "page"), cuts)
+
+
+def test_a_quote_that_is_not_closed_behind_the_columns(write):
+    lines = 'ann,home,x\nend of the records,end of the records,"y\nbob,home,z\n'
+    path = write(f"user,page,note\n{lines}")
+    assert "not closed" in fault(DelimitedText(multiline=True), path)
+
+
+@pytest.mark.parametrize("piece", [50, 53, 1000])
+@pytest.mark.parametrize(
+    ("encoding", "letter"),
+    [("utf-8", "é"), ("latin-1", "é"), ("shift_jis", "表"), ("gb18030", "表")],
+)
+def test_pieces_of_any_size_and_encoding(write, monkeypatch, piece, encoding, letter):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", piece)
+    lines = f'"a""{letter},\r\n",{letter}\r\n"","\r"\nb,\n'
+    path = write(("user,page\n" + lines * 9).encode(encoding))
+    found = records(DelimitedText(multiline=True, encoding=encoding), path, ("user", "page"))
+    assert found == [(f'a"{letter},\r\n', letter), ("", "\r"), ("b", None)] * 9
 
 
 def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
@@ -288,6 +335,11 @@ def test_a_missing_file(tmp_path):
         ({"encoding": "klingon"}, "encoding must be the name of a Python codec"),
         ({"encoding": "utf-16"}, "iconv -f utf-16"),
         ({"encoding": "base64"}, "does not keep ASCII"),
+        ({"encoding": "utf-7"}, "does not keep ASCII"),
+        ({"encoding": "hz"}, "does not keep ASCII"),
+        ({"encoding": "iso2022_jp"}, "does not keep ASCII"),
+        ({"encoding": "iso2022_kr"}, "does not keep ASCII"),
+        ({"encoding": "raw_unicode_escape"}, "does not keep ASCII"),
         ({"multiline": True, "quotes": False}, "multiline needs quotes"),
     ],
 )

@@ -111,3 +111,28 @@ def test_a_user_of_two_files_is_bounded_as_one(tmp_path):
     reader = ReadRecords(RecordFiles(str(tmp_path / "*.parquet"), "user", ["partition"]))
     kept = rows_of(run(lambda pipeline: pipeline | reader, BoundContributions(1, SECRET)))
     assert len(kept) == len({user for user, _ in kept}) == 200
+
+
+FAR = 10**12  # seconds: in the year 33658
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_times_that_have_no_text_are_refused(tmp_path, unit, zone):
+    """Their text would be the number of their unit: one user would be two."""
+    times = pa.array([FAR * {"s": 1, "ms": 10**3, "us": 10**6}[unit]], pa.timestamp(unit, zone))
+    pq.write_table(pa.table({"user": times, "partition": ["p"]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="holds values that its types do not allow") as error:
+        read(tmp_path / "a.parquet")
+    assert str(FAR) not in str(error.value)
+
+
+@pytest.mark.parametrize("kind", [pa.date32(), pa.date64()])
+def test_dates_that_have_no_text_are_refused(tmp_path, kind):
+    days = FAR // 86400
+    dates = pa.array([days if kind == pa.date32() else days * 86_400_000]).cast(
+        pa.int32() if kind == pa.date32() else pa.int64()
+    )
+    pq.write_table(pa.table({"user": dates.cast(kind), "partition": ["p"]}), tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="holds values that its types do not allow"):
+        read(tmp_path / "a.parquet")

@@ -1,0 +1,111 @@
+"""Columns of Python values, in which no value changes how another is read.
+
+Left to itself, Arrow makes one type of all values of a batch: a single ``bytes`` makes binary of
+all strings, and a dictionary gets the keys of whatever others have. So all values are of one kind
+here, and composites have the same fields.
+"""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+
+_KINDS: dict[Any, str] = {
+    str: "strings",
+    (bytes, bytearray, memoryview): "bytes",
+    (bool, np.bool_): "booleans",
+    numbers.Integral: "integers",
+}
+_DICTIONARIES = "dictionaries"
+_ROWS = "rows"
+_TUPLES = "tuples"
+
+
+def is_row(kind: type) -> bool:
+    """Whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
+    return kind is beam.Row or hasattr(kind, "_fields")
+
+
+def has_null(value: Any) -> bool:
+    """Whether a value is None, or is a composite with such a field."""
+    if type(value) is beam.Row:
+        value = value.as_dict()
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, (tuple, list)):
+        return value is None
+    return any(map(has_null, value))
+
+
+def column_of(values: Sequence[Any], name: str) -> pa.Array:
+    """Values as a column: strings, bytes or integers, or a struct of tuples, rows or dictionaries.
+
+    The fields of a struct are in the order of tuples and rows, and those of dictionaries in the
+    order of their keys. None is null.
+
+    Args:
+      values: one at least.
+      name: what to call them in an error.
+
+    Raises:
+      TypeError: values are of several kinds, or composites have different fields.
+    """
+    kinds = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
+    try:
+        if len(kinds) > 1:
+            raise TypeError
+        kind = kinds.pop() if kinds else None
+        if kind not in (_DICTIONARIES, _ROWS, _TUPLES):
+            return pa.array(values)
+        there = [value for value in values if value is not None]
+        if len(there) == len(values):
+            return _struct(values, kind, name)
+        places = itertools.count()
+        rows = [None if value is None else next(places) for value in values]
+        return _struct(there, kind, name).take(pa.array(rows, pa.int64()))
+    except (OverflowError, TypeError, ValueError, pa.ArrowException):
+        # The original message may show a value.
+        raise TypeError(
+            f"the values of {name!r} must be of one type, strings, bytes or 64-bit integers, or be "
+            "composite: tuples of these, or rows or dictionaries, all with the same fields"
+        ) from None
+
+
+def _kind(kind: type) -> Any:
+    if is_row(kind):
+        return _ROWS
+    if issubclass(kind, (tuple, list)):
+        return _TUPLES
+    if issubclass(kind, dict):
+        return _DICTIONARIES
+    return next((name for types, name in _KINDS.items() if issubclass(kind, types)), kind)
+
+
+def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
+    names = set(map(_fields, values))
+    if len(names) > 1 or names == {()}:
+        raise TypeError
+    (fields,) = names
+    if kind == _DICTIONARIES:
+        values = [[value[field] for field in fields] for value in values]
+    else:
+        values = [
+            value.as_dict().values() if type(value) is beam.Row else value for value in values
+        ]
+    parts = [column_of(part, name) for part in zip(*values, strict=True)]
+    return pa.StructArray.from_arrays(parts, names=list(map(str, fields)))
+
+
+def _fields(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, dict):
+        return tuple(sorted(value))
+    if type(value) is beam.Row:
+        return tuple(value.as_dict())
+    # Rows keep their order: in another one they would come back as other tuples.
+    return value._fields if is_row(type(value)) else tuple(range(len(value)))

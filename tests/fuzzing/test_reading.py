@@ -1,0 +1,578 @@
+"""How one user's records may change how others' are read: not at all, unless the input is refused.
+
+Records are written and batched in hostile ways, and read beside a slow reader that sees one record
+at a time. Either the whole is refused, or what is found is what the slow reader finds; so too where
+one user's records are left out.
+"""
+
+import datetime
+import decimal
+import fractions
+import itertools
+import json
+import typing
+
+import apache_beam as beam
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from apache_beam.io.filesystem import FileMetadata
+from hypothesis import event, given
+from hypothesis import strategies as st
+
+from dp_transforms.columnar.columns import (
+    check_alike,
+    coded_table,
+    concat,
+    decoded,
+    plain,
+    without_nulls,
+)
+from dp_transforms.columnar.routing import types_of
+from dp_transforms.runtime.batching import objects
+from dp_transforms.runtime.python_values import column_of, has_null
+from dp_transforms.runtime.records import Kind, table_from
+from pipelines.errors import InputError
+from pipelines.files import text_lines
+from pipelines.files.delimited_text import DelimitedText
+from pipelines.files.json_lines import JsonLines
+from pipelines.files.periods import periods_of
+from pipelines.files.record_files import RecordFiles
+from tests.fuzzing.limits import MARKER, fuzz, no_hang
+
+RECORD = ("user", "partition")
+USERS = ["ann", "bob", "cyd"]
+REFUSED = (InputError, TypeError, ValueError)
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    return tmp_path_factory.mktemp("reading")
+
+
+def agree(records, read, slow, data):
+    """Reads all records, and all but those of one user.
+
+    Args:
+      records: (user, what is read) pairs.
+      read: what comes out of the project's reader, of a list of those; raises if it refuses.
+      slow: what comes out of one of them: a list.
+      data: from hypothesis; draws the user.
+    """
+    left_out = data.draw(st.sampled_from(USERS))
+    for some in (records, [one for one in records if one[0] != left_out]):
+        with no_hang():
+            try:
+                found = read([what for _, what in some])
+            except REFUSED as error:
+                assert MARKER not in str(error)
+                assert "\n" not in str(error)
+                event("refused")
+                continue
+        event("read")
+        expected = [one for _, what in some for one in slow(what)]
+        assert sorted(found, key=repr) == sorted(expected, key=repr)
+
+
+def in_batches(found, size):
+    return [found[i : i + size] for i in range(0, len(found), size)]
+
+
+# Text
+
+LETTERS = ["a", "b", "é", "e\u0301", "\u00c5", "\u212b", "表", "ソ", "x" * 70, MARKER]
+INVISIBLE = [" ", "", "\0", "\ufeff", "\u2028", "\x85", "\x0b"]
+LIKE_OTHERS = ["0", "007", "NA", "null", "NaN", "-0.0", "1e3", "true"]
+STRUCTURE = [",", ";", "|", "\t", '"', '""', "\r", "\r\n", "\n", "\\", "'", "+ACI-", "~{", "\x1b$B"]
+PIECES = st.sampled_from([*LETTERS, *INVISIBLE, *LIKE_OTHERS, *STRUCTURE])
+TEXT = st.lists(PIECES, max_size=3).map("".join)
+
+
+def fields_of(text, delimiter, quotes, strict):
+    """The records of a text, character by character; a field with nothing in it is None."""
+    records, record, at = [], [], 0
+    while at < len(text):
+        value, quoted = "", quotes and text[at] == '"'
+        if quoted:
+            at += 1
+            while text[at : at + 2] == '""' or text[at] != '"':
+                value += text[at]
+                at += 2 if text[at] == '"' else 1
+            at += 1
+        start = at
+        while text[at : at + 1] not in ("", delimiter, "\r", "\n"):
+            assert not (strict and (quoted or text[at] == '"'))
+            at += 1
+        value += text[start:at]
+        record.append(value if value or quoted else None)
+        if text[at : at + 1] == delimiter:
+            at += 1
+            if text[at : at + 1] not in ("", "\r", "\n"):
+                continue
+            record.append(None)
+        if record != [None]:
+            records.append(record)
+        record = []
+        assert text[at : at + 1] != "\r" or text[at : at + 2] in ("\r", "\r\n")
+        at += 2 if text[at : at + 1] == "\r" else 1
+    return records
+
+
+FORMATS = st.builds(
+    DelimitedText,
+    delimiter=st.sampled_from([",", ";", "|", "\t"]),
+    header=st.booleans(),
+    multiline=st.booleans(),
+    encoding=st.sampled_from(["utf-8", "utf-8", "latin-1", "shift_jis", "gb18030"]),
+) | st.builds(DelimitedText, header=st.booleans(), quotes=st.just(False))
+
+
+@st.composite
+def lines(draw, text_format, raw):
+    """A record as text in a file, with its line end: written as it should be, or raw."""
+    parts = []
+    for _ in range(3):
+        text = draw(TEXT)
+        if not raw and text_format.quotes:
+            if draw(st.booleans()) or any(c in text for c in f'{text_format.delimiter}"\r\n'):
+                text = '"{}"'.format(text.replace('"', '""'))
+        elif not raw:
+            text = "".join(c for c in text if c not in f"{text_format.delimiter}\r\n")
+        parts.append(text.encode(text_format.encoding, "ignore").decode(text_format.encoding))
+    return text_format.delimiter.join(parts) + draw(st.sampled_from(["\n", "\r\n"]))
+
+
+@fuzz
+@given(data=st.data(), text_format=FORMATS)
+def test_text(directory, data, text_format):
+    """With ``multiline`` one record is raw: two, with a quote each, can make one of all between."""
+    size = data.draw(st.integers(1, 6))
+    anywhere = data.draw(st.integers(0, size))
+    records = []
+    for place in range(size):
+        raw = place == anywhere or (not text_format.multiline and data.draw(st.booleans()))
+        line = data.draw(lines(text_format, raw))
+        # A mark at the beginning of a file is the file's.
+        line = line.lstrip("\ufeff") if not text_format.header else line
+        records.append((data.draw(st.sampled_from(USERS)), line))
+    cuts = data.draw(st.lists(st.integers(0, size), max_size=2))
+    ranges = data.draw(st.sampled_from([10, 30, 1 << 20]))
+    header = text_format.delimiter.join(["user", "page", "note"]) + "\n"
+    columns = ("user", ["page"]) if text_format.header else ("1", ["2"])
+
+    def slow(line):
+        pieces = [line] if text_format.multiline else line.split("\n")
+        dialect = (text_format.delimiter, text_format.quotes, text_format.multiline)
+        for piece in pieces:
+            for user, page, *_ in fields_of(piece, *dialect):
+                if user is not None and page is not None:
+                    yield user, page
+
+    def read(found):
+        for old in directory.glob("*.csv"):
+            old.unlink()
+        ends = [0, *sorted(cuts), len(found)]
+        for i, (start, stop) in enumerate(itertools.pairwise(ends)):
+            text = header * text_format.header + "".join(found[start:stop])
+            (directory / f"{i}.csv").write_bytes(text.encode(text_format.encoding))
+        files = RecordFiles(str(directory / "*.csv"), *columns, text_format, drop_nulls=True)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text_lines, "RANGE_BYTES", ranges)
+            patch.setattr(text_lines, "BLOCK_BYTES", max(ranges, 400 * text_format.multiline))
+            return pairs(read_in_ranges(files, directory.glob("*.csv")))
+
+    agree(records, read, slow, data)
+
+
+def read_in_ranges(files, paths):
+    for path in paths:
+        for part in files.split(FileMetadata(str(path), path.stat().st_size)):
+            yield from files.read(part)
+
+
+def pairs(tables):
+    columns = [decoded(concat([coded_table([table], RECORD)])) for table in tables]
+    check_alike(types_of(table) for table in columns)
+    return [
+        pair for table in columns for pair in objects(table, Kind.TUPLES, ("user", "partition"))
+    ]
+
+
+# JSON lines
+
+JSON_TEXTS = [
+    '"a"',
+    '"\\u0061"',
+    '"é"',
+    '"e\u0301"',
+    '""',
+    '" a"',
+    '"\\u0000"',
+    '"\ufeffa"',
+    '"1"',
+    '"true"',
+]
+JSON_NUMBERS = ["1", "-0", "0", "9223372036854775807"]
+JSON_ODD = [
+    "01",
+    "1.0",
+    "1e3",
+    "9223372036854775808",
+    "NaN",
+    "\u0661",
+    "[]",
+    '{"user": 1}',
+    '"\\ud800"',
+]
+BOOLEANS = ["true", "false"]
+VALUES = st.sampled_from([*JSON_TEXTS, *JSON_NUMBERS, *JSON_ODD, *BOOLEANS, "null", f'"{MARKER}"'])
+TYPED = [st.sampled_from([*some, "null"]) for some in (JSON_TEXTS, JSON_NUMBERS, BOOLEANS)]
+
+
+@fuzz
+@given(data=st.data())
+def test_json_lines(directory, data):
+    kinds = [data.draw(st.sampled_from(TYPED)) for _ in range(2)]
+    mark = st.sampled_from(["", "", "", "\ufeff", " ", "\t"])
+    records = []
+    for _ in range(data.draw(st.integers(1, 6))):
+        hostile = data.draw(st.integers(0, 9)) == 0
+        user, page = (data.draw(VALUES if hostile else kind) for kind in kinds)
+        ways = [
+            f'{{"user": {user}, "page": {page}}}',
+            f'{{"page": {page}, "user":{user}, "x": [{user}]}}',
+            f'{{"user": 1, "user": {user}, "page": {page}}}',
+        ]
+        text = data.draw(st.sampled_from(ways))
+        if hostile:
+            text = data.draw(st.sampled_from([text, text[:-1], f"[{text}]", f'{{"page": {page}}}']))
+        line = data.draw(mark) + text + data.draw(st.sampled_from(["\n", "\r\n", " \n\n"]))
+        records.append((data.draw(st.sampled_from(USERS)), line))
+    ranges = data.draw(st.sampled_from([10, 60, 1 << 20]))
+    path = directory / "records.jsonl"
+
+    def slow(line):
+        record = json.loads(line.removeprefix("\ufeff"))
+        user, page = record.get("user"), record.get("page")
+        if user is not None and page is not None:
+            yield tuple(str(v).lower() if isinstance(v, bool) else v for v in (user, page))
+
+    def read(found):
+        path.write_text("".join(found), newline="", encoding="utf-8")
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(text_lines, "RANGE_BYTES", ranges)
+            patch.setattr(text_lines, "BLOCK_BYTES", ranges)
+            files = RecordFiles(str(path), "user", ["page"], JsonLines(), drop_nulls=True)
+            return pairs(read_in_ranges(files, [path]))
+
+    agree(records, read, slow, data)
+
+
+# Columns of files of other types: equal values are equal, others are not.
+
+DAY = datetime.date(2026, 1, 31)
+NOON = datetime.datetime(2026, 1, 31, 12)
+UTC = datetime.timezone.utc
+OSLO = datetime.timezone(datetime.timedelta(hours=1))
+TYPES = {
+    "integer": ([pa.int8(), pa.uint8(), pa.int64(), pa.uint32()], [0, 1, 7, 127]),
+    "unsigned": ([pa.uint64()], [0, 1, 7, 2**63, 2**64 - 1]),
+    "boolean": ([pa.bool_()], [True, False]),
+    "text": ([pa.string(), pa.large_string()], ["a", "é", "e\u0301", "", " ", "1", "true", "NaN"]),
+    "binary": ([pa.binary(), pa.large_binary()], [b"a", b"", b"\xff", b"1"]),
+    "date": ([pa.date32(), pa.date64()], [DAY, datetime.date.min, datetime.date.max]),
+    "time": ([pa.timestamp(unit) for unit in ("s", "ms", "us")], [NOON, datetime.datetime.min]),
+    "far time": ([pa.timestamp(unit) for unit in ("s", "ms", "us")], [10**12, 0, -(10**12), 9**11]),
+    "instant": (
+        [pa.timestamp("s", "UTC"), pa.timestamp("ms", "Asia/Tokyo"), pa.timestamp("ns", "+01:00")],
+        [NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=OSLO), NOON.replace(hour=11, tzinfo=UTC)],
+    ),
+    "decimal": (
+        [pa.decimal128(9, 2), pa.decimal128(38, 20), pa.decimal256(60, 38), pa.decimal128(7, 1)],
+        [decimal.Decimal(text) for text in ("0", "-0", "1", "1.0", "1.5", "-1.5", "100", "0.1")],
+    ),
+}
+SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def arrow(value, kind):
+    if isinstance(value, int) and pa.types.is_timestamp(kind):
+        return pa.array([value * SECONDS[kind.unit]]).cast(kind)[0]
+    return pa.array([value], kind)[0]
+
+
+@fuzz
+@given(data=st.data())
+def test_types_of_files(directory, data):
+    """Values of several files: each is known by its logical type and exact value."""
+    for old in directory.glob("*.parquet"):
+        old.unlink()
+    names = data.draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=2))
+    names = names if data.draw(st.integers(0, 4)) == 0 else names[:1]
+    expected, tables = [], []
+    for i in range(data.draw(st.integers(1, 3))):
+        name = data.draw(st.sampled_from(names))
+        kinds, values = TYPES[name]
+        kind = data.draw(st.sampled_from(kinds))
+        some = data.draw(st.lists(st.sampled_from([*values, None]), min_size=1, max_size=5))
+        column = pa.chunked_array([pa.array([arrow(v, kind) for v in some], kind)])
+        if data.draw(st.booleans()):
+            column = column.dictionary_encode()
+        logical = "time" if name == "far time" else name
+        exact = [v if v is None else (logical, _exact(v)) for v in some]
+        expected += [v for v in exact if v is not None]
+        table = pa.table({"user": column, "page": ["p"] * len(some)})
+        size = data.draw(st.integers(1, 3))
+        pq.write_table(table, directory / f"{i}.parquet", row_group_size=size)
+        tables.append(table)
+    files = None
+    try:
+        files = RecordFiles(str(directory / "*.parquet"), "user", ["page"], drop_nulls=True)
+        found = [user for user, _ in pairs(files.tables())]
+    except REFUSED as error:
+        assert MARKER not in str(error)
+        event("refused")
+        return
+    event("read")
+    assert len(found) == len(expected)
+    assert len(set(zip(found, expected, strict=True))) == len(set(found)) == len(set(expected))
+
+
+def _exact(value):
+    if isinstance(value, datetime.datetime):
+        zone = UTC if value.tzinfo is None else None
+        moment = value.replace(tzinfo=zone) if zone else value
+        return (moment - datetime.datetime(1970, 1, 1, tzinfo=UTC)) / datetime.timedelta(seconds=1)
+    return fractions.Fraction(value) if isinstance(value, decimal.Decimal) else value
+
+
+# Python values
+
+
+class Visit(typing.NamedTuple):
+    a: typing.Any
+    b: typing.Any
+
+
+class Turned(typing.NamedTuple):
+    b: typing.Any
+    a: typing.Any
+
+
+PLAIN = [
+    st.sampled_from(["a", "A", "", "\0", "é", "e\u0301", np.str_("a"), "1", "True", MARKER]),
+    st.sampled_from([b"a", b"", b"\xff", bytearray(b"a"), np.bytes_(b"a")]),
+    st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63), np.int8(1), np.uint64(1)]),
+]
+MISSING = [None, float("nan"), pd.NaT, pd.NA, np.datetime64("NaT")]
+NUMBERS = [True, np.bool_(True), 1.0, -0.0, 2**63, np.float64(1), decimal.Decimal(1)]
+ODD = st.sampled_from([*MISSING, *NUMBERS, DAY, NOON, "\ud800", (), {}, frozenset("a")])
+
+
+def composites(one, other):
+    pair = st.tuples(one, other)
+    return [
+        pair,
+        pair.map(lambda p: Visit(*p)),
+        pair.map(lambda p: {"a": p[0], "b": p[1]}),
+        pair.map(lambda p: {"b": p[1], "a": p[0]}),
+        pair.map(lambda p: beam.Row(a=p[0], b=p[1])),
+    ]
+
+
+@st.composite
+def columns_of_values(draw):
+    """Values that are alike, or nearly."""
+    kinds = draw(st.sampled_from(PLAIN)), draw(st.sampled_from(PLAIN))
+    mostly = draw(st.sampled_from([kinds[0], *composites(*kinds)]))
+    some = [mostly, mostly | st.none(), mostly | draw(st.sampled_from(composites(*kinds)))]
+    pair = st.tuples(*kinds)
+    names = pair.map(lambda p: Turned(*p)), pair.map(lambda p: {"a": p[0], MARKER: p[1]})
+    some += [mostly | ODD, mostly | kinds[0], mostly | names[0] | names[1]]
+    some += [st.tuples(mostly, mostly), mostly | st.tuples(mostly)]
+    return draw(st.lists(draw(st.sampled_from(some)), min_size=1, max_size=6))
+
+
+def one_value(value):
+    """A value as it comes back in tuples; raises if it cannot be a user or a partition."""
+    if isinstance(value, beam.Row):
+        return tuple(one_value(one) for one in value.as_dict().values())
+    if isinstance(value, dict):
+        return tuple(one_value(value[name]) for name in sorted(value))
+    if isinstance(value, (tuple, list)):
+        return tuple(map(one_value, value))
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    assert isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+    return int(value)
+
+
+@fuzz
+@given(data=st.data(), values=columns_of_values())
+def test_python_values(data, values):
+    records = [(data.draw(st.sampled_from(USERS)), value) for value in values]
+    batch = data.draw(st.integers(1, 6))
+    drop = data.draw(st.booleans())
+
+    def read(found):
+        found = [value for value in found if not (drop and has_null(value))]
+        parts = [column_of(part, "user") for part in in_batches(found, batch)]
+        tables = [pa.table({"user": plain(part, "user")}) for part in parts]
+        check_alike(types_of(table) for table in tables)
+        return [one for table in tables for one in objects(table, Kind.TUPLES, ("user",))]
+
+    agree(records, read, lambda v: [] if drop and has_null(v) else [one_value(v)], data)
+
+
+@fuzz
+@given(data=st.data(), values=columns_of_values())
+def test_data_frames(data, values):
+    records = [(data.draw(st.sampled_from(USERS)), value) for value in values]
+    batch = data.draw(st.integers(1, 6))
+    inferred, category = data.draw(st.booleans()), data.draw(st.booleans())
+
+    def frame(part):
+        column = np.empty(len(part), object)
+        column[:] = part
+        series = pd.Series(column)
+        series = series.infer_objects() if inferred else series
+        return pd.DataFrame({"user": series.astype("category") if category else series})
+
+    def read(found):
+        tables = [table_from(frame(part), ["user"]) for part in in_batches(found, batch)]
+        tables = [table for table in map(without_nulls, tables) if table.num_rows]
+        tables = [coded_table([table], ["user"]) for table in tables]
+        check_alike(types_of(table) for table in tables)
+        return [one for table in tables for one in objects(table, Kind.TUPLES, ("user",))]
+
+    def slow(value):
+        missing = has_null(value) or (
+            not isinstance(value, (tuple, dict)) and pd.isna(value) is True
+        )
+        return [] if missing else [one_value(value)]
+
+    agree(records, read, slow, data)
+
+
+# Arrow tables
+
+TEXTS = ["a", "", "é", "e\u0301", "\0", MARKER]
+ENCODINGS = {
+    "text": ([pa.string(), pa.large_string(), pa.string_view()], TEXTS),
+    "bytes": ([pa.binary(), pa.large_binary(), pa.binary_view()], [b"a", b"", b"\xff"]),
+    "integers": ([pa.int8(), pa.uint16(), pa.int64(), pa.uint64()], [0, 1, 7]),
+    "large": ([pa.uint64()], [0, 2**63]),
+    "other": ([pa.float64(), pa.decimal128(3, 0)], [0, 1]),
+}
+
+
+@st.composite
+def arrow_columns(draw, values, kinds):
+    """One and the same values, in some form of Arrow's, perhaps amid others that no row has."""
+    kind = draw(st.sampled_from(kinds))
+    array = pa.array([values[0], *values, None], kind)
+    if kind in (pa.string_view(), pa.binary_view()):
+        return pa.chunked_array([array[1:-1]])
+    form = draw(st.sampled_from(["plain", "codes", "codes with a null", "few codes"]))
+    if form == "codes" and not pa.types.is_decimal(kind):
+        array = array.dictionary_encode()
+    elif form != "plain":
+        index = pa.int8() if form == "few codes" else pa.int32()
+        codes = pa.array(range(len(array)), index)
+        array = pa.DictionaryArray.from_arrays(codes, array)
+    array = array.slice(1, len(values))
+    cut = draw(st.integers(0, len(values)))
+    return pa.chunked_array([array[:cut], array[cut:]], array.type)
+
+
+@fuzz
+@given(data=st.data())
+def test_tables(data):
+    names = data.draw(st.lists(st.sampled_from(sorted(ENCODINGS)), min_size=1, max_size=2))
+    names = names if data.draw(st.integers(0, 4)) == 0 else names[:1]
+    depth = data.draw(st.integers(0, 2))
+    rows, tables = [], []
+    for _ in range(data.draw(st.integers(1, 4))):
+        kinds, pool = ENCODINGS[data.draw(st.sampled_from(names))]
+        kinds = kinds[:2] if depth else kinds  # Arrow's views are no fields
+        values = data.draw(st.lists(st.sampled_from([*pool, None]), min_size=1, max_size=5))
+        users = data.draw(st.lists(st.sampled_from(USERS), min_size=5, max_size=5))[: len(values)]
+        column = data.draw(arrow_columns(values, kinds))
+        field = data.draw(st.sampled_from(["a", "a", "a", MARKER]))
+        for _ in range(depth):
+            column = pa.chunked_array(
+                [pa.StructArray.from_arrays([chunk], names=[field]) for chunk in column.chunks]
+            )
+        rows.append(list(zip(users, values, strict=True)))
+        tables.append(pa.table({"user": users, "partition": column}))
+    together = data.draw(st.integers(1, 4))
+    left_out = data.draw(st.sampled_from(USERS))
+    for without in (None, left_out):
+        found = [
+            pa.concat_tables([table.slice(i, 1) for i, user in enumerate(users) if user != without])
+            for table, users in ((table, table["user"].to_pylist()) for table in tables)
+            if set(users) != {without}
+        ]
+        expected = [
+            (user, _nested(value, depth))
+            for table in rows
+            for user, value in table
+            if user != without and value is not None
+        ]
+        try:
+            found = [without_nulls(table) for table in found]
+            found = [table for table in found if table.num_rows]
+            found = [
+                coded_table(part, ("user", "partition")) for part in in_batches(found, together)
+            ]
+            check_alike(types_of(table) for table in found)
+            whole = [concat(found)] if found else []
+        except REFUSED as error:
+            assert MARKER not in str(error)
+            event("refused")
+            continue
+        event("read")
+        back = [
+            one for table in whole for one in objects(table, Kind.TUPLES, ("user", "partition"))
+        ]
+        assert sorted(back, key=repr) == sorted(expected, key=repr)
+
+
+def _nested(value, depth):
+    return _nested((value,), depth - 1) if depth else value
+
+
+# Periods
+
+DAYS = ["2026-01-31", "9999-12-31", "0001-01-01", "2026-01-31 23:59", "2026-01-31T23:59:59Z"]
+NO_DAYS = ["2026-02-30", " 2026-01-31", "2026-01-31 ", "2026-1-31", "", "\u0662026-01-31", MARKER]
+NEARLY = ["2026-01-31 23", "2026-01-31 24:00", "2026-01-31 23:59\n", "2026-01-31\n"]
+TIMES = st.sampled_from([*DAYS, *NO_DAYS, *NEARLY])
+
+
+@fuzz
+@given(data=st.data(), period=st.sampled_from(["hour", "day", "week", "month"]))
+def test_periods(data, period):
+    times = data.draw(st.lists(TIMES, min_size=1, max_size=5))
+    records = [(data.draw(st.sampled_from(USERS)), time) for time in times]
+
+    def read(found):
+        column = pa.chunked_array([found], pa.string())
+        return periods_of("a.csv", column, period).to_pylist()
+
+    def slow(time):
+        day = datetime.date.fromisoformat(time[:10])
+        if period == "hour":
+            return [f"{day}T{int(time[11:13]):02}"]
+        first = {
+            "day": day,
+            "week": day - datetime.timedelta(day.weekday()),
+            "month": day.replace(day=1),
+        }
+        return [str(first[period])[: 7 if period == "month" else 10]]
+
+    agree(records, read, slow, data)
