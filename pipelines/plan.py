@@ -149,7 +149,8 @@ def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kap
     least = least_epsilon(kappa)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
-        "KAPPA,\nwhich alone decide, the one with the least error. All are epsilon-DP.\n"
+        "KAPPA,\nwhich alone decide, the one with the least error on most lists. All are "
+        "epsilon-DP.\n"
         f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:

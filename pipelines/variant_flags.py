@@ -75,17 +75,23 @@ def mechanism_from_flags(flags: argparse.Namespace, kappa: int) -> PartitionMech
     for name, needed in _GO_WITH.items():
         if getattr(flags, name) is not None and getattr(flags, needed) is None:
             raise ValueError(f"--{name} goes with --{needed}")
-    if given and flags.report:
+    mechanism = _mechanism(flags, kappa)
+    if given and flags.report and not mechanism.decodes:
         raise ValueError(
             f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
         )
+    return mechanism
+
+
+def _mechanism(flags: argparse.Namespace, kappa: int) -> PartitionMechanism:
     epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
     if name == AUTO:
         name = chosen_mechanism(epsilon, kappa, eta)
     if flags.max_total is not None and name == "frobenius":
         return FrobeniusMechanism(epsilon, kappa, eta, max_total=flags.max_total)
-    if {"exact_total", "max_total"} & {*given} and flags.mechanism not in (AUTO, "exponential"):
-        raise ValueError(f"--{given[0]} does not go with --mechanism={flags.mechanism}")
+    for total in ("exact_total", "max_total"):
+        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, "exponential"):
+            raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
     if flags.exact_total is not None:
         return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)
     if flags.max_total is not None:

@@ -19,10 +19,11 @@ from dp_transforms import (
 from dp_transforms.frequency_release import MergeHistograms
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from tests.beam_runs import run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
-MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
+MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
 COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
 
 
@@ -144,7 +145,7 @@ def test_display_data():
         return {item.key: item.value for item in DisplayData.create_from(transform).items}
 
     common = {
-        "mechanism": "IntegerPartitionMechanism",
+        "mechanism": "FrobeniusMechanism",
         "delta": 0.0,
         "max_partitions_per_user": 2,
     }

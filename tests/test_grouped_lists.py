@@ -15,7 +15,7 @@ from dp_transforms.grouped_lists import (
 )
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from tests import reference
@@ -87,7 +87,7 @@ def expected(records, attributes, selection=None):
     return {
         name: release_frequency_list(
             FrequencyList.from_counts(counter.values()),
-            IntegerPartitionMechanism(
+            FrobeniusMechanism(
                 epsilon=1.0 if name[0] == ALL_USERS else Fraction(1, 2) / len(attributes),
                 sensitivity=KAPPA,
             ),
@@ -175,7 +175,7 @@ def test_the_budget_is_split_exactly():
     transform = release([Attribute(name, ("a",)) for name in "xyz"])
     assert transform.for_all.sensitivity == transform.for_group.sensitivity == KAPPA
     assert repr(transform.for_group) == repr(
-        IntegerPartitionMechanism(epsilon=Fraction(1, 6), sensitivity=KAPPA)
+        FrobeniusMechanism(epsilon=Fraction(1, 6), sensitivity=KAPPA)
     )
 
 

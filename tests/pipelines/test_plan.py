@@ -29,9 +29,9 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(capsys):
     assert main(["--users=500", "--epsilon=1,2,3", "--max_partitions_per_user=2"]) == 0
     text = capsys.readouterr().out
     header, *rows = text.partition("Expected dist by --mechanism")[2].splitlines()[1:5]
-    assert header.split() == ["epsilon", "geometric", "exponential"]
+    assert header.split() == ["epsilon", "geometric", "frobenius", "exponential"]
     starred = [[i for i, cell in enumerate(row.split()) if cell == "*"] for row in rows]
-    # After the numbers of the exponential and of the geometric mechanism.
+    # After the numbers of the Frobenius and of the geometric mechanism.
     assert starred == [[3], [3], [2]]
     assert "geometric works from 2.1973 on" in text
     there = partition_mechanism(2.1973, 2).law.expected_l1(zipf_list(1000)) / 2

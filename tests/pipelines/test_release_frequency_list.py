@@ -18,6 +18,7 @@ from dp_transforms.budget import Ledger
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.runtime import local
 from dp_transforms.runtime.local import count_distinct_users
 from dp_transforms.version import VERSION
@@ -273,7 +274,7 @@ VERSIONS = {
 def test_the_statement_says_this_and_no_more(tmp_path):
     assert command(tmp_path, "--max_partitions_per_user=4", privacy=["--epsilon=0.5"]) == 0
     assert json.loads((tmp_path / "out" / "privacy.json").read_text()) == {
-        "mechanism": "exponential mechanism for integer partitions",
+        "mechanism": "two-sided geometric noise on Frobenius coordinates of integer partitions",
         "epsilon": 0.5,
         "epsilon_exact": "0.5",
         "delta": 0,
@@ -282,8 +283,12 @@ def test_the_statement_says_this_and_no_more(tmp_path):
         "max_partitions_per_user_is": "enforced",
         "sensitivity": 4,
         "sensitivity_norm": "L1 distance of sorted lists",
-        "rate": 0.5 / (2 * 4),
-        "rate_exact": "0.0625",
+        "rate": 0.5 / 4,
+        "rate_exact": "0.125",
+        "noisy_coordinates": {
+            "file": "noisy_coordinates.csv",
+            "noise": "independent in each coordinate, Pr[n] proportional to exp(-rate |n|)",
+        },
         "versions": VERSIONS,
         "partition_columns": ["page"],
     }
@@ -294,8 +299,8 @@ def test_the_statement_in_base_2(tmp_path):
     path = f"--frequency_list={tmp_path}/counts.csv"
     assert command(tmp_path, path, "--max_partitions_per_user=3", privacy=["--eta=1,1,1"]) == 0
     statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    # At the exact price, which is below 2 * 3 * ln 2 = 4.15...
-    assert statement["epsilon"] == 3.42658170196766
+    # 3 ln 2, rounded up.
+    assert statement["epsilon"] == 2.07944154167984
     assert statement["base_2"] == {"x": 1, "y": 1, "z": 1}
     assert statement["max_partitions_per_user_is"] == "declared"
 
@@ -359,8 +364,8 @@ def test_epsilon_is_the_same_with_and_without_a_ledger(tmp_path):
         for ledger in ([], ["--ledger=budget"]):
             flags, _ = parser.parse_job([*given, f"--epsilon={written}", *ledger])
             mechanism = mechanism_from_flags(flags, 2)
-            assert mechanism == IntegerPartitionMechanism(exact, sensitivity=2)
-            assert mechanism.decay.rate == exact / 4
+            assert mechanism == FrobeniusMechanism(exact, sensitivity=2)
+            assert mechanism.decay.rate == exact / 2
 
 
 def test_a_ledger_charges_no_less_than_a_third(tmp_path):

@@ -9,8 +9,7 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
+from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from pipelines.files.frequency_files import grouped_tables, parse_grouped_lists
 from pipelines.files.names import LISTS_FILE
 from pipelines.files.output import ReleaseDirectory
@@ -129,9 +128,9 @@ def test_selected_names_and_the_statement(tmp_path):
     assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
     said = statement(tmp_path)
     assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
-    assert {one.pop("mechanism") for one in said["lists"]} == {ExponentialLaw.words}
+    assert {one.pop("mechanism") for one in said["lists"]} == {FrobeniusMechanism.words}
     rates = [one.pop("rate") for one in said["lists"]]
-    assert rates == [IntegerPartitionMechanism(epsilon).rate for epsilon in (0.3, 0.25, 0.25)]
+    assert rates == [FrobeniusMechanism(epsilon).rate for epsilon in (0.3, 0.25, 0.25)]
     exact = [(one.pop("epsilon_exact"), Fraction(one.pop("rate_exact"))) for one in said["lists"]]
     assert [epsilon for epsilon, _ in exact] == ["0.3", "0.25", "0.25"]
     assert [float(rate) for _, rate in exact] == rates

@@ -46,6 +46,9 @@ def test_an_exact_total(release):
 def test_a_maximum_total(release):
     released, statement = release("--max_total=1112")
     assert released.total <= 1112
+    assert (statement["possible_lists"], statement["max_total"]) == ("as declared", 1112)
+    released, statement = release("--max_total=1112", "--mechanism=exponential", "--overwrite")
+    assert released.total <= 1112
     assert (statement["possible_lists"], statement["max_total"]) == ("up to a public total", 1112)
 
 
@@ -76,7 +79,8 @@ def test_bounds_from_a_reference(release, flag):
         (["--bounds_reference=nowhere.csv", "--bounds_width=3"], "cannot be read"),
         (["--exact_total=100", "--report"], "leave out --exact_total"),
         (["--exact_total=90000"], "the list contradicts total: give a public number"),
-        (["--max_total=1108"], "the list contradicts max_total"),
+        (["--max_total=1108", "--mechanism=exponential"], "the list contradicts max_total"),
+        (["--exact_total=5", "--mechanism=geometric"], "--exact_total does not go with --mechan"),
     ],
 )
 def test_what_does_not_fit_is_refused_and_nothing_is_written(release, flags, message):
@@ -84,7 +88,7 @@ def test_what_does_not_fit_is_refused_and_nothing_is_written(release, flags, mes
 
 
 def test_a_report_of_a_narrowed_release_is_refused(release, tmp_path, capsys):
-    release("--max_total=1200")
+    release("--max_total=1200", "--mechanism=exponential")
     assert report.main([str(tmp_path / "out")]) == 1
     assert "narrowed by public knowledge" in capsys.readouterr().err
 

@@ -34,11 +34,12 @@ def test_a_zipf_list_out_of_range(arguments):
 
 
 def test_rockyou_gets_the_errors_that_were_measured():
-    # Means of 200 releases with standard errors: benchmarks/frequency_lists.py.
+    # Means with standard errors of a prototype of the decoder, and the exact mean at epsilon 2.
     for plan, measured, standard_error in zip(
-        plan_releases(rockyou(), [0.5, 0.1]), [2652.65, 7420.56], [4.19, 15.37], strict=True
+        plan_releases(rockyou(), [2, 1, 0.5]), [277.743, 822, 1488], [0, 4, 26], strict=True
     ):
-        assert abs(plan.expected_dist - measured) < 4 * standard_error
+        (own,) = (one.standard_error for one in plan.mechanisms if one.chosen)
+        assert abs(plan.expected_dist - measured) <= 4 * math.hypot(standard_error, own) + 0.01
         assert plan.relative_error == pytest.approx(2 * plan.expected_dist / 32_603_388)
         assert plan.selections == ()
 
@@ -47,7 +48,8 @@ def test_more_partitions_per_user_cost_error_and_users():
     reference = zipf_list(20_000)
     one, four = (plan_releases(reference, [1], 1e-6, kappa)[0] for kappa in (1, 4))
     assert one.expected_dist < four.expected_dist
-    assert four.expected_dist == pytest.approx(
+    (papers,) = (m.expected_dist for m in four.mechanisms if m.mechanism == "exponential")
+    assert papers == pytest.approx(
         evaluation.expected_l1(IntegerPartitionMechanism(epsilon=1, sensitivity=4), reference) / 2
     )
     for few, many in zip(one.selections, four.selections, strict=True):
@@ -57,13 +59,13 @@ def test_more_partitions_per_user_cost_error_and_users():
     assert {s.half_from for s in one.selections if s.chosen} == {14}
 
 
-@pytest.mark.parametrize("epsilon", [1.0987, 1.0986, 0.5])
-def test_the_default_has_the_least_error_of_what_works(epsilon):
+@pytest.mark.parametrize("epsilon", [3, 1.0987, 1.0986, 0.5])
+def test_the_default_has_about_the_least_error_of_what_works(epsilon):
     (plan,) = plan_releases(zipf_list(10_000), [epsilon])
     works = {m.mechanism: m.expected_dist for m in plan.mechanisms if m.expected_dist is not None}
     (chosen,) = [m.mechanism for m in plan.mechanisms if m.chosen]
-    assert works[chosen] == plan.expected_dist == min(works.values())
-    assert set(works) == {"exponential", *["geometric"] * (epsilon > math.log(3))}
+    assert works[chosen] == plan.expected_dist < 1.15 * min(works.values())
+    assert set(works) == {"frobenius", "exponential", *["geometric"] * (epsilon > math.log(3))}
 
 
 def test_an_empty_reference_is_refused():
