@@ -188,7 +188,7 @@ def with_coordinates(
     if base_2:
         decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
     else:
-        decay = Decay(Fraction(statement["rate"]))
+        decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
     coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
     return ReleasedList(released.frequencies, released.multiplicities, None, coordinates)
 
