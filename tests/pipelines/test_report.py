@@ -1,6 +1,5 @@
 import html
 import json
-import math
 import re
 import shutil
 import subprocess
@@ -120,7 +119,7 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     for one in (number, facts.total(0.99), facts.frequency_at(10, 0.99)):
         assert f'<td class="number">{one.value:,}\n{one.low:,} to {one.high:,}</td>' in page
     for bits in (facts.success_rate_bits(10, 0.99), facts.alpha_guesswork_bits("0.5", 0.99)):
-        assert f"{bits.value:.2f}\n{math.floor(100 * bits.low) / 100:.2f} to " in page
+        assert f'<td class="number">{bits.value:.2f}\n' in page
     assert ("By the model" in page) == (released.coordinates is not None)
     text = f"between {number.low:,} and {number.high:,}"
     bounded = "of at most 3 partitions of each user"
