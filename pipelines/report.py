@@ -181,20 +181,20 @@ def _plots(pictures: dict[str, bytes], words: Wording, statement: dict[str, Any]
 def _numbers(kinds: Kinds, words: Wording) -> str:
     """A table of what users of a list ask first."""
     facts, level = kinds[0], page.CONFIDENCE
-    asked: list[tuple[str, str, tuple[int, ...], str]]
-    asked = [(f"In all: {words.total} {words.items}", "total", (), ",")]
+    asked: list[tuple[str, str, tuple[int, ...]]]
+    asked = [(f"All {words.total} {words.items}", "total", ())]
     asked += [
-        (f"{words.items} with at least {n:,}".capitalize(), "partitions_with_at_least", (n,), ",")
+        (f"{words.items} with at least {n:,}".capitalize(), "partitions_with_at_least", (n,))
         for n in _THRESHOLDS
         if facts.partitions_with_at_least(n, level).high
     ]
     ranks = [n for n in _RANKS if facts.frequency_at(n, level).high]
-    asked += [(f"Rank {n:,}", "frequency_at", (n,), ",") for n in ranks]
-    asked += [(f"Part of the first {n:,}", "share_of_top", (n,), ".1%") for n in ranks[1:]]
-    rows = [
-        (name, *(page.estimate_text(getattr(one, ask)(*of, level), form) for one in kinds))
-        for name, ask, of, form in asked
-    ]
+    asked += [(f"Rank {n:,}", "frequency_at", (n,)) for n in ranks]
+    asked += [(f"Part of the first {n:,}", "share_of_top", (n,)) for n in ranks[1:]]
+    rows = []
+    for name, ask, of in asked:
+        text = page.share_text if ask == "share_of_top" else page.count_text
+        rows.append((name, *(text(getattr(one, ask)(*of, level)) for one in kinds)))
     return f"""<h2>Numbers</h2>
 <p>The interval below each number holds that of the true list with {level:.0%} confidence, over the
 noise alone, each by itself.{_ABOUT_MODEL * (len(kinds) - 1)}</p>

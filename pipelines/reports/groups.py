@@ -85,7 +85,7 @@ def _shares(facts: Facts, picture: bytes) -> str:
     """The same for partitions that nobody guesses."""
     rows = [("List, contributions", f"Part of the {_GUESSES} most frequent")]
     for name, one in facts.items():
-        share = page.estimate_text(one.share_of_top(_GUESSES, page.CONFIDENCE), ".1%")
+        share = page.share_text(one.share_of_top(_GUESSES, page.CONFIDENCE))
         rows.append((f"{_label(name)}, {one.released.total:,}", share))
     caption = (
         f"The part of all contributions to a list that its {_GUESSES} most frequent partitions "

@@ -188,7 +188,7 @@ def with_coordinates(
     if base_2:
         decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
     else:
-        decay = Decay(Fraction(statement["rate"]))
+        decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
     coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
     return ReleasedList(released.frequencies, released.multiplicities, None, coordinates)
 
@@ -217,14 +217,23 @@ def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
     return path
 
 
-def estimate_text(estimate: Estimate, form: str = ",") -> str:
-    """A number, and below it its interval.
+def count_text(estimate: Estimate) -> str:
+    """A whole number, and below it its interval.
 
-    >>> estimate_text(Estimate(169, 160, 1_177))
+    >>> count_text(Estimate(169, 160, 1_177))
     '169\\n160 to 1,177'
     """
-    value, low, high = (format(x, form) for x in (estimate.value, estimate.low, estimate.high))
-    return f"{value}\n{low} to {high}"
+    return f"{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}"
+
+
+def share_text(estimate: Estimate) -> str:
+    """A part of something, and below it its interval, rounded outwards.
+
+    >>> share_text(Estimate(0.12345, 0.12344, 0.12346))
+    '12.35%\\n12.34% to 12.35%'
+    """
+    low, high = math.floor(10_000 * estimate.low) / 100, math.ceil(10_000 * estimate.high) / 100
+    return f"{estimate.value:.2%}\n{low:.2f}% to {high:.2f}%"
 
 
 def bits_text(estimate: Estimate) -> str:

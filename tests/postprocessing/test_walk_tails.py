@@ -139,7 +139,7 @@ def test_bad_parameters_are_named():
         facts.partitions_with_at_least(0)
     with pytest.raises(ValueError, match="partitions must be at least 1"):
         facts.sum_of_top(0)
-    with pytest.raises(ValueError, match="not of ExactTotalMechanism"):
+    with pytest.raises(ValueError, match="of ExactTotalMechanism"):
         ExactTotalMechanism(epsilon=1, total=3).law  # noqa: B018
 
 
