@@ -87,7 +87,9 @@ class ReleaseDirectory:
     def statement(self) -> dict[str, Any] | None:
         """The privacy.json of the release in the directory; None if it is not complete."""
         try:
-            if not all(self._files.exists(self.file(name)) for name in self.files):
+            # Other tables appear before the main one, which stands for them.
+            names = (self.file_name, *names_beside(self.file_name, self.formats))
+            if not all(self._files.exists(self.file(name)) for name in names):
                 return None
             with self._files.open(self.file(PRIVACY_FILE)) as file:
                 statement = json.loads(file.read())
@@ -109,7 +111,7 @@ class ReleaseDirectory:
         """
         told = json.dumps(statement, indent=2) + "\n"
         contents: dict[str, Iterable[bytes]] = {PRIVACY_FILE: [told.encode()]}
-        for table in (self.file_name, *self.beside):
+        for table in (*self.beside, self.file_name):
             contents[table] = tables[table]
             if self.formats:
                 contents[table] = [text := b"".join(tables[table])]
