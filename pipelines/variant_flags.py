@@ -15,7 +15,12 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
     partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, chosen_mechanism
+from dp_transforms.mechanisms.integer_partition.choice import (
+    AUTO,
+    EXPONENTIAL,
+    FROBENIUS,
+    chosen_mechanism,
+)
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from pipelines import flag_types
 from pipelines.files.frequency_files import read_frequency_list
@@ -87,10 +92,10 @@ def _mechanism(flags: argparse.Namespace, kappa: int) -> PartitionMechanism:
     epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
     if name == AUTO:
         name = chosen_mechanism(epsilon, kappa, eta)
-    if flags.max_total is not None and name == "frobenius":
+    if flags.max_total is not None and name == FROBENIUS:
         return FrobeniusMechanism(epsilon, kappa, eta, max_total=flags.max_total)
     for total in ("exact_total", "max_total"):
-        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, "exponential"):
+        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, EXPONENTIAL):
             raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
     if flags.exact_total is not None:
         return ExactTotalMechanism(epsilon, kappa, eta, total=flags.exact_total)

@@ -19,7 +19,7 @@ from dp_transforms import (
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.runtime.batching import _Batch
 from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference
@@ -34,7 +34,7 @@ COUNTS = reference.count(BOUNDED)
 RELEASED = list(
     release_frequency_list(
         FrequencyList.from_counts(COUNTS.values()),
-        IntegerPartitionMechanism(epsilon=1, sensitivity=KAPPA),
+        FrobeniusMechanism(epsilon=1, sensitivity=KAPPA),
         SECRET,
     )
 )

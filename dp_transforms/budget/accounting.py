@@ -117,7 +117,7 @@ def largest_epsilon(
       millionth of the largest one.
 
     >>> round(largest_epsilon(23, PrivacyBudget(1, 1e-6)), 3), round(1 / 23, 3)
-    (0.095, 0.043)
+    (0.053, 0.043)
     """
     if count < 1:
         raise ValueError(f"count must be positive, got {count}")

@@ -22,10 +22,8 @@ import attr
 from dp_accounting import dp_event
 
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-
-_RANGE_IS_EPSILON = 0.25  # Below it the exponential mechanism's range and its price are both 2 c.
-
 
 _RANGES = {
     "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
@@ -61,7 +59,7 @@ class BoundedRangeDpEvent(dp_event.DpEvent):
     second does not depend on x: an interval of length 2 c kappa. The set of possible x must not
     depend on f; f may be moved between public bounds first, which brings no two lists farther
     apart. In base 2, c = eta ln 2. An epsilon-DP mechanism has a range of 2 epsilon at most, so
-    2 c kappa says more where c kappa < epsilon: in all but the geometric mechanism.
+    2 c kappa says more where c kappa < epsilon: for the exponential mechanism alone.
 
     Attributes:
       epsilon: the length of the interval.
@@ -94,9 +92,9 @@ def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | Appr
 
 
 def list_event(epsilon: float) -> BoundedRangeDpEvent | ApproximateDpEvent:
-    """What a release by ``partition_mechanism(epsilon)`` costs, and its range."""
-    if epsilon < _RANGE_IS_EPSILON:
-        return BoundedRangeDpEvent(epsilon)  # for epsilons below those of mechanisms too
+    """The cost of a release by ``partition_mechanism(epsilon)``, and its range."""
+    if epsilon < FrobeniusMechanism.min_rate:
+        return ApproximateDpEvent(epsilon)  # no mechanism is for less
     return partition_event(partition_mechanism(epsilon))
 
 

@@ -87,9 +87,7 @@ class ReleaseDirectory:
     def statement(self) -> dict[str, Any] | None:
         """The privacy.json of the release in the directory; None if it is not complete."""
         try:
-            # Other tables appear before the main one, which stands for them.
-            names = (self.file_name, *names_beside(self.file_name, self.formats))
-            if not all(self._files.exists(self.file(name)) for name in names):
+            if not all(self._files.exists(self.file(name)) for name in self.files):
                 return None
             with self._files.open(self.file(PRIVACY_FILE)) as file:
                 statement = json.loads(file.read())
@@ -159,9 +157,8 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """The names of the released files, each in CSV first."""
-        tables = (self.file_name, *self.beside)
-        return [name for one in tables for name in (one, *names_beside(one, self.formats))]
+        """The names of the main table's files, that in CSV first. Other tables appear before it."""
+        return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property
     def _made_of_it(self) -> list[str]:

@@ -100,12 +100,12 @@ def test_the_option_is_handed_on(tmp_path, monkeypatch):
 def test_the_book_tells_of_runs_and_faults():
     made = {"begun": "2026-11-21 11:40", "seconds": 75, "commit": "abc1234"}
     runs = {
-        "release_estimates": {**made, "peers": None},
+        "exponential_mechanism": {**made, "peers": None},
         "throughput": {**made, "peers": {}},
         book.WHOLE: {**made, "seconds": 3600},
         "partition_selection": {**made, "peers": {"python-dp": "1.1.5"}},
     }
-    lines = list(book.book(runs, {"release_estimates": "took more than 20 minutes"}))
+    lines = list(book.book(runs, {"exponential_mechanism": "took more than 20 minutes"}))
     text = "\n".join(lines)
     assert text.count("took more than 20 minutes: what follows is of an earlier run") == 1
     assert text.count("**Peers did not run: there was no --peers_python.**") == 1
@@ -121,7 +121,7 @@ def test_the_book_tells_of_runs_and_faults():
 def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     for name, path in (("RESULTS", tmp_path), ("RUNS", tmp_path / "r"), ("BOOK", tmp_path / "b")):
         monkeypatch.setattr(book, name, path)
-    faults = {"release_estimates": None, "engine": "ended with exit code 1"}
+    faults = {"exponential_mechanism": None, "engine": "ended with exit code 1"}
 
     async def run(one, options):
         return faults[one.page]
@@ -129,7 +129,9 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(book, "run", run)
     assert book.main(["--only", *faults]) == 1
     runs = json.loads((tmp_path / "r").read_text())
-    assert runs.keys() == {"release_estimates"} and runs["release_estimates"]["seconds"] == 0
+    assert (
+        runs.keys() == {"exponential_mechanism"} and runs["exponential_mechanism"]["seconds"] == 0
+    )
     assert "**The last run ended with exit code 1" in (tmp_path / "b").read_text()
     assert book.main(["--assemble"]) == 0
     assert json.loads((tmp_path / "r").read_text()) == runs

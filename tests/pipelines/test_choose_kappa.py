@@ -95,7 +95,7 @@ def test_a_dry_run_reads_and_spends_nothing(tmp_path, records, capsys):
 FAULTS = {
     "both": (["--released=x"], 2, "either --input or --released"),
     "no epsilon": (["--epsilon=0"], 2, "must be a number above 0"),
-    "next one is too little": (["--for_epsilon=0.0001"], 2, "at least 1/1024"),
+    "next one is too little": (["--for_epsilon=0.0000001"], 2, "at least 1/1048576"),
     "degree": (["--max_degree=0"], 2, "positive integer"),
     "no column": (["--partition_column=pages"], 1, "has no column 'pages'"),
     "other job's flag": (["--max_partitions_per_user=3"], 2, "no flag --max_partitions_per_user"),

@@ -53,8 +53,8 @@ def test_base_2_is_reserved_rounded_up(path, tmp_path):
     flags = [f"--frequency_list={counts}", "--eta=1,1,1", f"--ledger={path}"]
     assert release([*flags, f"--output={tmp_path}/out"]) == 0
     (line,) = Ledger.open(path).lines()
-    # ln 2 + ln(2 - 1.5 phi(1/2)) is 1.142193900655885...
-    assert line.to_json()["epsilon"] == "1.14219390065589"
+    # ln 2 is 0.693147180559945...
+    assert line.to_json()["epsilon"] == "0.693147180559946"
 
 
 FAULTS = {

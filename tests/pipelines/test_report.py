@@ -425,4 +425,4 @@ def test_the_report_of_a_day_has_all_its_parts(tmp_path):
     flags += ["--max_periods_per_user=7", "--epsilon=10", f"--output={tmp_path}/out"]
     assert release([f"--input={tmp_path}/visits.csv", *flags]) == 0
     page = write_report(f"{tmp_path}/out/2026-01-06", about="password")
-    assert "Without bias" in pathlib.Path(page).read_text()
+    assert "How hard to guess" in pathlib.Path(page).read_text()

@@ -21,6 +21,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 AUTO = "auto"
+GEOMETRIC, FROBENIUS, EXPONENTIAL = "geometric", "frobenius", "exponential"
 
 
 class Registered(NamedTuple):
@@ -39,9 +40,9 @@ class Registered(NamedTuple):
 
 
 REGISTRY = (
-    Registered("geometric", GeometricPartitionMechanism, Decay.is_at_most_one_third),
-    Registered("frobenius", FrobeniusMechanism, lambda _: True),
-    Registered("exponential", IntegerPartitionMechanism, lambda _: False),
+    Registered(GEOMETRIC, GeometricPartitionMechanism, Decay.is_at_most_one_third),
+    Registered(FROBENIUS, FrobeniusMechanism, lambda _: True),
+    Registered(EXPONENTIAL, IntegerPartitionMechanism, lambda _: False),
 )
 _BY_NAME = {one.name: one for one in REGISTRY}
 NAMED_MECHANISMS = tuple(_BY_NAME)
