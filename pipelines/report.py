@@ -187,7 +187,7 @@ def make_parser() -> OneLineParser:
         prog="python -m pipelines.report",
         description="Draw a release of frequency lists, with error bars from the release alone: "
         f"{REPORT_FILE} (one self-contained page) and its pictures beside it.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=argparse.HelpFormatter,
     )
     parser.add_argument(
         "release",

@@ -103,6 +103,14 @@ class PartitionMechanism(ABC):
             decay = Decay(self._rate(epsilon))
         lowest, highest = decay.log_enclosure(64)
         if highest < MIN_RATE or lowest > MAX_RATE:
+            if highest < MIN_RATE and self.epsilon is not None:
+                # So small a rate is in proportion to epsilon.
+                least = float(self.epsilon) * MIN_RATE / float(highest)
+                raise ValueError(
+                    f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
+                    f"{self.sensitivity} partitions, got {self.epsilon}: raise epsilon or bound "
+                    "each user to fewer partitions"
+                )
             limit, advice = (
                 ("at least 1/1024", "raise epsilon or bound each user to fewer partitions")
                 if highest < MIN_RATE
