@@ -26,7 +26,7 @@ RELEASE := out/release
 .PHONY: run test test-long test-slow test-laws mutants kills fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
 
 run: .venv/installed
-	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE)
+	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
 	$(BIN)/python -m pipelines.release_frequency_list --config=runner_configs/direct/in_process.yaml \
 	  --input=$(SAMPLE) --user_column=user --partition_column=password_id \
 	  --epsilon=1 --max_partitions_per_user=1 --output=$(RELEASE) --overwrite --progress

@@ -18,7 +18,16 @@ from dp_transforms.mechanisms.noise.user_degrees import (
 )
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, add_json_flag, refuse, require, run
+from pipelines.command_line import (
+    Job,
+    JobParser,
+    Options,
+    add_json_flag,
+    refuse,
+    require,
+    run,
+    warn,
+)
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines, parse_rows
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
@@ -35,6 +44,7 @@ if TYPE_CHECKING:
 
     from pipelines.files.publishing import PublishRelease
 
+_MANY = 100_000
 _EPILOG = f"""\
 The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
 many partitions or more, up to the next line's) and privacy.json, which states the guarantee. Values
@@ -147,6 +157,12 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         return functools.partial(_show, flags, read_degrees(flags.released), [])
     require(flags, "user_column", "partition_column", "epsilon", "output")
     mechanism = UserDegreeMechanism(flags.epsilon, flags.max_degree)
+    if flags.max_degree > _MANY:
+        warn(
+            f"--max_degree={flags.max_degree} is far more partitions than users have: noise among "
+            "degrees that nobody has looks like users who have so many. Give about as many as one "
+            "user may well have, chosen without looking at the records"
+        )
     if flags.plot is not None:
         page.check_available()
     directory = directory_from_flags(flags, DEGREES_FILE)

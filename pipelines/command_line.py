@@ -25,10 +25,13 @@ if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
     from apache_beam.runners.runner import PipelineRunner
 
+    from dp_transforms.mechanisms.decimals import ExactNumber
+
 SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE = 0, 1, 2, 3
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
+_FEWEST_USERS = 1000
 _BEAMS_OWN = ("labels",)
 """Options of Beam's that are as near to one of a job's flags as a misspelt one."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
@@ -245,9 +248,11 @@ class JobParser(OneLineParser):
     ) -> None:
         for name in unknown:
             near = difflib.get_close_matches(name, known, 1, _NEAR)
+            longer = [one for one in self._option_string_actions if one.startswith(f"--{name}_")]
             # A cluster's runner may know flags that this machine does not; a local one does not.
             if near or runner in LOCAL_RUNNERS:
-                hint = f"did you mean --{near[0]}?" if near else "see --help"
+                meant = [f"--{one}" for one in near] or longer
+                hint = f"did you mean {' or '.join(meant)}?" if meant else "see --help"
                 self.error(f"there is no flag --{name}: {hint}")
         for before, other in zip(["", *others], others, strict=False):
             if not other.startswith("-") and ("=" in before or not before.startswith("--")):
@@ -263,6 +268,20 @@ def failed(message: str, exit_code: int = FAILURE) -> int:
     """Prints an error as one line on stderr; returns the exit code."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
     return exit_code
+
+
+def warn(message: str) -> None:
+    """Prints one line on stderr about a flag that is legal and mostly a mistake."""
+    print(f"warning: {message}", file=sys.stderr)
+
+
+def warn_of_delta(delta: ExactNumber) -> None:
+    """Warns of a delta with which single users are likely to be exposed."""
+    if delta * _FEWEST_USERS >= 1:
+        warn(
+            f"--delta={delta} allows to show what a single user has with about that probability: "
+            "it should be far below one divided by the number of users"
+        )
 
 
 def require(flags: argparse.Namespace, *names: str) -> None:

@@ -18,7 +18,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
 from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
 from pipelines.files.frequency_files import list_tables
 from pipelines.files.names import (
     FREQUENCIES_FILE,
@@ -112,6 +112,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    warn_of_delta(flags.delta)
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection

@@ -13,7 +13,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, require, run
+from pipelines.command_line import Job, JobParser, Options, require, run, warn
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import grouped_tables
 from pipelines.files.names import LISTS_FILE
@@ -132,7 +132,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     release = _release(flags)
     sizes = _sizes(flags, release.attributes)
     for warning in warnings_of_small_groups(release.attributes, sizes, release):
-        print(f"warning: {warning}", file=sys.stderr)
+        warn(warning)
     work = Work.from_flags(flags, flags.group_by)
     _check_groups(release.attributes, work.reader.attribute_fields)
     directory = list_directory(flags, [release.for_all, release.for_group], LISTS_FILE)

@@ -234,7 +234,7 @@ def make_parser() -> OneLineParser:
         prog="python -m pipelines.report",
         description="Draw a release of frequency lists or names, with error bars from the release "
         f"alone: {REPORT_FILE} (one self-contained page) and its pictures beside it.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        formatter_class=argparse.HelpFormatter,
     )
     parser.add_argument(
         "release",

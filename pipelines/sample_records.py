@@ -64,12 +64,15 @@ def make_parser() -> OneLineParser:
     )
     parser.add_argument("--seed", type=int, default=2009, help="the same seed makes the same file")
     parser.add_argument("--output", required=True, metavar="FILE.csv")
+    parser.add_argument("--overwrite", action="store_true", help="replace a file that is there")
     return parser
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = make_parser()
     flags = parser.parse_args(argv)
+    if os.path.exists(flags.output) and not flags.overwrite:
+        parser.exit(1, f"error: {flags.output} is there already: give --overwrite to replace it\n")
     try:
         table = sample_table(flags.users, flags.seed)
         os.makedirs(os.path.dirname(flags.output) or ".", exist_ok=True)

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.partition_selection import STRATEGIES, explain
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
 from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run
+from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
 from pipelines.files.output import directory_from_flags
@@ -164,6 +164,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     refuse(flags, "is for --explain, which needs no data", "plot")
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
+    warn_of_delta(flags.delta)
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)

@@ -53,7 +53,7 @@ def test_weights_and_delta_prime_are_those_of_2016():
         expected = DELTA_2016 + math.exp(epsilon) * DELTA_2016
         assert expected <= ours.delta_prime <= expected * (1 + 1e-12)
     # They end just above the smallest rate that a release is drawn at.
-    with pytest.raises(ValueError, match="at least 1/1024"):
+    with pytest.raises(ValueError, match="epsilon must be at least"):
         mechanism(EPSILONS_2016[-1] / 2)
 
 

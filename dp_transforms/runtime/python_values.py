@@ -88,24 +88,29 @@ def _kind(kind: type) -> Any:
 
 
 def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
-    names = set(map(_fields, values))
+    names: set[tuple[Any, ...]]
+    if kind == _TUPLES:
+        names = {tuple(range(width)) for width in set(map(len, values))}
+    else:
+        names = set(map(_fields, values))
     if len(names) > 1 or names == {()}:
         raise TypeError
     (fields,) = names
     if kind == _DICTIONARIES:
         values = [[value[field] for field in fields] for value in values]
-    else:
+    elif kind == _ROWS:
         values = [
             value.as_dict().values() if type(value) is beam.Row else value for value in values
         ]
-    parts = [column_of(part, name) for part in zip(*values, strict=True)]
+    # Arrow reads lists twice as fast as tuples.
+    parts = [column_of(list(part), name) for part in zip(*values, strict=True)]
     return pa.StructArray.from_arrays(parts, names=list(map(str, fields)))
 
 
-def _fields(value: Any) -> tuple[Any, ...]:
+def _fields(value: Any) -> tuple[str, ...]:
     if isinstance(value, dict):
         return tuple(sorted(value))
     if type(value) is beam.Row:
         return tuple(value.as_dict())
     # Rows keep their order: in another one they would come back as other tuples.
-    return value._fields if is_row(type(value)) else tuple(range(len(value)))
+    return value._fields

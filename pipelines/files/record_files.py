@@ -25,6 +25,7 @@ FILES_CHECKED_AT_LAUNCH = 16
 FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
 """What each --input_format reads."""
 
+_SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 _PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
 _JSON_SUFFIXES = (".jsonl", ".ndjson")
 _NAMES = {ParquetFiles: "Parquet", JsonLines: "JSON lines", AvroFiles: "Avro"}
@@ -124,6 +125,8 @@ def records_from_flags(
     """The files, or the query, that the flags describe. Raises what these do."""
     columns = flags.user_column, flags.partition_column
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
+    if getattr(flags, "time_column", None) is not None:
+        options["attribute_flag"] = "time_column"
     if flags.query is not None:
         from pipelines.files.database import RecordQuery
 
@@ -157,10 +160,15 @@ def records_from_flags(
 def format_of(path: str) -> RecordFormat:
     """By the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson, .tsv, or else CSV.
 
+    Raises:
+      InputError: it is that of a spreadsheet.
+
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
     """
     name = path.lower()
+    if name.endswith(_SPREADSHEETS):
+        raise InputError(f"{path} is a spreadsheet: save it as CSV")
     if name.endswith(_PARQUET_SUFFIXES):
         return ParquetFiles()
     if name.endswith(".avro"):

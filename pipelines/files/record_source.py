@@ -50,6 +50,7 @@ class RecordSource(ABC):
       partition_columns: the column of partitions; several make a composite partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
       attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
+      attribute_flag: what to call these columns in an error.
 
     Raises:
       ValueError: a column is given twice.
@@ -68,6 +69,7 @@ class RecordSource(ABC):
         partition_columns: Sequence[str],
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
+        attribute_flag: str = "group_by",
     ):
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
@@ -77,7 +79,7 @@ class RecordSource(ABC):
         if len(set(self._columns)) < len(self._columns):
             names = "user_column and partition_column"
             if attribute_columns:
-                names = "user_column, partition_column and group_by"
+                names = f"user_column, partition_column and {attribute_flag}"
             raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
 
     @abstractmethod

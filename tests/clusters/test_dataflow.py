@@ -27,6 +27,7 @@ USERS, PARTITIONS = ["zanzibar-user-1", "zanzibar-user-2"], ["zanzibar-page"]
 DATAFLOW = [
     f"--config={ROOT}/runner_configs/dataflow/job.yaml",
     "--project=some-project",
+    "--region=europe-west1",
     "--temp_location=gs://some-bucket/temp",
     "--dry_run=True",
     "--no_auth",

@@ -95,7 +95,7 @@ def test_a_dry_run_reads_and_spends_nothing(tmp_path, records, capsys):
 FAULTS = {
     "both": (["--released=x"], 2, "either --input or --released"),
     "no epsilon": (["--epsilon=0"], 2, "must be a number above 0"),
-    "next one is too little": (["--for_epsilon=0.0000001"], 2, "at least 1/1048576"),
+    "next one is too little": (["--for_epsilon=0.0000001"], 2, "epsilon must be at least"),
     "degree": (["--max_degree=0"], 2, "positive integer"),
     "no column": (["--partition_column=pages"], 1, "has no column 'pages'"),
     "other job's flag": (["--max_partitions_per_user=3"], 2, "no flag --max_partitions_per_user"),
@@ -123,3 +123,10 @@ def test_faults_of_an_earlier_release(tmp_path, records, failure):
     (tmp_path / "privacy.json").write_text('{"epsilon": 0.1}')
     code, err = failure(main, [f"--released={tmp_path}", "--for_epsilon=1"])
     assert code == 1 and "no comparison: the released degrees show no user" in err
+
+
+def test_more_partitions_than_users_have_are_warned_of(tmp_path, records, capsys):
+    assert command(tmp_path, records, "--dry_run", "--max_degree=1000000") == 0
+    assert capsys.readouterr().err.startswith("warning: --max_degree=1000000 is far more")
+    assert command(tmp_path, records, "--dry_run", "--max_degree=5000") == 0
+    assert capsys.readouterr().err == ""

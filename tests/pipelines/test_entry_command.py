@@ -108,3 +108,21 @@ def test_an_interrupt_while_modules_are_imported_is_one_line(module, tmp_path):
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stderr == "error: interrupted: no release was written\n"
     assert done.returncode == 130
+
+
+def test_samples_replace_no_file_unless_told_to(tmp_path, capsys):
+    path = tmp_path / "records.csv"
+    path.write_text("mine")
+    with pytest.raises(SystemExit) as stopped:
+        main(["sample", "--users=10", f"--output={path}"])
+    assert stopped.value.code == 1
+    assert "--overwrite" in capsys.readouterr().err and path.read_text() == "mine"
+    assert main(["sample", "--users=10", f"--output={path}", "--overwrite"]) == 0
+    assert len(path.read_text().splitlines()) == 11
+
+
+def test_the_beginning_of_several_flags_names_them(capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["release-groups", "--epsilon=1"])
+    assert stopped.value.code == 2
+    assert "--epsilon_all or --epsilon_groups" in capsys.readouterr().err

@@ -197,3 +197,10 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits,
 def test_faults_of_names_by_period(many_visits, failure, flags, message):
     _, err = failure(select_command, many_visits, *flags)
     assert message in err
+
+
+def test_times_that_are_another_column_too(tmp_path, capsys):
+    path = tmp_path / "visits.csv"
+    path.write_text("visitor,page,at\n1,a,2026-01-31\n")
+    assert command(path, "--time_column=page") == 2
+    assert "partition_column and time_column must be different" in capsys.readouterr().err

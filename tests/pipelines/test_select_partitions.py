@@ -343,3 +343,15 @@ def test_two_jobs_do_not_share_their_numbers(tmp_path):
         outcomes.append(released(tmp_path))
     assert outcomes[0] != outcomes[1]
     assert JobSecret.from_os() != JobSecret.from_os()
+
+
+@pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("1e-3", True), ("1e-4", False)])
+def test_a_delta_that_protects_nobody_is_warned_of(tmp_path, capsys, delta, warned):
+    records = tmp_path / "records.csv"
+    records.write_text("user,page\n1,home\n")
+    columns = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
+    flags = [f"--input={records}", *columns, "--epsilon=1", f"--output={tmp_path}/out"]
+    assert main([*flags, f"--delta={delta}", "--strategy=optimal", "--dry_run"]) == 0
+    err = capsys.readouterr().err
+    assert err.startswith("warning: --delta=") == warned
+    assert err.count("\n") == warned

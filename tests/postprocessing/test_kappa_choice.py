@@ -106,7 +106,7 @@ def test_too_much_noise_is_said_and_too_little_epsilon_too():
     nobody = ReleasedDegrees((1, 2), (-4, 3), 0.1)
     with pytest.raises(ValueError, match="show no user: spend more"):
         choose_kappa(nobody, 1)
-    with pytest.raises(ValueError, match="at least 1/1048576"):
+    with pytest.raises(ValueError, match="epsilon must be at least"):
         choose_kappa(ReleasedDegrees((1, 2), (9, 3), 0.1), 1e-7)
 
 

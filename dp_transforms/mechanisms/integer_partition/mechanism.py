@@ -107,6 +107,14 @@ class PartitionMechanism(ABC):
             decay = Decay(self._rate(epsilon))
         lowest, highest = decay.log_enclosure(64)
         if highest < self.min_rate or lowest > MAX_RATE:
+            if highest < self.min_rate and self.epsilon is not None:
+                # So small a rate is in proportion to epsilon.
+                least = float(self.epsilon) * self.min_rate / float(highest)
+                raise ValueError(
+                    f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
+                    f"{self.sensitivity} partitions, got {self.epsilon}: raise epsilon or bound "
+                    "each user to fewer partitions"
+                )
             limit, advice = (
                 (
                     f"at least {self.min_rate}",

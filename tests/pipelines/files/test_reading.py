@@ -8,10 +8,11 @@ from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOpt
 from dp_transforms.columnar.routing import num_buckets_for
 from dp_transforms.runtime.shuffle import ReduceByHash
 from pipelines import release_frequency_list, release_job, select_partitions
+from pipelines.errors import InputError
 from pipelines.files import record_files
 from pipelines.files.paths import local_path, match_files
 from pipelines.files.reading import ReadRecords
-from pipelines.files.record_files import RecordFiles
+from pipelines.files.record_files import RecordFiles, format_of
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
@@ -119,3 +120,9 @@ def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, mo
     assert options.parallelism == given
     _ = release_job.Work(source).records(pipeline)
     assert options.parallelism == parts
+
+
+@pytest.mark.parametrize("name", ["book.xlsx", "BOOK.XLS", "book.ods"])
+def test_spreadsheets_are_no_text(name):
+    with pytest.raises(InputError, match="is a spreadsheet: save it as CSV"):
+        format_of(name)
