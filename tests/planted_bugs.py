@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 _SELECTION = "dp_transforms/mechanisms/partition_selection"
+_TEST_FROBENIUS = "tests/mechanisms/integer_partition/test_frobenius.py"
 _TEST_SELECTION = "tests/mechanisms/partition_selection"
 
 
@@ -67,6 +68,55 @@ MUTANTS = (
         "return abs(missing) <= tolerance",
         "return missing >= -tolerance",
         ("tests/mechanisms/integer_partition/test_known_total.py",),
+    ),
+    Mutant(
+        "noisy coordinates are drawn as if each user had one partition",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "return epsilon / self.sensitivity",
+        "return epsilon",
+        (_TEST_FROBENIUS + "::test_the_rate_is_epsilon_over_the_sensitivity",),
+    ),
+    Mutant(
+        "the noise of coordinates has one side",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "coordinates.of(arm, indices) + noise.sample(tape, arm, count, begin)",
+        "coordinates.of(arm, indices) + abs(noise.sample(tape, arm, count, begin))",
+        (_TEST_FROBENIUS + "::test_the_noise_of_each_coordinate_has_its_distribution",),
+    ),
+    Mutant(
+        "the first coordinate has no noise",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "noise.sample(tape, arm, count, begin)",
+        "noise.sample(tape, arm, count, begin) * (indices > 1)",
+        (_TEST_FROBENIUS + "::test_the_noise_of_each_coordinate_has_its_distribution",),
+    ),
+    Mutant(
+        "an arm is cut where the private list ends",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "return drawn[:end]",
+        "return drawn[: min(end, coordinates.square + 3)]",
+        (_TEST_FROBENIUS + "::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",),
+    ),
+    Mutant(
+        "drawing goes on until the private list has ended",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "        if end is not None:\n            return drawn[:end]",
+        "        if end is not None:\n            return drawn[: max(end, 60)]",
+        (_TEST_FROBENIUS + "::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",),
+    ),
+    Mutant(
+        "both arms have the same noise",
+        "dp_transforms/mechanisms/integer_partition/frobenius.py",
+        "noise.sample(tape, arm, count, begin)",
+        "noise.sample(tape, ROWS, count, begin)",
+        (_TEST_FROBENIUS + "::test_neighbours_share_the_noise_of_a_tape_and_arms_do_not",),
+    ),
+    Mutant(
+        "a coordinate counts the cell on the diagonal twice",
+        "dp_transforms/mechanisms/noisy_coordinates.py",
+        "np.searchsorted(self._ascending, indices)] - indices",
+        "np.searchsorted(self._ascending, indices)] - indices + 1",
+        ("tests/mechanisms/test_noisy_coordinates.py",),
     ),
     Mutant(
         "the geometric mechanism marks corners with the t of another q",

@@ -17,12 +17,14 @@ from dp_transforms.mechanisms import (
     Eta,
     ExactTotalMechanism,
     FrequencyList,
+    FrobeniusMechanism,
     IntegerPartitionMechanism,
     PartitionTable,
 )
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.partition_selection import OptimalSelection
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from pipelines.audited_pairs import list_audit
 from tests import enumeration
 
 
@@ -187,3 +189,13 @@ def test_a_list_mechanism_with_the_wrong_sensitivity_is_caught():
 def test_arguments_are_checked(arguments, named):
     with pytest.raises(ValueError, match=named):
         epsilon_lower_bound(*arguments)
+
+
+def test_noisy_coordinates_cost_epsilon_exactly_and_draws_certify_most_of_it():
+    """Seeded by nothing: the bound is wrong in one of a million runs."""
+    lists = FrequencyList([9, 1], [1, 2]), FrequencyList([8, 1], [1, 1])
+    audit = list_audit(FrobeniusMechanism(epsilon=1, sensitivity=2), *lists)
+    assert audit.exact() == pytest.approx(1, abs=1e-12) == audit.epsilon
+    outputs = [draw(5000) for draw in audit.draw]
+    bound = epsilon_lower_bound(*outputs, statistics=audit.statistics)
+    assert 0.5 < bound.epsilon <= 1

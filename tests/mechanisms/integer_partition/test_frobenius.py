@@ -65,6 +65,13 @@ def test_the_loss_is_at_most_epsilon_for_all_neighbours_and_reached(kappa):
     assert max(losses) == q**-kappa
 
 
+def test_the_rate_is_epsilon_over_the_sensitivity():
+    for kappa in (1, 2, 7):
+        assert FrobeniusMechanism(epsilon=Fraction(1, 3), sensitivity=kappa).decay.rate * kappa == (
+            Fraction(1, 3)
+        )
+
+
 def drawn_around(mechanism, values, size=12):
     """What the mechanism adds noise to: the noisy coordinates less the noise of the tape."""
     tape = LongTape(7)
