@@ -25,7 +25,7 @@ from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_stra
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import RandomTape
 
-_SIMULATIONS, _MOVED = 8, 5_000
+_SIMULATIONS, _MOVED = 4, 5_000
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def expected_dist(mechanism: PartitionMechanism, reference: FrequencyList) -> tu
     """Half the mean L1 distance of releases of a PUBLIC list, and its standard error.
 
     Exact, with an error of 0, where the distribution of releases has a formula; else simulated, by
-    draws from fixed seeds until some 5,000 users have been moved, two at least and eight at most.
+    draws from fixed seeds until some 5,000 users have been moved, two at least and four at most.
     """
     if not mechanism.decodes:
         return mechanism.law.expected_l1(reference) / 2, 0.0
