@@ -163,7 +163,7 @@ def _pictures(facts: ReleaseIntervals, statement: dict[str, Any]) -> dict[str, b
 
 
 def _plots(pictures: dict[str, bytes], words: Wording, statement: dict[str, Any]) -> str:
-    about = f"The list is one{bounded(statement)}." if drops_records(statement) else ""
+    about = f"The list is{bounded(statement)[1:]}." if drops_records(statement) else ""
     captions = {
         RANKS_FILE: f"{words.ranks_caption} The shaded band holds the true numbers; its lower end "
         f"is cut off at a half. {about}",
