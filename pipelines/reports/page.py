@@ -43,7 +43,7 @@ img { width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
-td.number { text-align: right; white-space: pre; font-variant-numeric: tabular-nums }
+td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabular-nums }
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
 """
