@@ -25,7 +25,12 @@ ARROWS = {
     },
     "dp_transforms.columnar": set(),
     "dp_transforms.sample_data": {MECHANISMS},
-    "dp_transforms.runtime": {"dp_transforms.budget", "dp_transforms.columnar"},
+    "dp_transforms.runtime": {
+        "dp_transforms.budget",
+        "dp_transforms.columnar",
+        MECHANISMS,
+        f"{MECHANISMS}.partition_selection",
+    },
     "dp_transforms.budget": {MECHANISMS, f"{MECHANISMS}.integer_partition"},
     # The wall: neither of these two knows the other, and nothing that releases knows them.
     "dp_transforms.postprocessing": {

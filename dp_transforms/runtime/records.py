@@ -28,11 +28,10 @@ from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import COUNT as COUNT
+from dp_transforms.columnar.columns import NOISY_COUNT as NOISY_COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
 from dp_transforms.runtime import steps
-
-NOISY_COUNT = "noisy_count"
 
 
 class Kind(enum.Enum):

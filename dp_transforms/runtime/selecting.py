@@ -1,0 +1,196 @@
+"""Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
+
+The kernels of ``SelectFromCounts`` and ``SelectInRounds``, and the latter in one process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import (
+    COUNT,
+    NOISY_COUNT,
+    PARTITION,
+    USER,
+    concat,
+    decoded,
+    single,
+)
+from dp_transforms.columnar.named_uniforms import NamedUniforms
+from dp_transforms.columnar.weighting import (
+    WEIGHT,
+    is_in,
+    sum_weights,
+    weigh_pairs,
+    without_partitions,
+)
+from dp_transforms.mechanisms.arrays import BoolArray
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    MeasuredSelection,
+    WeightedStrategy,
+)
+from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
+
+if TYPE_CHECKING:
+    from dp_transforms.job_secret import JobSecret
+
+Bound = Callable[..., pa.Table]
+"""Leaves at most kappa of the distinct pairs of a user."""
+
+
+def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
+    """What bounds users in each round of a strategy."""
+    purpose = "bound contributions"
+    return [
+        functools.partial(
+            distinct_pairs,
+            at_most=strategy.max_partitions_per_user,
+            key=secret.key(f"{purpose}, round {index}" if strategy.one_order(index) else purpose),
+            one_order=strategy.one_order(index),
+        )
+        for index in range(strategy.most_rounds)
+    ]
+
+
+def select_from_counts(
+    table: pa.Table, strategy: CountStrategy, key: bytes, noisy_counts: bool = False
+) -> pa.Table:
+    """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
+
+    Args:
+      table: plain columns ``partition`` and ``count``.
+      strategy: decides; one with noisy counts, if they are wanted.
+      key: 32 secret bytes: with a partition's name they give its uniform number.
+      noisy_counts: whether to add them.
+
+    Returns:
+      The column ``partition`` and, with noisy counts, ``noisy_count``.
+    """
+    counts = table[COUNT].to_numpy()
+    needed = counts >= strategy.pre_threshold
+    if strategy.saturation_count is not None and not noisy_counts:
+        # Those are kept whatever their number.
+        needed &= counts < strategy.saturation_count
+    return _selected(strategy, table, key, noisy_counts, needed)
+
+
+def select_with_public(
+    table: pa.Table,
+    beside: Sequence[pa.Table],
+    decide: Callable[[pa.Table], pa.Table],
+    public_law: ThresholdLaw,
+    key: bytes,
+    noisy_counts: bool = False,
+) -> pa.Table:
+    """``select_from_counts`` where some partitions are public: those in the tables beside, of which
+    there is one at least. ``decide`` decides about the others."""
+    public = single(concat(list(beside))[PARTITION])
+    is_public = is_in(single(table[PARTITION]), public)
+    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None)
+    return concat([decide(table.filter(pc.invert(is_public))), listed])
+
+
+def _selected(
+    decider: Any, table: pa.Table, key: bytes, noisy_counts: bool, needed: BoolArray | None
+) -> pa.Table:
+    partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
+    uniforms = NamedUniforms(partitions, key, needed)
+    if not noisy_counts:
+        keep = decider.decide(counts, uniforms.words, uniforms.prefix)
+        return pa.table({PARTITION: partitions.filter(pa.array(keep))})
+    keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
+    return pa.table(
+        {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
+    )
+
+
+def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
+    """How many users are in each class by their number of partitions, see ``users_in_classes``,
+    given all distinct (user, partition) pairs of each of them."""
+    has = np.bincount(single(pairs[USER]).indices.to_numpy())
+    # A dictionary may have users that no row has.
+    return users_in_classes(has[has > 0], edges)
+
+
+def select_here(
+    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
+) -> pa.Table:
+    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
+    this process."""
+    by = f"{purpose} by {strategy!r}"
+    measured = None
+    if isinstance(strategy, MeasuredSelection):
+        tape = secret.tape(f"{by}, statistic")
+        measured = strategy.plan(users_by_partitions(pairs, strategy.edges), tape)
+    found: list[pa.Table] = []
+    for index, bound in enumerate(bounds(strategy, secret)):
+        weighed = sum_weights(weigh_remaining(pairs, bound, strategy, index, found, measured))
+        key = secret.key(f"{by}, round {index}")
+        found.append(select_round(weighed, strategy, index, key, found, measured))
+    return concat(found)
+
+
+def weigh_remaining(
+    pairs: pa.Table,
+    bound: Bound,
+    strategy: WeightedStrategy,
+    index: int,
+    beside: Sequence[pa.Table],
+    measured: Plan | None = None,
+) -> pa.Table:
+    """Sums of weights per partition, of the pairs whose partition was not selected yet.
+
+    Args:
+      pairs: distinct (user, partition) pairs, all of each user.
+      bound: leaves at most kappa pairs of a user.
+      strategy, index: give users' weights in this round. After its last one there are none.
+      beside: tables of the partitions that earlier rounds selected.
+      measured: the plan, if the strategy measures.
+    """
+    strategy = strategy.branch(measured)
+    if index >= strategy.most_rounds:
+        return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
+    if beside:
+        pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+    weights = functools.partial(strategy.weights, index, named=rows_of(beside))
+    # A plan may have fewer partitions count than kappa.
+    bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
+    return weigh_pairs(bounded, weights)
+
+
+def rows_of(tables: Sequence[pa.Table]) -> int:
+    """How many rows tables have together."""
+    return sum(table.num_rows for table in tables)
+
+
+def select_round(
+    table: pa.Table,
+    strategy: WeightedStrategy,
+    index: int,
+    key: bytes,
+    beside: Sequence[pa.Table],
+    measured: Plan | None = None,
+) -> pa.Table:
+    """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
+    with plain columns ``partition``, ``weight`` and ``count``. For the rest see
+    ``weigh_remaining``."""
+    partitions = single(table[PARTITION])
+    if not len(partitions):
+        return table.select([PARTITION])
+    strategy = strategy.branch(measured)
+    sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
+    uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
+    keep = strategy.decide_round(
+        index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)
+    )
+    return pa.table({PARTITION: partitions.filter(pa.array(keep))})
