@@ -58,16 +58,37 @@ def count_distinct_users(
       ValueError, TypeError: see ``BoundContributions``.
       MemoryError: packed records take more than half of ``memory_limit``.
     """
+    counts = partition_counts(records, max_partitions_per_user, secret, num_buckets)
+    return _added(map(histogram, counts))
+
+
+def partition_counts(
+    records: Iterable[pa.Table], max_partitions_per_user: int, secret: JobSecret, num_buckets: int
+) -> Iterator[pa.Table]:
+    """Tables of ``partition`` and ``count``, in which each partition is once; in no order.
+
+    Args, Raises: see ``count_distinct_users``.
+    """
     # Nobody is in two of the tables, so the counts of partitions in them add.
     pairs = _bounded(records, max_partitions_per_user, secret, num_buckets)
-    counts = _reduced(
+    return _reduced(
         map(count_pairs, pairs),
         (PARTITION, COUNT),
         sum_counts,
         secret.key("route partitions"),
         num_buckets,
     )
-    return _added(map(histogram, counts))
+
+
+def all_pairs(
+    records: Iterable[pa.Table], secret: JobSecret, num_buckets: int
+) -> Iterator[pa.Table]:
+    """Tables of the distinct pairs of users and partitions, with all of a user in one of them.
+
+    Args, Raises: see ``count_distinct_users``.
+    """
+    key = secret.key("route users")
+    return _reduced(records, (USER, PARTITION), distinct_pairs, key, num_buckets)
 
 
 def count_user_degrees(

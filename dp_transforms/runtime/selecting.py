@@ -6,7 +6,7 @@ The kernels of ``SelectFromCounts`` and ``SelectInRounds``, and the latter in on
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,11 +35,13 @@ from dp_transforms.mechanisms.arrays import BoolArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     MeasuredSelection,
+    SelectionStrategy,
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.partition_selection.weighted_strategies import Plan
+from dp_transforms.runtime.local import all_pairs, partition_counts
 
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
@@ -120,6 +122,43 @@ def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may have users that no row has.
     return users_in_classes(has[has > 0], edges)
+
+
+def select_locally(
+    records: Iterable[pa.Table],
+    strategy: SelectionStrategy,
+    secret: JobSecret,
+    num_buckets: int,
+    noisy_counts: bool = False,
+    purpose: str = "selection",
+) -> pa.Table:
+    """What ``SelectPartitions`` selects under the same secret, in no order; in this process.
+
+    Args:
+      records: tables with the columns ``user`` and ``partition``; users need not be bounded.
+      strategy: decides; one with noisy counts, if they are wanted.
+      secret, num_buckets: see ``runtime.local``.
+      noisy_counts, purpose: see ``SelectPartitions``.
+
+    Returns:
+      The column ``partition`` and, with noisy counts, ``noisy_count``.
+
+    Raises:
+      ValueError, TypeError, MemoryError: see ``local.count_distinct_users``.
+    """
+    if isinstance(strategy, WeightedStrategy):
+        pairs = list(all_pairs(records, secret, num_buckets))
+        found = [select_here(concat(pairs), strategy, secret, purpose)] if pairs else []
+    else:
+        assert isinstance(strategy, CountStrategy)
+        key = secret.key(f"{purpose} by {strategy!r}")
+        kappa = strategy.max_partitions_per_user
+        counts = partition_counts(records, kappa, secret, num_buckets)
+        found = [select_from_counts(decoded(one), strategy, key, noisy_counts) for one in counts]
+    if found:
+        return concat(found)
+    nothing = {PARTITION: pa.array([], pa.string())}
+    return pa.table(nothing | ({NOISY_COUNT: pa.array([], pa.int64())} if noisy_counts else {}))
 
 
 def select_here(

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
-from dp_transforms.columnar.columns import PARTITION
-from dp_transforms.runtime.records import NOISY_COUNT
+from dp_transforms.columnar.columns import NOISY_COUNT, PARTITION
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
 from pipelines.files.paths import local_path, reason
+
+_TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
 def partition_lines(table: pa.Table) -> Iterator[bytes]:
@@ -34,14 +33,48 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
         yield csv_lines([values])
 
 
+def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
+    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
+    return sorted(lines, key=_by_count if by_count else None)
+
+
+def _by_count(line: bytes) -> tuple[int, bytes]:
+    return -int(line.rpartition(b",")[2]), line
+
+
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     """The first line of a release: a composite partition's columns keep their names."""
     names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
     return csv_lines([names + [NOISY_COUNT] * noisy_counts])
 
 
+def parse_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
+    """The table in the bytes of a file of names that a job has written. Its columns have the names
+    and types that its privacy.json says, or else those of the file, and text.
+
+    Raises:
+      ValueError, KeyError, csv.Error: these are not the bytes of such a file.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""))
+    counts = int(statement["noisy_counts"])
+    width = len(header) - counts
+    columns = statement.get("partition_columns", header[:width])
+    types = [_TYPES.get(name, pa.string()) for name in statement.get("types", ["string"] * width)]
+    if len(columns) != width or len(types) != width or any(len(row) != len(header) for row in rows):
+        raise ValueError("the columns of names must be those of their statement")
+    kinds = zip([*columns, *[NOISY_COUNT] * counts], [*types, *[pa.int64()] * counts], strict=True)
+    table = {
+        name: pa.array([row[place] for row in rows], pa.string()).cast(kind)
+        for place, (name, kind) in enumerate(kinds)
+    }
+    return pa.table(table)
+
+
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
     """The partitions of a file, as values of the types that the records' partitions have."""
+    import apache_beam as beam
+    from apache_beam.io.filesystems import FileSystems
+
     path = local_path(path)
     try:
         with FileSystems.open(path) as file:

@@ -84,6 +84,23 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     ]
 
 
+def names_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of a selection of names, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    counts = " and noisy numbers of their users" if statement["noisy_counts"] else ""
+    return [
+        f"These names{counts} were released under (epsilon, delta)-differential privacy with "
+        f"epsilon = {epsilon:g} and delta = {delta:g}. The privacy unit is one user; neighbouring "
+        f"data sets: {statement['neighbours']}. But for an event of probability delta, a release "
+        f"is at most e^{epsilon:g} times as likely in one case as in the other.",
+        _bound_words(statement),
+        f"The strategy is {statement['strategy']!r}, decided exactly with random numbers of the "
+        "operating system. A partition that nobody has is never named. Further analysis of what "
+        "was released costs no privacy; further releases about the same users do, and their costs "
+        "add up.",
+    ]
+
+
 def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
     """The privacy.json of lists of groups, in such paragraphs."""
     epsilon, delta = statement["epsilon"], statement["delta"]

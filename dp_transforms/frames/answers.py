@@ -1,0 +1,341 @@
+"""Releases that answer questions: a list of frequencies, or names. All that is in them is public.
+
+A function returns the same object as ``load`` does for the directory that a job, or ``save``, has
+written. Intervals are for the noise alone; where a user has more partitions than count, they are
+about the records that do.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_transforms.frames import jobs
+from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.released_list import ReleasedList
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
+
+_SHOWN = 10
+CONFIDENCE = 0.95
+
+
+class _Answers:
+    """The tables, text and statement of a release."""
+
+    statement: Mapping[str, Any]
+
+    @property
+    def privacy(self) -> str:
+        """The guarantee in words that a publisher can paste."""
+        return "\n\n".join(jobs.words_of(self.statement))
+
+    def to_arrow(self) -> pa.Table:
+        """The release as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table(self._columns())
+
+    def to_pandas(self) -> Any:
+        """The release as a ``pandas.DataFrame``.
+
+        Raises:
+          ImportError: pandas is not installed.
+        """
+        _needed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The release as a ``polars.DataFrame``.
+
+        Raises:
+          ImportError: polars is not installed.
+        """
+        return _needed("polars").from_arrow(self.to_arrow())
+
+    def _columns(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _summary(self) -> str:
+        raise NotImplementedError
+
+    def _shown(self) -> list[list[str]]:
+        """The head of the table, and its first rows."""
+        columns = self._columns()
+        first = [
+            [f"{one:,}" if isinstance(one, int) else str(one) for one in values[:_SHOWN].tolist()]
+            for values in (np.asarray(column) for column in columns.values())
+        ]
+        rows = [list(row) for row in zip(*first, strict=True)]
+        if len(next(iter(columns.values()))) > _SHOWN:
+            rows.append(["..."] * len(columns))
+        return [list(columns), *rows]
+
+    def _guarantee(self) -> str:
+        told = self.statement
+        delta = f" and delta {told['delta']:g}" if told["delta"] else ""
+        bound = ""
+        if "max_partitions_per_user" in told:
+            kappa = told["max_partitions_per_user"]
+            how = told["max_partitions_per_user_is"]
+            bound = f"; at most {kappa} partition{'s' * (kappa > 1)} of each user ({how})"
+        return f"epsilon {told['epsilon']:g}{delta} for whoever may {told['neighbours']}{bound}"
+
+    def __repr__(self) -> str:
+        rows = self._shown()
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
+            for row in rows
+        ]
+        return "\n".join([*lines, self._summary(), self._guarantee()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._shown()
+        cells = ["".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows]
+        heads = "".join(f"<th>{html.escape(text)}</th>" for text in head)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        words = (self._summary(), self._guarantee())
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" + "".join(
+            f"<p>{html.escape(text)}</p>" for text in words
+        )
+
+
+@dataclass(frozen=True, repr=False)
+class ListRelease(_Answers):
+    """A released frequency list: how many users partitions have, and not which.
+
+    Every answer is an ``Estimate`` with an interval that is proved, each with its confidence by
+    itself unless it says otherwise. Choose what to ask without looking at the release.
+
+    Attributes:
+      released: the list itself; it serves wherever a ``FrequencyList`` does.
+      statement: the guarantee, as in privacy.json.
+
+    Raises:
+      ValueError: by every question, if a confidence is not between 0 and 1, a rank or number is
+        below 1, or public knowledge has narrowed a release of the exponential mechanism.
+
+    >>> import dp_transforms as dp
+    >>> visits = [(user, page) for user in range(500) for page in range(user % 3)]
+    >>> release = dp.release(
+    ...     visits, user=0, partition=1, epsilon=100, max_partitions_per_user=2
+    ... )
+    >>> print(release.partitions_with_at_least(200))
+    1 (1 to 1, 95% confidence)
+    """
+
+    released: ReleasedList
+    statement: Mapping[str, Any]
+
+    @cached_property
+    def intervals(self) -> ReleaseIntervals:
+        """What answers the questions: see ``postprocessing.estimates.ReleaseIntervals``."""
+        return jobs.intervals(self.released, self.statement)
+
+    def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
+        """The k largest frequencies, whose intervals hold together with the confidence."""
+        from dataclasses import replace
+
+        if k < 1:
+            raise ValueError(f"k must be at least 1, got {k}")
+        each = 1 - (1 - confidence) / k
+        answers = [self.frequency_at(rank, each) for rank in range(1, k + 1)]
+        return [replace(one, confidence=confidence) for one in answers]
+
+    def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
+        """How many partitions there are."""
+        return self.intervals.number_of_partitions(confidence)
+
+    def partitions_with_at_least(self, users: int, confidence: float = CONFIDENCE) -> Estimate:
+        """How many partitions have at least so many users."""
+        return self.intervals.partitions_with_at_least(users, confidence)
+
+    def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Estimate:
+        """How many users the partition of a rank has, counted from 1; 0 behind the last."""
+        return self.intervals.frequency_at(rank, confidence)
+
+    def total(self, confidence: float = CONFIDENCE) -> Estimate:
+        """The sum of all frequencies: how many pairs of a user and a partition there are."""
+        return self.intervals.total(confidence)
+
+    def share_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Estimate:
+        """The part of the total that the largest frequencies make up."""
+        return self.intervals.share_of_top(partitions, confidence)
+
+    def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
+        """Of passwords: the bits of work to guess a part alpha of accounts; see
+        ``guessing_metrics.alpha_guesswork_bits``."""
+        return self.intervals.alpha_guesswork_bits(alpha, confidence)
+
+    def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
+        """Of passwords: the bits that so many guesses at each account meet; see
+        ``guessing_metrics.success_rate_bits``."""
+        return self.intervals.success_rate_bits(guesses, confidence)
+
+    def plot(
+        self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
+    ) -> Any:
+        """A picture of frequencies by rank, with error bars that hold together: a figure of
+        matplotlib, written to a path if one is given.
+
+        Raises:
+          ImportError: matplotlib is not installed; it is in the extra ``report``.
+        """
+        from dp_transforms.postprocessing import views
+
+        return views.plot_released_list(self.released, path, confidence, self._known())
+
+    def report(self, path: str | os.PathLike[str], about: str | None = None) -> None:
+        """Writes one self-contained page with the numbers, pictures and the guarantee.
+
+        Args:
+          path: of the page.
+          about: what partitions are, such as "password", if the column's name does not say it.
+
+        Raises:
+          ImportError: matplotlib is not installed; it is in the extra ``report``.
+        """
+        page = jobs.report(self.released, self.statement, about)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes what the job writes: the list, its noisy coordinates and privacy.json, whole or
+        not at all.
+
+        Raises:
+          ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
+        """
+        jobs.save_list(os.fspath(directory), self.released, self.statement, overwrite)
+
+    def _known(self) -> ReleaseIntervals | None:
+        try:
+            return self.intervals if len(self.released) else None
+        except ValueError:  # of a list that public knowledge has narrowed
+            return None
+
+    def _columns(self) -> dict[str, Any]:
+        """One row for each stretch of ranks with the same numbers, by its first rank: frequencies,
+        bounds that hold together, and of how many partitions."""
+        facts = self._known()
+        lists = [self.released, *(facts.bands(CONFIDENCE) if facts else ())]
+        last = self.released.distinct
+        ends = np.unique(np.concatenate([one.multiplicities.cumsum() for one in lists]))
+        ends = np.append(ends[ends < last], [last] * bool(last)).astype(np.int64)
+        found = [one.at_ranks(ends) for one in lists]
+        first = np.append(1, ends[:-1] + 1)[: len(ends)].astype(np.int64)
+        columns = dict(zip(("frequency", "low", "high"), found, strict=False))
+        return {"rank": first, **columns, "partitions": ends - first + 1}
+
+    def _summary(self) -> str:
+        if self._known() is None:
+            return f"{self.released.distinct:,} partitions, total {self.released.total:,}"
+        return f"partitions: {self.number_of_partitions()}; total: {self.total()}"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class NamesRelease(_Answers):
+    """Released names of partitions, perhaps with noisy numbers of their users.
+
+    Attributes:
+      names: a ``pyarrow.Table`` of the columns of partitions and, with counts, ``noisy_count``.
+      statement: the guarantee, as in privacy.json.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
+    >>> dp.select(
+    ...     visits, user="who", partition="page", epsilon=1, delta=1e-9, max_partitions_per_user=1
+    ... ).names["page"].to_pylist()
+    ['home']
+    """
+
+    names: pa.Table
+    statement: Mapping[str, Any]
+
+    def bounds(self, confidence: float = CONFIDENCE) -> tuple[Any, Any]:
+        """Lower and upper bounds on the numbers of users of named partitions, each interval with
+        the confidence by itself: see ``postprocessing.count_intervals``.
+
+        Raises:
+          ValueError: there are no noisy counts, or some partitions were public before.
+        """
+        from dp_transforms.mechanisms.partition_selection import make_strategy
+        from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
+        from dp_transforms.postprocessing.count_intervals import count_intervals
+
+        told = self.statement
+        if not told["noisy_counts"] or "public_partitions" in told:
+            raise ValueError("bounds are for names with noisy counts that were not public before")
+        replaced = told["neighbours"].startswith(REPLACE)
+        strategy: Any = make_strategy(
+            told["strategy"],
+            told["epsilon"],
+            told["delta"],
+            max_partitions_per_user=told["max_partitions_per_user"],
+            pre_threshold=told["pre_threshold"],
+            neighbours=REPLACE if replaced else ADD_OR_REMOVE,
+        )
+        return count_intervals(strategy, self.names["noisy_count"].to_numpy(), confidence)
+
+    @cached_property
+    def _bounds(self) -> tuple[Any, ...]:
+        try:
+            return self.bounds()
+        except ValueError:
+            return ()
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes what the job writes: the names and privacy.json, whole or not at all.
+
+        Raises:
+          ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
+        """
+        jobs.save_names(os.fspath(directory), self.names, self.statement, overwrite)
+
+    def _columns(self) -> dict[str, Any]:
+        columns = {name: self.names[name] for name in self.names.column_names}
+        return columns | dict(zip(("low", "high"), self._bounds, strict=False))
+
+    def _summary(self) -> str:
+        return f"{self.names.num_rows:,} names"
+
+    def __len__(self) -> int:
+        return int(self.names.num_rows)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NamesRelease):
+            return NotImplemented
+        return bool(self.names.equals(other.names)) and self.statement == other.statement
+
+    __hash__ = None  # type: ignore[assignment]  # a table has no hash
+
+
+def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:
+    """The release of a directory that a job, or ``save``, has written.
+
+    Raises:
+      ValueError: there is none, or it cannot be read.
+    """
+    found, statement = jobs.read_release(os.fspath(directory))
+    if isinstance(found, ReleasedList):
+        return ListRelease(found, statement)
+    return NamesRelease(found, statement)
+
+
+def _needed(name: str) -> Any:
+    from importlib import import_module
+
+    try:
+        return import_module(name)
+    except ImportError:
+        raise ImportError(f"to_{name} needs {name}: pip install {name}") from None
