@@ -13,8 +13,14 @@ if TYPE_CHECKING:
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
     from dp_transforms.frames.answers import ListRelease as ListRelease
     from dp_transforms.frames.answers import NamesRelease as NamesRelease
+    from dp_transforms.frames.answers import Releases as Releases
     from dp_transforms.frames.answers import load as load
+    from dp_transforms.frames.api import choose_kappa as choose_kappa
+    from dp_transforms.frames.api import plan as plan
     from dp_transforms.frames.api import release as release
+    from dp_transforms.frames.api import release_by_period as release_by_period
+    from dp_transforms.frames.api import release_counts as release_counts
+    from dp_transforms.frames.api import release_degrees as release_degrees
     from dp_transforms.frames.api import select as select
     from dp_transforms.frames.session import Session as Session
     from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
@@ -37,8 +43,16 @@ _HOMES = {
     "count_selection": ("SelectFromCounts",),
     "counting": ("CountDistinctUsers",),
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
-    "frames.answers": ("ListRelease", "NamesRelease", "load"),
-    "frames.api": ("release", "select"),
+    "frames.answers": ("ListRelease", "NamesRelease", "Releases", "load"),
+    "frames.api": (
+        "choose_kappa",
+        "plan",
+        "release",
+        "release_by_period",
+        "release_counts",
+        "release_degrees",
+        "select",
+    ),
     "frames.session": ("Session",),
     "frequency_release": ("ReleaseFrequencyList",),
     "grouped_lists": ("Attribute", "ReleaseGroupedLists"),

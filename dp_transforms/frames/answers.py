@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -318,6 +318,54 @@ class NamesRelease(_Answers):
         return bool(self.names.equals(other.names)) and self.statement == other.statement
 
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
+
+
+class Releases(Mapping[str, ListRelease]):
+    """Lists that were released together, by name: of each day, say. Also one table.
+
+    Args:
+      lists: in order.
+      kind: what the names are, such as "day".
+    """
+
+    def __init__(self, lists: Mapping[str, ListRelease], kind: str):
+        self._lists, self.kind = dict(lists), kind
+
+    def __getitem__(self, name: str) -> ListRelease:
+        return self._lists[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lists)
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    def to_arrow(self) -> pa.Table:
+        """All lists in one ``pyarrow.Table``, whose first column has their names."""
+        import pyarrow as pa
+
+        parts = []
+        for name, one in self.items():
+            table = one.to_arrow()
+            parts.append(table.add_column(0, self.kind, [pa.repeat(name, len(table))]))
+        return pa.concat_tables(parts)
+
+    def to_pandas(self) -> Any:
+        """The same as a ``pandas.DataFrame``. Raises as ``ListRelease.to_pandas``."""
+        _needed("pandas")
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """The same as a ``polars.DataFrame``. Raises as ``ListRelease.to_polars``."""
+        return _needed("polars").from_arrow(self.to_arrow())
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes each list into a directory of its name, as the job does with ``--period``."""
+        for name, one in self.items():
+            one.save(os.path.join(os.fspath(directory), name), overwrite)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} lists by {self.kind}: {', '.join([*self][:_SHOWN])}>"
 
 
 def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:

@@ -8,7 +8,7 @@ written, stated and told by the same code, and importing ``dp_transforms`` loads
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -39,12 +39,57 @@ def records_of(
     return FrameRecords(data, user, partitions, **options)
 
 
-def list_statement(mechanism: PartitionMechanism, columns: Sequence[str]) -> dict[str, Any]:
-    """The privacy.json of a list."""
+def list_statement(mechanism: PartitionMechanism, columns: Sequence[str] | None) -> dict[str, Any]:
+    """The privacy.json of a list, of counts that were made elsewhere if there are no columns."""
     from pipelines.reports.privacy_statement import frequency_list_statement
 
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    return statement | {"partition_columns": list(columns)}
+    statement = frequency_list_statement(mechanism, bounded_by_job=columns is not None)
+    return statement if columns is None else statement | {"partition_columns": list(columns)}
+
+
+def degree_release(*arguments: Any) -> Any:
+    """The ``DegreeRelease`` of a job: which degrees, what is protected, and by which mechanism."""
+    from pipelines.release_degree_list import DegreeRelease
+
+    return DegreeRelease(*arguments)
+
+
+def degrees_statement(plan: Any) -> dict[str, Any]:
+    """The privacy.json of a list of degrees, of a ``degree_release``."""
+    from pipelines.reports.privacy_statement import degree_list_statement
+
+    return degree_list_statement(plan.mechanism, plan.degree, plan.degree_bound)
+
+
+def names_of_periods(period: str, span: str) -> list[str]:
+    """The names of the periods from one day to another."""
+    from pipelines.files.period_names import PERIODS, period_names
+
+    if period not in PERIODS:
+        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
+    return period_names(period, span)
+
+
+def check_times(records: Any) -> None:
+    """Checks that the last column of records can hold times."""
+    from pipelines.files import times
+
+    times.check_times(records.pattern, records.attribute_fields[-1])
+
+
+def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The records of some periods, each with the name of its period in the column ``list``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.attributes import LIST
+    from dp_transforms.columnar.columns import PARTITION, USER
+    from pipelines.files.times import periods_of
+
+    for table in records.tables():
+        when = periods_of(records.pattern, table.columns[-1], period)
+        named = pa.table([table[USER], table[PARTITION], when], names=[USER, PARTITION, LIST])
+        yield named.filter(pc.is_in(when, value_set=pa.array(names)))
 
 
 def names_statement(

@@ -6,7 +6,7 @@ import contextlib
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import (
     BudgetExceededError,
@@ -17,8 +17,11 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.filter import Cost, PrivacyFilter
 from dp_transforms.frames import api
-from dp_transforms.frames.answers import ListRelease, NamesRelease
+from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 from dp_transforms.mechanisms.decimals import Real
+
+if TYPE_CHECKING:
+    from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 
 class Session:
@@ -100,48 +103,69 @@ class Session:
         """Names: see ``dp_transforms.select``."""
         return api.select(data, **options, session=self)
 
-    @contextlib.contextmanager
-    def spending(self, purpose: str, cost: Cost, unit: PrivacyUnit) -> Iterator[dict[str, Any]]:
-        """Spends a cost before the block is entered; yields what a privacy.json says of it.
+    def release_by_period(self, data: Any, **options: Any) -> Releases:
+        """A list for each period: see ``dp_transforms.release_by_period``."""
+        return api.release_by_period(data, **options, session=self)
+
+    def release_counts(self, counts: Any, **options: Any) -> ListRelease:
+        """A list of counts that were made elsewhere: see ``dp_transforms.release_counts``."""
+        return api.release_counts(counts, **options, session=self)
+
+    def release_degrees(self, edges: Any, **options: Any) -> ListRelease:
+        """Degrees of a graph: see ``dp_transforms.release_degrees``."""
+        return api.release_degrees(edges, **options, session=self)
+
+    def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
+        """Values of kappa compared: see ``dp_transforms.choose_kappa``."""
+        return api.choose_kappa(data, **options, session=self)
+
+    def check(self, cost: Cost, unit: PrivacyUnit) -> None:
+        """Checks that a cost could be spent now. Nothing is spent.
 
         Raises:
-          BudgetExceededError: it is more than is left, and nothing is spent.
+          BudgetExceededError: it is more than is left.
           PrivacyUnitError: the budget is for other neighbours.
         """
-        budget = cost.budget
-        if self._ledger is not None:
-            with self._ledger.reserve(
-                budget.epsilon,
-                budget.delta,
-                purpose=purpose,
-                unit=unit,
-                loss_range=cost.loss_range,
-            ):
-                lines = [line.to_json() for line in self._ledger.lines()]
-                lines[-1]["state"] = "committed"  # as it is when anyone reads this
-                yield self._told(lines)
-            return
         if unit is not self._unit:
             raise PrivacyUnitError(
                 f"this session is for neighbours that {self._unit.neighbours}, and this release is "
                 f"for those that {unit.neighbours}: losses of the two do not add up"
             )
+        spent = [one for _, one in self._spent]
+        fits = self._ledger.admits([cost]) if self._ledger else self._filter.admits(spent, cost)
+        if not fits:
+            raise BudgetExceededError(
+                f"{cost.budget} asked for, but of the session's budget ({self.budget}) only "
+                f"{self.remaining} is left"
+            )
+
+    @contextlib.contextmanager
+    def spending(self, purpose: str, cost: Cost, unit: PrivacyUnit) -> Iterator[dict[str, Any]]:
+        """Spends a cost before the block is entered; yields what a privacy.json says of it.
+
+        Raises: as ``check``, and then nothing is spent.
+        """
+        budget = cost.budget
+        if self._ledger is not None:
+            with self._ledger.reserve(
+                budget.epsilon, budget.delta, purpose=purpose, unit=unit, loss_range=cost.loss_range
+            ):
+                lines = [line.to_json() for line in self._ledger.lines()]
+                lines[-1]["state"] = "committed"  # as it is when anyone reads this
+                yield self._told(lines)
+            return
         with self._lock:
-            if not self._filter.admits([one for _, one in self._spent], cost):
-                raise BudgetExceededError(
-                    f"{budget} asked for, but of the session's budget ({self.budget}) only "
-                    f"{self.remaining} is left"
-                )
+            self.check(cost, unit)
             self._spent.append((purpose, cost))
         lines = [
             {
                 "line": number,
                 "state": "committed",
-                "purpose": purpose,
+                "purpose": what,
                 "epsilon": str(one.budget.epsilon),
                 "delta": str(one.budget.delta),
             }
-            for number, (purpose, one) in enumerate(self._spent, 1)
+            for number, (what, one) in enumerate(self._spent, 1)
         ]
         yield self._told(lines)
 

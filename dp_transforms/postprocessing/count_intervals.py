@@ -42,7 +42,7 @@ def count_intervals(
     >>> from dp_transforms.mechanisms.partition_selection import LaplaceSelection
     >>> low, high = count_intervals(LaplaceSelection(1, 1e-5), np.array([13, 60]))
     >>> low.tolist(), high.tolist()
-    ([1, 57], [15, 63])
+    ([1, 57], [16, 63])
     """
     failure = failure_probability(confidence) / 2 * _ROUNDING
     values, places = np.unique(noisy_counts, return_inverse=True)

@@ -59,7 +59,10 @@ def parse_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     counts = int(statement["noisy_counts"])
     width = len(header) - counts
     columns = statement.get("partition_columns", header[:width])
-    types = [_TYPES.get(name, pa.string()) for name in statement.get("types", ["string"] * width)]
+    types = [
+        _TYPES.get(name, pa.string())
+        for name in statement.get("partition_types", ["string"] * width)
+    ]
     if len(columns) != width or len(types) != width or any(len(row) != len(header) for row in rows):
         raise ValueError("the columns of names must be those of their statement")
     kinds = zip([*columns, *[NOISY_COUNT] * counts], [*types, *[pa.int64()] * counts], strict=True)

@@ -151,7 +151,7 @@ def columns_of(fields: Sequence[pa.Field]) -> dict[str, list[str]]:
 
     return {
         "partition_columns": [field.name for field in fields],
-        "types": [logical_name(field) for field in fields],
+        "partition_types": [logical_name(field) for field in fields],
     }
 
 
