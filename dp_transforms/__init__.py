@@ -11,9 +11,11 @@ if TYPE_CHECKING:
     from dp_transforms.counting import CountDistinctUsers as CountDistinctUsers
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
+    from dp_transforms.frames.answers import Comparison as Comparison
     from dp_transforms.frames.answers import ListRelease as ListRelease
     from dp_transforms.frames.answers import NamesRelease as NamesRelease
     from dp_transforms.frames.answers import Releases as Releases
+    from dp_transforms.frames.answers import compare as compare
     from dp_transforms.frames.answers import load as load
     from dp_transforms.frames.api import choose_kappa as choose_kappa
     from dp_transforms.frames.api import plan as plan
@@ -43,7 +45,7 @@ _HOMES = {
     "count_selection": ("SelectFromCounts",),
     "counting": ("CountDistinctUsers",),
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
-    "frames.answers": ("ListRelease", "NamesRelease", "Releases", "load"),
+    "frames.answers": ("Comparison", "ListRelease", "NamesRelease", "Releases", "compare", "load"),
     "frames.api": (
         "choose_kappa",
         "plan",

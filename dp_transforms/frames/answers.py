@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -29,24 +29,17 @@ _SHOWN = 10
 CONFIDENCE = 0.95
 
 
-class _Answers:
-    """The tables, text and statement of a release."""
-
-    statement: Mapping[str, Any]
-
-    @property
-    def privacy(self) -> str:
-        """The guarantee in words that a publisher can paste."""
-        return "\n\n".join(jobs.words_of(self.statement))
+class _Table:
+    """A table for whichever library the user has."""
 
     def to_arrow(self) -> pa.Table:
-        """The release as a ``pyarrow.Table``."""
+        """The table as a ``pyarrow.Table``."""
         import pyarrow as pa
 
         return pa.table(self._columns())
 
     def to_pandas(self) -> Any:
-        """The release as a ``pandas.DataFrame``.
+        """The table as a ``pandas.DataFrame``.
 
         Raises:
           ImportError: pandas is not installed.
@@ -55,7 +48,7 @@ class _Answers:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The release as a ``polars.DataFrame``.
+        """The table as a ``polars.DataFrame``.
 
         Raises:
           ImportError: polars is not installed.
@@ -65,30 +58,20 @@ class _Answers:
     def _columns(self) -> dict[str, Any]:
         raise NotImplementedError
 
-    def _summary(self) -> str:
-        raise NotImplementedError
+    def _below(self) -> list[str]:
+        """What is said below the table."""
+        return []
 
     def _shown(self) -> list[list[str]]:
         """The head of the table, and its first rows."""
         columns = self._columns()
         first = [
-            [f"{one:,}" if isinstance(one, int) else str(one) for one in values[:_SHOWN].tolist()]
-            for values in (np.asarray(column) for column in columns.values())
+            list(map(_text, np.asarray(column)[:_SHOWN].tolist())) for column in columns.values()
         ]
         rows = [list(row) for row in zip(*first, strict=True)]
         if len(next(iter(columns.values()))) > _SHOWN:
             rows.append(["..."] * len(columns))
         return [list(columns), *rows]
-
-    def _guarantee(self) -> str:
-        told = self.statement
-        delta = f" and delta {told['delta']:g}" if told["delta"] else ""
-        bound = ""
-        if "max_partitions_per_user" in told:
-            kappa = told["max_partitions_per_user"]
-            how = told["max_partitions_per_user_is"]
-            bound = f"; at most {kappa} partition{'s' * (kappa > 1)} of each user ({how})"
-        return f"epsilon {told['epsilon']:g}{delta} for whoever may {told['neighbours']}{bound}"
 
     def __repr__(self) -> str:
         rows = self._shown()
@@ -97,17 +80,40 @@ class _Answers:
             "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
             for row in rows
         ]
-        return "\n".join([*lines, self._summary(), self._guarantee()])
+        return "\n".join([*lines, *self._below()])
 
     def _repr_html_(self) -> str:
         head, *rows = self._shown()
         cells = ["".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows]
         heads = "".join(f"<th>{html.escape(text)}</th>" for text in head)
         body = "".join(f"<tr>{row}</tr>" for row in cells)
-        words = (self._summary(), self._guarantee())
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>" + "".join(
-            f"<p>{html.escape(text)}</p>" for text in words
-        )
+        below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+class _Answers(_Table):
+    """The statement of a release, and its table."""
+
+    statement: Mapping[str, Any]
+
+    @property
+    def privacy(self) -> str:
+        """The guarantee in words that a publisher can paste."""
+        return "\n\n".join(jobs.words_of(self.statement))
+
+    def _summary(self) -> str:
+        raise NotImplementedError
+
+    def _below(self) -> list[str]:
+        told = self.statement
+        delta = f" and delta {told['delta']:g}" if told["delta"] else ""
+        bound = ""
+        if "max_partitions_per_user" in told:
+            kappa = told["max_partitions_per_user"]
+            how = told["max_partitions_per_user_is"]
+            bound = f"; at most {kappa} partition{'s' * (kappa > 1)} of each user ({how})"
+        neighbours = f"neighbouring data: {told['neighbours']}"
+        return [self._summary(), f"epsilon {told['epsilon']:g}{delta}; {neighbours}{bound}"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -320,7 +326,7 @@ class NamesRelease(_Answers):
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
 
 
-class Releases(Mapping[str, ListRelease]):
+class Releases(_Table, Mapping[str, ListRelease]):
     """Lists that were released together, by name: of each day, say. Also one table.
 
     Args:
@@ -350,15 +356,6 @@ class Releases(Mapping[str, ListRelease]):
             parts.append(table.add_column(0, self.kind, [pa.repeat(name, len(table))]))
         return pa.concat_tables(parts)
 
-    def to_pandas(self) -> Any:
-        """The same as a ``pandas.DataFrame``. Raises as ``ListRelease.to_pandas``."""
-        _needed("pandas")
-        return self.to_arrow().to_pandas()
-
-    def to_polars(self) -> Any:
-        """The same as a ``polars.DataFrame``. Raises as ``ListRelease.to_polars``."""
-        return _needed("polars").from_arrow(self.to_arrow())
-
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each list into a directory of its name, as the job does with ``--period``."""
         for name, one in self.items():
@@ -366,6 +363,74 @@ class Releases(Mapping[str, ListRelease]):
 
     def __repr__(self) -> str:
         return f"<{len(self)} lists by {self.kind}: {', '.join([*self][:_SHOWN])}>"
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison(_Table):
+    """Numbers of two lists side by side, and their differences, the second less the first.
+
+    Attributes:
+      questions: what is asked.
+      first, second, differences: the answers; each interval holds with its confidence by itself.
+    """
+
+    questions: tuple[str, ...]
+    first: tuple[Estimate, ...]
+    second: tuple[Estimate, ...]
+    differences: tuple[Estimate, ...]
+
+    def _columns(self) -> dict[str, Any]:
+        return {
+            "number": list(self.questions),
+            "first": [float(one.value) for one in self.first],
+            "second": [float(one.value) for one in self.second],
+            "difference": [float(one.value) for one in self.differences],
+            "low": [float(one.low) for one in self.differences],
+            "high": [float(one.high) for one in self.differences],
+        }
+
+
+_ASKED: Sequence[tuple[str, Callable[[ReleaseIntervals, float], Estimate]]] = (
+    ("partitions", lambda one, c: one.number_of_partitions(c)),
+    ("partitions with at least 10", lambda one, c: one.partitions_with_at_least(10, c)),
+    ("partitions with at least 100", lambda one, c: one.partitions_with_at_least(100, c)),
+    ("partitions with at least 1,000", lambda one, c: one.partitions_with_at_least(1000, c)),
+    ("total", lambda one, c: one.total(c)),
+    ("users at rank 1", lambda one, c: one.frequency_at(1, c)),
+    ("users at rank 10", lambda one, c: one.frequency_at(10, c)),
+    ("users at rank 100", lambda one, c: one.frequency_at(100, c)),
+    ("share of the top 10", lambda one, c: one.share_of_top(10, c)),
+    ("share of the top 100", lambda one, c: one.share_of_top(100, c)),
+)
+
+
+def compare(first: ListRelease, second: ListRelease, confidence: float = CONFIDENCE) -> Comparison:
+    """Compares two released lists by numbers of each.
+
+    Each of the two intervals of a number fails with half of the probability that the interval of
+    their difference may fail with, so that this holds whatever the two noises have in common.
+
+    >>> import dp_transforms as dp
+    >>> monday, tuesday = (
+    ...     dp.release_counts([users, 1], epsilon=50, max_partitions_per_user=1)
+    ...     for users in (20, 50)
+    ... )
+    >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[4]["difference"]
+    30.0
+    """
+    half = 1 - (1 - confidence) / 2
+    answers = [
+        (name, asked(first.intervals, half), asked(second.intervals, half))
+        for name, asked in _ASKED
+    ]
+    from dp_transforms.postprocessing.estimates import Estimate
+
+    differences = (
+        Estimate(two.value - one.value, two.low - one.high, two.high - one.low, confidence)
+        for _, one, two in answers
+    )
+    names, ones, twos = zip(*answers, strict=True)
+    return Comparison(names, ones, twos, tuple(differences))
 
 
 def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:
@@ -378,6 +443,12 @@ def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:
     if isinstance(found, ReleasedList):
         return ListRelease(found, statement)
     return NamesRelease(found, statement)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 def _needed(name: str) -> Any:
