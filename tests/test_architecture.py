@@ -67,7 +67,7 @@ ARROWS = {
         "dp_transforms.runtime",
     },
 }
-MOST_MODULES = {"dp_transforms": 14, MECHANISMS: 15, "pipelines": 22}
+MOST_MODULES = {"dp_transforms": 14, MECHANISMS: 15, "pipelines": 23}
 
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},

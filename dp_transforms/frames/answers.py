@@ -178,6 +178,10 @@ class ListRelease(_Answers):
         """The part of the total that the largest frequencies make up."""
         return self.intervals.share_of_top(partitions, confidence)
 
+    def numbers(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
+        """The numbers that are mostly asked for, by what they are in words."""
+        return {name: asked(self.intervals, confidence) for name, asked in _ASKED}
+
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
         """Of passwords: the bits of work to guess a part alpha of accounts; see
         ``guessing_metrics.alpha_guesswork_bits``."""
@@ -418,19 +422,15 @@ def compare(first: ListRelease, second: ListRelease, confidence: float = CONFIDE
     >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[4]["difference"]
     30.0
     """
-    half = 1 - (1 - confidence) / 2
-    answers = [
-        (name, asked(first.intervals, half), asked(second.intervals, half))
-        for name, asked in _ASKED
-    ]
     from dp_transforms.postprocessing.estimates import Estimate
 
-    differences = (
+    half = 1 - (1 - confidence) / 2
+    ones, twos = first.numbers(half), second.numbers(half)
+    differences = [
         Estimate(two.value - one.value, two.low - one.high, two.high - one.low, confidence)
-        for _, one, two in answers
-    )
-    names, ones, twos = zip(*answers, strict=True)
-    return Comparison(names, ones, twos, tuple(differences))
+        for one, two in zip(ones.values(), twos.values(), strict=True)
+    ]
+    return Comparison(tuple(ones), *map(tuple, (ones.values(), twos.values(), differences)))
 
 
 def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:

@@ -288,3 +288,37 @@ def test_kappa_and_plans():
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
     assert [one.epsilon for one in dp.plan([0.5, 1], users=1_000)] == [0.5, 1]
+
+
+def test_show_says_what_python_says(tmp_path, capsys):
+    release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
+    release.save(tmp_path / "list")
+    names.save(tmp_path / "names")
+    assert main(["show", str(tmp_path / "list")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{release!r}\n\n") and text.endswith(f"\n\n{release.privacy}\n")
+    assert str(release.total()) in text and str(release.partitions_with_at_least(10)) in text
+    assert main(["show", str(tmp_path / "names")]) == 0
+    assert capsys.readouterr().out == f"{names!r}\n\n{names.privacy}\n"
+    assert main(["show", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_comparison_holds_with_its_confidence():
+    """Both lists are known here: the differences miss in a share of the draws."""
+    first, second = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]
+    truth = {"partitions": 1, "total": -39, "users at rank 1": -100}
+    misses = dict.fromkeys(truth, 0)
+    for _ in range(100):
+        one, two = (
+            dp.release_counts(counts, epsilon=1, max_partitions_per_user=2)
+            for counts in (first, second)
+        )
+        found = dp.compare(one, two, confidence=0.9)
+        for name, difference in zip(found.questions, found.differences, strict=True):
+            if name in truth:
+                misses[name] += not difference.low <= truth[name] <= difference.high
+    # Of 100 draws more than 24 miss with a probability below 2e-5, if a tenth may.
+    assert max(misses.values()) <= 24
+    assert {"first", "difference", "low", "high"} < set(found.to_pandas().columns)
+    assert "users at rank 1" in repr(found)
