@@ -32,6 +32,9 @@ CONFIDENCE = 0.95
 class _Table:
     """A table for whichever library the user has."""
 
+    _labels: Sequence[str] = ()
+    """Columns of names, which are not numbers even where they are digits."""
+
     def to_arrow(self) -> pa.Table:
         """The table as a ``pyarrow.Table``."""
         import pyarrow as pa
@@ -66,7 +69,8 @@ class _Table:
         """The head of the table, and its first rows."""
         columns = self._columns()
         first = [
-            list(map(_text, np.asarray(column)[:_SHOWN].tolist())) for column in columns.values()
+            [str(one) if name in self._labels else _text(one) for one in values[:_SHOWN].tolist()]
+            for name, values in ((name, np.asarray(one)) for name, one in columns.items())
         ]
         rows = [list(row) for row in zip(*first, strict=True)]
         if len(next(iter(columns.values()))) > _SHOWN:
@@ -248,9 +252,10 @@ class ListRelease(_Answers):
         return {"rank": first, **columns, "partitions": ends - first + 1}
 
     def _summary(self) -> str:
+        things = "nodes" if "degree" in self.statement else "partitions"
         if self._known() is None:
-            return f"{self.released.distinct:,} partitions, total {self.released.total:,}"
-        return f"partitions: {self.number_of_partitions()}; total: {self.total()}"
+            return f"{self.released.distinct:,} {things}, total {self.released.total:,}"
+        return f"{things}: {self.number_of_partitions()}; total: {self.total()}"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -296,6 +301,11 @@ class NamesRelease(_Answers):
             neighbours=REPLACE if replaced else ADD_OR_REMOVE,
         )
         return count_intervals(strategy, self.names["noisy_count"].to_numpy(), confidence)
+
+    @property
+    def _labels(self) -> list[str]:  # type: ignore[override]  # it depends on the table
+        counts = bool(self.statement["noisy_counts"])
+        return list(self.names.column_names[: self.names.num_columns - counts])
 
     @cached_property
     def _bounds(self) -> tuple[Any, ...]:

@@ -178,6 +178,9 @@ def select(
         max_partitions_per_user=max_partitions_per_user,
         pre_threshold=pre_threshold,
     )
+    added = {"noisy_count", "low", "high"} & {str(name) for name in jobs.several(partition)}
+    if counts and added:
+        raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
     charge = _charge(session, "names of partitions", Cost(PrivacyBudget(epsilon, delta)))
     records = jobs.records_of(data, user, partition, drop_nulls)
     secret = _serving(secret, records)
@@ -390,7 +393,9 @@ def choose_kappa(
 
     >>> import dp_transforms as dp
     >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
-    >>> dp.choose_kappa(visits, user=0, partition=1, epsilon=1, for_epsilon=1).recommended
+    >>> dp.choose_kappa(
+    ...     visits, user=0, partition=1, epsilon=1, for_epsilon=1, max_degree=8
+    ... ).recommended
     3
     """
     from dp_transforms.postprocessing import kappa_choice

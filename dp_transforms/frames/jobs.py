@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 Names = str | int | Sequence[str | int]
 
 
+def several(names: Names) -> list[str | int]:
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, (str, int)) else list(names)
+
+
 def records_of(
     data: Any, user: str | int, partition: Names, drop_nulls: bool, more: Sequence[str] = ()
 ) -> Any:
@@ -29,7 +34,7 @@ def records_of(
     from pipelines.files.frame_records import FrameRecords
     from pipelines.files.record_files import RecordFiles
 
-    partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
+    partitions = several(partition)
     if not partitions:
         raise ValueError("partition must name at least one column")
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}

@@ -14,6 +14,7 @@ from pipelines.files.logical_types import logical_name, record_schema, record_ta
 from pipelines.files.record_source import RecordSource
 
 _CHUNK_RECORDS = 1 << 17
+_BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
 
 
@@ -56,14 +57,10 @@ class FrameRecords(RecordSource):
     def tables(self) -> Iterator[pa.Table]:
         """The records, once."""
         tables, self._tables = self._tables, iter(())
-        for table in _told(tables):
-            if not table.num_rows:
-                continue
+        for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
             schema = record_schema(self.pattern, table.schema, self._columns)
             if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
-                raise InputError(
-                    f"{self.pattern}: a column has values of several types: give it one"
-                )
+                raise _several_types()
             try:
                 records = record_table(table, schema)
             except (pa.ArrowException, UnicodeError):
@@ -141,6 +138,12 @@ def _values(records: list[Any], name: str) -> pa.Array:
         return pa.array(values)
     except (pa.ArrowException, OverflowError):
         raise _several_types() from None
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in parts of a batch, which threads share."""
+    for start in range(0, table.num_rows, _BATCH_ROWS):
+        yield table.slice(start, _BATCH_ROWS)
 
 
 def _several_types() -> InputError:

@@ -263,3 +263,12 @@ def test_parquet_of_integers_keeps_them(tmp_path):
     assert dp.load(tmp_path / "names") == names
     assert names.to_pandas()["page"].tolist() == [1, 2]
     assert COUNT not in names.names.column_names
+
+
+def test_names_that_are_digits_stay_names():
+    data = {"who": range(3_000), "page": [1234567, 89] * 1_500}
+    names = dp.select(data, **NAMES, counts=True)
+    assert "1234567  " in repr(names) and "1,234,567" not in repr(names)
+    clash = {"who": [1], "low": ["a"]}
+    with pytest.raises(ValueError, match="counts adds a column 'low'"):
+        dp.select(clash, **NAMES | {"partition": "low"}, counts=True)
