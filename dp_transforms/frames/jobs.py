@@ -186,7 +186,6 @@ def save_names(
 def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
     """A directory's released list, or the columns of its names; and its privacy.json."""
     from pipelines.files import names
-    from pipelines.files.partition_file import parse_names
     from pipelines.files.paths import filesystem, local_path
     from pipelines.report import read_list
     from pipelines.reports import page
@@ -195,6 +194,8 @@ def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
     files = filesystem(directory)
     if not files.exists(files.join(directory, names.PARTITIONS_FILE)):
         return read_list(directory)
+    from pipelines.files.partition_file import parse_names
+
     with page.reading(directory, f"released names with their {names.PRIVACY_FILE}"):
         statement = page.read_statement(directory, None)
         table = parse_names(page.read_file(directory, names.PARTITIONS_FILE), statement)
