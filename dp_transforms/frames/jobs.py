@@ -139,8 +139,7 @@ def save_list(
 
     beside = () if released.coordinates is None else (COORDINATES_FILE,)
     place = ReleaseDirectory(directory, FREQUENCIES_FILE, overwrite, beside=beside)
-    place.check()
-    place.publish(list_tables([released]), dict(statement))
+    _publish(place, list_tables([released]), statement)
 
 
 def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
@@ -179,8 +178,17 @@ def save_names(
     more = {NOISY_COUNT: names[NOISY_COUNT]} if counts else {}
     lines = partition_lines(pa.table({PARTITION: partition} | more))
     place = ReleaseDirectory(directory, PARTITIONS_FILE, overwrite, numbers=int(counts))
-    place.check()
-    place.publish({PARTITIONS_FILE: [header_line(fields, counts), *lines]}, dict(statement))
+    _publish(place, {PARTITIONS_FILE: [header_line(fields, counts), *lines]}, statement)
+
+
+def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
+    """Writes the tables, or raises the writer's error in words of Python."""
+    try:
+        place.check()
+        place.publish(tables, dict(statement))
+    except ValueError as error:
+        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
+        raise ValueError(told) from None
 
 
 def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
