@@ -57,8 +57,8 @@ class FrameRecords(RecordSource):
             if field.name in self._columns and pa.types.is_floating(field.type):
                 raise InputError(
                     f"column {field.name!r} holds floats, in which it is not clear which values "
-                    "are equal: make it integers or text. pandas makes floats of integers with missing "
-                    "values, which .astype('Int64') undoes"
+                    "are equal: make it integers or text. pandas makes floats of integers "
+                    "with missing values, which .astype('Int64') undoes"
                 )
         self._schema = record_schema(self.pattern, schema, self._columns)
         self._tables = tables if first is None else itertools.chain([first], tables)
