@@ -107,7 +107,7 @@ def report_page(
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
         kinds: list[Answers] = [facts]
-        if isinstance(released, ReleasedList):
+        if isinstance(released, ReleasedList) and released.coordinates is not None:
             kinds.append(model_intervals_of(released))
         content = _plots(pictures, words, statement) + _numbers(kinds, words)
         if words.guessing:

@@ -139,8 +139,7 @@ def save_list(
 
     beside = () if released.coordinates is None else (COORDINATES_FILE,)
     place = ReleaseDirectory(directory, FREQUENCIES_FILE, overwrite, beside=beside)
-    place.check()
-    place.publish(list_tables([released]), dict(statement))
+    _publish(place, list_tables([released]), statement)
 
 
 def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
@@ -187,9 +186,18 @@ def save_names(
     partition = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, fields=fields)
     lines = partition_lines(pa.table({PARTITION: partition} | counts))
     place = ReleaseDirectory(directory, PARTITIONS_FILE, overwrite, numbers=len(counts))
-    place.check()
     header = header_line(fields, bool(counts))
-    place.publish({PARTITIONS_FILE: [header, *lines]}, dict(statement))
+    _publish(place, {PARTITIONS_FILE: [header, *lines]}, statement)
+
+
+def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
+    """Writes the tables, or raises the writer's error in words of Python."""
+    try:
+        place.check()
+        place.publish(tables, dict(statement))
+    except ValueError as error:
+        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
+        raise ValueError(told) from None
 
 
 def read_release(directory: str) -> tuple[Any, dict[str, Any]]:

@@ -33,6 +33,8 @@ class FrameRecords(RecordSource):
       TypeError: the object is none of these.
     """
 
+    drop_option = "drop_nulls=True"
+
     def __init__(
         self,
         data: Any,
@@ -41,7 +43,7 @@ class FrameRecords(RecordSource):
         **options: Any,
     ):
         names = [str(name) for name in partition_columns]
-        super().__init__("the data", str(user_column), names, **options)
+        super().__init__("the table", str(user_column), names, **options)
         rows, tables = self._read(data)
         self.estimated_rows = rows or 0
         self.num_buckets = DEFAULT_BUCKETS if rows is None else num_buckets_for(rows)
@@ -52,6 +54,13 @@ class FrameRecords(RecordSource):
             schema, first = first, None
         elif first is not None:
             schema = first.schema
+        for field in schema:
+            if field.name in self._columns and pa.types.is_floating(field.type):
+                raise InputError(
+                    f"column {field.name!r} holds floats, in which it is not clear which values "
+                    "are equal: make it integers or text. pandas makes floats of integers "
+                    "with missing values, which .astype('Int64') undoes"
+                )
         self._schema = record_schema(self.pattern, schema, self._columns)
         self._tables = tables if first is None else itertools.chain([first], tables)
 
@@ -158,7 +167,7 @@ def _parts(table: pa.Table) -> Iterator[pa.Table]:
 
 def _several_types() -> InputError:
     return InputError(
-        "the data have a column with values of several types, or of none that Arrow knows: give it "
+        "the table has a column with values of several types, or of none that Arrow knows: give it "
         "one type"
     )
 

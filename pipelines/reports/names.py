@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from pipelines.files.names import NAMES_PICTURE, PARTITIONS_FILE, PRIVACY_FILE
-from pipelines.files.partition_file import COUNTS, Names, parse_names
 from pipelines.reports import page
 from pipelines.reports.words import selection_privacy_words
+
+if TYPE_CHECKING:
+    from pipelines.files.partition_file import Names
 
 _SHOWN = 100
 _DRAWN = 20
@@ -23,6 +25,8 @@ _MISS = Fraction(1, 20)
 
 def write_names_report(directory: str, about: str | None = None) -> str:
     """Writes the page beside released names; returns its path. Args, Raises: ``write_report``."""
+    from pipelines.files.partition_file import parse_names
+
     with page.reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
         statement = page.read_statement(directory, about)
         released = parse_names(page.read_file(directory, PARTITIONS_FILE), statement)
@@ -94,7 +98,7 @@ def _table(released: Names, shown: int) -> str:
     heads = [*released.columns, "users, about", "from", "to"]
     numbers = [[f"{n:,}" for n in counts] for counts in released.counts[:shown]]
     rows = [[*name, *counts] for name, counts in zip(rows, numbers, strict=True)]
-    return page.table([heads, *rows], numbers=len(COUNTS))
+    return page.table([heads, *rows], numbers=len(numbers[0]))
 
 
 def _picture(released: Names) -> bytes:

@@ -45,7 +45,7 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
         assert one.frequency_at(3) == facts.frequency_at(3)
         assert one.guesswork_bits("0.25") == facts.alpha_guesswork_bits("0.25")
         assert one.success_rate_bits(7) == facts.success_rate_bits(7)
-    with pytest.raises(ValueError, match="exists"):
+    with pytest.raises(ValueError, match="give another directory, or overwrite=True"):
         release.save(tmp_path / "release")
     release.save(tmp_path / "release", overwrite=True)
 
