@@ -20,7 +20,6 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.count_selection import select_from_counts
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.partition_selection import (
     GaussianSelection,
@@ -29,6 +28,7 @@ from dp_transforms.mechanisms.partition_selection import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.runtime.records import HIGH, LOW, NOISY_COUNT
+from dp_transforms.runtime.selecting import select_from_counts
 
 DELTA = 1e-5
 STRATEGIES = (TruncatedGeometricSelection, LaplaceSelection, GaussianSelection)

@@ -38,7 +38,6 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.count_selection import select_from_counts
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     OptimalSelection,
@@ -47,7 +46,7 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from dp_transforms.weighted_rounds import select_here
+from dp_transforms.runtime.selecting import select_from_counts, select_here
 
 EPSILON, DELTA = 1.0, 1e-5
 KAPPAS = (1, 3, 10, 30, 100)

@@ -25,9 +25,9 @@ from benchmarks.thresholded_counts_peer import SINGLE_KEYS, SINGLE_THRESHOLD
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs, sum_counts
-from dp_transforms.count_selection import select_from_counts
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import CountStrategy, make_strategy
+from dp_transforms.runtime.selecting import select_from_counts
 
 EPSILON, DELTA = 1, 1e-5
 STRATEGIES = ("truncated_geometric", "laplace", "gaussian")

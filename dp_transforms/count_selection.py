@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dp_transforms.budget import PrivacyUnit
-from dp_transforms.columnar.columns import PARTITION, concat, single
+from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT, PARTITION
 from dp_transforms.columnar.counting import sum_counts
-from dp_transforms.columnar.named_uniforms import NamedUniforms
-from dp_transforms.columnar.weighting import is_in
 from dp_transforms.job_secret import JobSecret, secret_for
-from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     NoisyCountStrategy,
     SelectionStrategy,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound
-from dp_transforms.runtime.records import COUNT, HIGH, LOW, NOISY_COUNT, refuse_windows
+from dp_transforms.runtime.records import COUNT, refuse_windows
+from dp_transforms.runtime.selecting import select_from_counts, select_with_public
 from dp_transforms.runtime.shuffle import InOrder, OnThreads, ReduceByHash
 from dp_transforms.weighted_rounds import OnThreadsBeside, unless_empty
 
@@ -174,71 +170,6 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._strategy)
-
-
-def select_from_counts(
-    table: pa.Table,
-    strategy: CountStrategy,
-    key: bytes,
-    noisy_counts: bool = False,
-    intervals: bool = False,
-) -> pa.Table:
-    """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
-
-    Args:
-      table: plain columns ``partition`` and ``count``.
-      strategy: decides; one with noisy counts, if they are wanted.
-      key: 32 secret bytes: with a partition's name they give its uniform number.
-      noisy_counts, intervals: whether to add them.
-
-    Returns:
-      The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
-    """
-    counts = table[COUNT].to_numpy()
-    needed = counts >= strategy.pre_threshold
-    if strategy.saturation_count is not None and not noisy_counts:
-        # Those are kept whatever their number.
-        needed &= counts < strategy.saturation_count
-    ends = strategy.count_intervals if isinstance(strategy, NoisyCountStrategy) else None
-    return _selected(strategy, table, key, noisy_counts, needed, ends if intervals else None)
-
-
-def select_with_public(
-    table: pa.Table,
-    beside: Sequence[pa.Table],
-    decide: Callable[[pa.Table], pa.Table],
-    public_law: ThresholdLaw,
-    key: bytes,
-    noisy_counts: bool = False,
-    intervals: bool = False,
-) -> pa.Table:
-    """``select_from_counts`` where some partitions are public: those in the tables beside, of which
-    there is one at least. ``decide`` decides about the others."""
-    public = single(concat(list(beside))[PARTITION])
-    is_public = is_in(single(table[PARTITION]), public)
-    ends = functools.partial(count_intervals, public_law) if intervals else None
-    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None, ends)
-    return concat([decide(table.filter(pc.invert(is_public))), listed])
-
-
-def _selected(
-    decider: Any,
-    table: pa.Table,
-    key: bytes,
-    noisy_counts: bool,
-    needed: BoolArray | None,
-    ends: Callable[[IntArray], tuple[IntArray, IntArray]] | None,
-) -> pa.Table:
-    partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
-    uniforms = NamedUniforms(partitions, key, needed)
-    if not noisy_counts:
-        keep = decider.decide(counts, uniforms.words, uniforms.prefix)
-        return pa.table({PARTITION: partitions.filter(pa.array(keep))})
-    keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
-    columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
-    if ends is not None:
-        columns |= zip((LOW, HIGH), map(pa.array, ends(noisy[keep])), strict=True)
-    return pa.table(columns)
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:

@@ -13,7 +13,15 @@ import pyarrow as pa
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.edges import DEGREES, OUT, SOURCE, TARGET, UNDIRECTED, neighbours
+from dp_transforms.columnar.edges import (
+    OUT,
+    SOURCE,
+    TARGET,
+    UNDIRECTED,
+    edge_private_sensitivity,
+    known_degree,
+    neighbours,
+)
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.frequency_release import ON_ONE_WORKER
 from dp_transforms.job_secret import JobSecret, secret_for
@@ -26,22 +34,6 @@ from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound
 from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
-
-
-def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
-    """How far one edge can move the sorted list of degrees in L1 norm.
-
-    An edge is one "user" of each node whose degree it adds to: of both its ends, or of one for in-
-    and out-degrees. It changes these nodes' degrees by one each, and sorting does not increase L1
-    distance. Nodes of degree 0 are not in the list, which is the same as zeros at its end.
-
-    Raises:
-      ValueError: there is no such degree.
-
-    >>> edge_private_sensitivity("undirected"), edge_private_sensitivity("in")
-    (2, 1)
-    """
-    return 2 if _known(degree) == UNDIRECTED else 1
 
 
 class CountDegrees(TellsBound, beam.PTransform):
@@ -81,7 +73,7 @@ class CountDegrees(TellsBound, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._degree = _known(degree)
+        self._degree = known_degree(degree)
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -144,7 +136,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._degree = _known(degree)
+        self._degree = known_degree(degree)
         # Checks the bound.
         node_private_sensitivity(degree_bound)
         self._degree_bound = degree_bound
@@ -188,12 +180,6 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {"degree": self._degree, "degree_bound": self._degree_bound}
-
-
-def _known(degree: str) -> str:
-    if degree not in DEGREES:
-        raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {degree!r}")
-    return degree
 
 
 def _neighbours(edges: pa.Table, degree: str) -> list[pa.Table]:

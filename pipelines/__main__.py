@@ -34,6 +34,7 @@ COMMANDS = {
         "how many partitions users have, and which kappa to take: before the others",
     ),
     "ledger": ("ledger", "a budget that several jobs share: make one, see what is left"),
+    "show": ("show", "what a release says: its rows, numbers with intervals, and guarantee"),
     "report": ("report", "draw a released list, with error bars: a page and pictures"),
     "evaluate": ("evaluate", "a release beside the list it was made from: PRIVATE"),
     "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),

@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
-from dp_transforms.count_selection import select_from_counts
 from dp_transforms.evaluation.auditing import Statistic, exact_epsilon, exact_partition_epsilon
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
@@ -31,7 +30,7 @@ from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusC
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
 from dp_transforms.runtime.records import NOISY_COUNT
-from dp_transforms.weighted_rounds import select_here
+from dp_transforms.runtime.selecting import select_from_counts, select_here
 
 _MOST_ENUMERATED = 12
 

@@ -19,7 +19,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.columnar.edges import DEGREES, SOURCE, TARGET, UNDIRECTED
+from dp_transforms.columnar.edges import (
+    DEGREES,
+    SOURCE,
+    TARGET,
+    UNDIRECTED,
+    edge_private_sensitivity,
+)
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
@@ -83,8 +89,6 @@ class DegreeRelease:
     @functools.cached_property
     def mechanism(self) -> PartitionMechanism:
         """What releases the list."""
-        from dp_transforms.degrees import edge_private_sensitivity
-
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)

@@ -41,6 +41,7 @@ from pipelines.reports.groups import write_groups_report
 from pipelines.reports.names import write_names_report
 from pipelines.reports.words import Wording, bounded, drops_records, privacy_words, wording
 
+_CONTENT = f"a released frequency list with its {PRIVACY_FILE}"
 _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 _THRESHOLDS = (1, 10, 100, 1000, 10_000)
@@ -66,22 +67,36 @@ def write_report(directory: str, about: str | None = None) -> str:
       ImportError: matplotlib is not installed.
     """
     directory = local_path(directory)
-    with page.reading(directory, f"a released frequency list with its {PRIVACY_FILE}"):
-        released = parse_frequency_list(page.read_file(directory, FREQUENCIES_FILE))
-        statement = page.read_statement(directory, about)
-        narrowed = "possible_lists" in statement and statement["mechanism"] == ExponentialLaw.words
-        if page.is_decoded(statement):
-            content = page.read_file(directory, COORDINATES_FILE)
-            arms = parse_coordinates(content, COORDINATES_HEADER)[()]
-            released = page.with_coordinates(released, statement, arms)
-        facts = None if narrowed else page.intervals(released, statement)
-    if facts is None:
+    released, statement = read_list(directory, about)
+    mechanism = statement.get("mechanism", ExponentialLaw.words)
+    if "possible_lists" in statement and mechanism == ExponentialLaw.words:
         raise InputError(
             f"{directory} holds a release narrowed by public knowledge; the error bars of a report "
             f"are for unrestricted ones"
         )
-    pictures = _pictures(facts, statement) if len(released) else {}
-    return page.write(directory, report_page(facts, statement, pictures), pictures)
+    with page.reading(directory, _CONTENT):
+        facts = page.intervals(released, statement)
+    html, pictures = page_of(facts, statement)
+    return page.write(directory, html, pictures)
+
+
+def read_list(directory: str, about: str | None = None) -> tuple[ReleasedList, dict[str, Any]]:
+    """The list that such a directory holds, with its noisy coordinates, and its privacy.json."""
+    with page.reading(directory, _CONTENT):
+        found = parse_frequency_list(page.read_file(directory, FREQUENCIES_FILE))
+        released = ReleasedList(found.frequencies, found.multiplicities)
+        statement = page.read_statement(directory, about)
+        if page.is_decoded(statement):
+            content = page.read_file(directory, COORDINATES_FILE)
+            arms = parse_coordinates(content, COORDINATES_HEADER)[()]
+            released = page.with_coordinates(released, statement, arms)
+    return released, statement
+
+
+def page_of(facts: ReleaseIntervals, statement: dict[str, Any]) -> tuple[str, dict[str, bytes]]:
+    """The whole page of a list, pictures included, and these by their names."""
+    pictures = _pictures(facts, statement) if len(facts.released) else {}
+    return report_page(facts, statement, pictures), pictures
 
 
 def report_page(
@@ -92,7 +107,7 @@ def report_page(
     content = "<p>The released list is empty: there is nothing to draw.</p>"
     if len(released):
         kinds: list[Answers] = [facts]
-        if isinstance(released, ReleasedList):
+        if isinstance(released, ReleasedList) and released.coordinates is not None:
             kinds.append(model_intervals_of(released))
         content = _plots(pictures, words, statement) + _numbers(kinds, words)
         if words.guessing:

@@ -21,7 +21,7 @@ from pipelines.files.output import directory_from_flags
 from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports.plots import plot_explanation
-from pipelines.reports.privacy_statement import selection_statement
+from pipelines.reports.privacy_statement import columns_of, selection_statement
 from pipelines.spending import Part
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         public_threshold=flags.public_threshold or 0,
         others_epsilon=None if others is None else others.epsilon,
     )
-
+    statement |= columns_of(fields)
     parts, whole = [_part(flags, "names of partitions", names)], None
     if others is not None:
         parts.append(_part(flags, "users of other partitions", others))
@@ -218,9 +218,8 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
-    from pipelines.files.partition_file import header_line
+    from pipelines.files.partition_file import header_line, in_order
     from pipelines.files.periods import NamesByPeriod, period_job
-    from pipelines.files.publishing import in_order
 
     make = functools.partial(
         NamesByPeriod,

@@ -211,7 +211,7 @@ MUTANTS = (
     ),
     Mutant(
         "kappa is not enforced in rounds with weights",
-        "dp_transforms/weighted_rounds.py",
+        "dp_transforms/runtime/selecting.py",
         "bound(decoded(pairs), at_most=strategy.max_partitions_per_user)",
         "bound(decoded(pairs), at_most=None)",
         ("tests/test_selection.py::test_selections_agree_with_the_reference",),
@@ -301,14 +301,14 @@ MUTANTS = (
     ),
     Mutant(
         "the order of partitions that all users share differs from round to round by nothing",
-        "dp_transforms/weighted_rounds.py",
+        "dp_transforms/runtime/selecting.py",
         'f"{purpose}, round {index}" if strategy.one_order(index) else purpose',
         "purpose",
         ("tests/test_selection.py::test_selections_agree_with_the_reference",),
     ),
     Mutant(
         "the last round weighs by other steps than its law allows",
-        "dp_transforms/weighted_rounds.py",
+        "dp_transforms/runtime/selecting.py",
         "weights = functools.partial(strategy.weights, index, named=rows_of(beside))",
         "weights = functools.partial(strategy.weights, index, named=1 << 30)",
         ("tests/test_selection.py::test_selections_agree_with_the_reference",),
@@ -521,7 +521,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retry decides about a partition again",
-        "dp_transforms/count_selection.py",
+        "dp_transforms/runtime/selecting.py",
         "uniforms = NamedUniforms(partitions, key, needed)",
         'uniforms = NamedUniforms(partitions, __import__("os").urandom(32), needed)',
         ("tests/test_selection.py",),

@@ -22,6 +22,9 @@ from dp_transforms.columnar.numbers import to_arrow, to_numpy
 USER = "user"
 PARTITION = "partition"
 COUNT = "count"
+NOISY_COUNT = "noisy_count"
+LOW, HIGH = "low", "high"
+"""The ends of an interval that holds the number of users."""
 
 _BATCH_ROWS = 1 << 20
 _BATCH_BYTES = 1 << 26

@@ -16,6 +16,29 @@ OUT = "out"
 DEGREES = (UNDIRECTED, IN, OUT)
 
 
+def known_degree(degree: str) -> str:
+    """The degree, if there is one of this name. Raises ValueError otherwise."""
+    if degree not in DEGREES:
+        raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {degree!r}")
+    return degree
+
+
+def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
+    """How far one edge can move the sorted list of degrees in L1 norm.
+
+    An edge is one "user" of each node whose degree it adds to: of both its ends, or of one for in-
+    and out-degrees. It changes these nodes' degrees by one each, and sorting does not increase L1
+    distance. Nodes of degree 0 are not in the list, which is the same as zeros at its end.
+
+    Raises:
+      ValueError: there is no such degree.
+
+    >>> edge_private_sensitivity("undirected"), edge_private_sensitivity("in")
+    (2, 1)
+    """
+    return 2 if known_degree(degree) == UNDIRECTED else 1
+
+
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     """Records in which the distinct users of a partition are the neighbours of a node.
 

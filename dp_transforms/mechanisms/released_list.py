@@ -60,19 +60,21 @@ class ReleasedList(FrequencyList):
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """What the release cost: epsilon, delta, and the most partitions of one user.
+        """What the release cost: epsilon and delta, if no user has more partitions than this.
+
+        A mechanism takes the caller's word for it: only what bounds records can see to it.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
         >>> mechanism.release(FrequencyList([7, 1], [1, 9])).cost
-        {'epsilon': 0.5, 'delta': 0.0, 'max_partitions_per_user': 2}
+        {'epsilon': 0.5, 'delta': 0.0, 'declared_max_partitions_per_user': 2}
         """
         if self._mechanism is None:
             return None
         return {
             "epsilon": self._mechanism.epsilon_cost,
             "delta": self._mechanism.failure_probability,
-            "max_partitions_per_user": self._mechanism.sensitivity,
+            "declared_max_partitions_per_user": self._mechanism.sensitivity,
         }
 
     def to_dict(self) -> dict[str, list[int]]:

@@ -12,6 +12,7 @@ from dp_transforms.postprocessing.intervals import intervals_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
+    from dp_transforms.postprocessing.estimates import ReleaseIntervals
 
 
 def to_arrow(released: ReleasedList) -> Any:
@@ -44,7 +45,10 @@ def to_pandas(released: ReleasedList) -> Any:
 
 
 def plot_released_list(
-    released: ReleasedList, path: str | os.PathLike[str] | None = None, confidence: float = 0.99
+    released: ReleasedList,
+    path: str | os.PathLike[str] | None = None,
+    confidence: float = 0.99,
+    intervals: ReleaseIntervals | None = None,
 ) -> Any:
     """The frequency of each rank, on logarithmic axes, with proven error bars.
 
@@ -55,6 +59,7 @@ def plot_released_list(
       released: what a mechanism returned.
       path: write an image there.
       confidence: of the error bars.
+      intervals: where these come from; by default what the list itself knows.
 
     Returns:
       The ``matplotlib`` figure.
@@ -67,7 +72,7 @@ def plot_released_list(
     figure = Figure(layout="constrained")
     axes = figure.subplots()
     try:
-        bands = intervals_of(released).bands(confidence) if len(released) else None
+        bands = (intervals or intervals_of(released)).bands(confidence) if len(released) else None
     except ValueError:
         bands = None
     if bands is not None:

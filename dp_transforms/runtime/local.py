@@ -19,9 +19,21 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dp_transforms.columnar.attributes import LIST, histograms, listed
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, check_alike, coded_table, is_full
+from dp_transforms.columnar.columns import (
+    COUNT,
+    PARTITION,
+    USER,
+    check_alike,
+    coded_table,
+    decoded,
+    is_full,
+    single,
+)
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
+from dp_transforms.columnar.edges import OUT, SOURCE, TARGET, UNDIRECTED, neighbours
+from dp_transforms.columnar.periods import bound_periods
 from dp_transforms.columnar.routing import (
     MAX_HELD_BYTES,
     by_hash,
@@ -29,10 +41,12 @@ from dp_transforms.columnar.routing import (
     types_of,
 )
 from dp_transforms.columnar.scattering import Reduce, gather, scatter
+from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
 from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
+    from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 # Of the memory, for records that are not compressed: that takes up to a sixth of the time.
 _PLAIN_SHARE = 32
@@ -57,16 +71,30 @@ def count_distinct_users(
       ValueError, TypeError: see ``BoundContributions``.
       MemoryError: packed records take more than half of ``memory_limit``.
     """
-    # Nobody is in two of the tables, so the counts of partitions in them add.
-    pairs = _bounded(records, max_partitions_per_user, secret, num_buckets)
-    counts = _reduced(
-        map(count_pairs, pairs),
-        (PARTITION, COUNT),
-        sum_counts,
-        secret.key("route partitions"),
-        num_buckets,
-    )
+    counts = partition_counts(records, max_partitions_per_user, secret, num_buckets)
     return _added(map(histogram, counts))
+
+
+def partition_counts(
+    records: Iterable[pa.Table], max_partitions_per_user: int, secret: JobSecret, num_buckets: int
+) -> Iterator[pa.Table]:
+    """Tables of ``partition`` and ``count``, in which each partition is once; in no order.
+
+    Args, Raises: see ``count_distinct_users``.
+    """
+    pairs = _bounded(records, max_partitions_per_user, secret, num_buckets)
+    return _counts(pairs, secret, num_buckets)
+
+
+def all_pairs(
+    records: Iterable[pa.Table], secret: JobSecret, num_buckets: int
+) -> Iterator[pa.Table]:
+    """Tables of the distinct pairs of users and partitions, with all of a user in one of them.
+
+    Args, Raises: see ``count_distinct_users``.
+    """
+    key = secret.key("route users")
+    return _reduced(records, (USER, PARTITION), distinct_pairs, key, num_buckets)
 
 
 def count_user_degrees(
@@ -76,6 +104,94 @@ def count_user_degrees(
     {number of partitions: users}. Args, Raises: see ``count_distinct_users``."""
     # All of a user's pairs are in one of the tables.
     return _added(map(user_degrees, _bounded(records, max_degree, secret, num_buckets)))
+
+
+def count_degrees(
+    edges: Iterable[pa.Table], degree: str, secret: JobSecret, num_buckets: int
+) -> collections.Counter[int]:
+    """How many nodes have each degree, as ``CountDegrees`` counts them.
+
+    Args:
+      edges: tables whose ``user`` is the source and whose ``partition`` is the target.
+      degree: see ``columnar.edges.neighbours``.
+      secret, num_buckets: see ``count_distinct_users``.
+
+    Returns:
+      {degree: nodes}.
+
+    Raises: see ``count_distinct_users``.
+    """
+    pairs = all_pairs(_neighbours(edges, degree), secret, num_buckets)
+    return _added(map(histogram, _counts(pairs, secret, num_buckets)))
+
+
+def project(
+    edges: Iterable[pa.Table], degree: str, degree_bound: int, secret: JobSecret, num_buckets: int
+) -> FrequencyList:
+    """The degrees of a projection, as ``CountProjectedDegrees`` gives them.
+
+    Args:
+      degree_bound: public, see ``mechanisms.degree_projection``.
+      edges, degree, secret, num_buckets: see ``count_degrees``.
+
+    Raises: see ``count_distinct_users``.
+    """
+    pairs = map(decoded, all_pairs(_neighbours(edges, OUT), secret, num_buckets))
+    # Of edges out of them, sources are the partitions.
+    ends = (
+        zip(table[PARTITION].to_pylist(), table[USER].to_pylist(), strict=True) for table in pairs
+    )
+    order = secret.key("order of edges")
+    every = itertools.chain.from_iterable(ends)
+    if degree == UNDIRECTED:
+        return project_degrees(every, degree_bound, order)
+    return project_directed_degrees(every, degree_bound, order)[degree == OUT]
+
+
+def _neighbours(edges: Iterable[pa.Table], degree: str) -> Iterator[pa.Table]:
+    for edge in edges:
+        ends = coded_table([edge], (USER, PARTITION)).rename_columns([SOURCE, TARGET])
+        yield neighbours(ends, degree)
+
+
+def count_by_period(
+    records: Iterable[pa.Table],
+    max_periods_per_user: int,
+    max_partitions_per_user: int,
+    secret: JobSecret,
+    num_buckets: int,
+) -> dict[str, collections.Counter[int]]:
+    """How many partitions have each number of users in each period, of bounded users.
+
+    Args:
+      records: tables with the columns ``user``, ``partition`` and ``list``, the period's name.
+      max_periods_per_user, max_partitions_per_user: see ``columnar.periods.bound_periods``.
+      secret, num_buckets: see ``count_distinct_users``.
+
+    Returns:
+      {period: {number of users: partitions}}, of periods that have records.
+
+    Raises: see ``count_distinct_users``.
+    """
+
+    def bounded(table: pa.Table) -> pa.Table:
+        keys = secret.key("periods of users"), secret.key("bound contributions")
+        return bound_periods(decoded(table), max_periods_per_user, max_partitions_per_user, *keys)
+
+    names = (USER, PARTITION, LIST)
+    kept = map(decoded, _reduced(records, names, bounded, secret.key("route users"), num_buckets))
+    in_lists = (listed(table, single(table[LIST])) for table in kept)
+    found: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    for counts in _counts(in_lists, secret, num_buckets):
+        for name, one in histograms(counts):
+            found[name].update(one)
+    return found
+
+
+def _counts(pairs: Iterable[pa.Table], secret: JobSecret, num_buckets: int) -> Iterator[pa.Table]:
+    # Nobody is in two of the tables, so the counts of partitions in them add.
+    key = secret.key("route partitions")
+    return _reduced(map(count_pairs, pairs), (PARTITION, COUNT), sum_counts, key, num_buckets)
 
 
 def _added(histograms: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
@@ -96,7 +212,7 @@ def _bounded(
 
 
 def _reduced(
-    tables: Iterable[pa.Table], names: tuple[str, str], reduce: Reduce, key: bytes, num_buckets: int
+    tables: Iterable[pa.Table], names: tuple[str, ...], reduce: Reduce, key: bytes, num_buckets: int
 ) -> Iterator[pa.Table]:
     """What ``ReduceByHash`` does by the first of these columns."""
     route = by_hash(names[:1], key)

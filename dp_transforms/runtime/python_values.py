@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import numbers
+import sys
 from collections.abc import Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pyarrow as pa
 
@@ -29,12 +29,17 @@ _TUPLES = "tuples"
 
 def is_row(kind: type) -> bool:
     """Whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
-    return kind is beam.Row or hasattr(kind, "_fields")
+    return _is_beam_row(kind) or hasattr(kind, "_fields")
+
+
+def _is_beam_row(kind: type) -> bool:
+    # Where nobody has imported Beam there are no rows of its.
+    return kind is getattr(sys.modules.get("apache_beam"), "Row", object)
 
 
 def has_null(value: Any) -> bool:
     """Whether a value is None, or is a composite with such a field."""
-    if type(value) is beam.Row:
+    if _is_beam_row(type(value)):
         value = value.as_dict()
     if isinstance(value, dict):
         value = value.values()
@@ -77,6 +82,31 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
         ) from None
 
 
+def frame_column(series: Any, name: str) -> pa.Array:
+    """A column of a pandas data frame, of which Python values are taken as by ``column_of``.
+
+    Raises:
+      TypeError: it cannot be read as an Arrow column.
+    """
+    try:
+        if hasattr(series.dtype, "categories"):
+            if series.isna().all():
+                return pa.nulls(len(series))
+            categories = frame_column(series.cat.categories.to_series(), name)
+            codes = series.cat.codes.to_numpy()
+            return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)
+        if series.dtype == object:
+            values = zip(series.tolist(), series.isna(), strict=True)
+            return column_of([None if null else value for value, null in values], name)
+        return pa.Array.from_pandas(series)
+    except (pa.ArrowException, OverflowError, ValueError):
+        # The original message shows a value.
+        raise TypeError(
+            f"column {name!r} of a data frame cannot be read as an Arrow column: cast it to "
+            "strings or integers"
+        ) from None
+
+
 def _kind(kind: type) -> Any:
     if is_row(kind):
         return _ROWS
@@ -100,7 +130,7 @@ def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
         values = [[value[field] for field in fields] for value in values]
     elif kind == _ROWS:
         values = [
-            value.as_dict().values() if type(value) is beam.Row else value for value in values
+            value.as_dict().values() if _is_beam_row(type(value)) else value for value in values
         ]
     # Arrow reads lists twice as fast as tuples.
     parts = [column_of(list(part), name) for part in zip(*values, strict=True)]
@@ -110,7 +140,7 @@ def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:
 def _fields(value: Any) -> tuple[str, ...]:
     if isinstance(value, dict):
         return tuple(sorted(value))
-    if type(value) is beam.Row:
+    if _is_beam_row(type(value)):
         return tuple(value.as_dict())
     # Rows keep their order: in another one they would come back as other tuples.
     return value._fields

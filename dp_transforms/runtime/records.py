@@ -28,14 +28,13 @@ from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
 from dp_transforms.columnar.columns import COUNT as COUNT
+from dp_transforms.columnar.columns import HIGH as HIGH
+from dp_transforms.columnar.columns import LOW as LOW
+from dp_transforms.columnar.columns import NOISY_COUNT as NOISY_COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
 from dp_transforms.runtime import steps
-from dp_transforms.runtime.python_values import column_of, has_null, is_row
-
-NOISY_COUNT = "noisy_count"
-LOW, HIGH = "low", "high"
-"""The ends of an interval that holds the number of users."""
+from dp_transforms.runtime.python_values import frame_column, has_null, is_row
 
 
 class Kind(enum.Enum):
@@ -133,28 +132,7 @@ def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
         return batch.select(names)
     if isinstance(batch, pa.RecordBatch):
         return pa.Table.from_batches([batch]).select(names)
-    return pa.table({name: _frame_column(batch[name], name) for name in names})
-
-
-def _frame_column(series: Any, name: str) -> pa.Array:
-    """A column of a data frame, of which Python values are taken as those of tuples."""
-    try:
-        if hasattr(series.dtype, "categories"):
-            if series.isna().all():
-                return pa.nulls(len(series))
-            categories = _frame_column(series.cat.categories.to_series(), name)
-            codes = series.cat.codes.to_numpy()
-            return pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), categories)
-        if series.dtype == object:
-            values = zip(series.tolist(), series.isna(), strict=True)
-            return column_of([None if null else value for value, null in values], name)
-        return pa.Array.from_pandas(series)
-    except (pa.ArrowException, OverflowError, ValueError):
-        # The original message shows a value.
-        raise TypeError(
-            f"column {name!r} of a data frame cannot be read as an Arrow column: cast it to "
-            "strings or integers"
-        ) from None
+    return pa.table({name: frame_column(batch[name], name) for name in names})
 
 
 def check_fields(whose: str, what: str, names: Sequence[str], found: Sequence[str]) -> None:

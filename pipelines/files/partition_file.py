@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
-import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io.filesystems import FileSystems
 
-from dp_transforms.columnar.columns import PARTITION
-from dp_transforms.runtime.records import HIGH, LOW, NOISY_COUNT
+from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT, PARTITION
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
@@ -20,6 +17,7 @@ from pipelines.files.paths import local_path, reason
 
 COUNTS = (NOISY_COUNT, LOW, HIGH)
 """The last columns, if noisy counts are asked for."""
+_TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
 def partition_lines(table: pa.Table) -> Iterator[bytes]:
@@ -37,14 +35,74 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
         yield csv_lines([values])
 
 
+def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
+    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
+    return sorted(lines, key=_by_count if by_count else None)
+
+
+def _by_count(line: bytes) -> tuple[int, bytes]:
+    return -int(line.rsplit(b",", 3)[1]), line
+
+
 def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     """The first line of a release: a composite partition's columns keep their names."""
     names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
     return csv_lines([names + list(COUNTS) * noisy_counts])
 
 
+class Names(NamedTuple):
+    """A file of names that a job has written, as text."""
+
+    columns: list[str]
+    names: list[list[str]]
+    counts: list[tuple[int, int, int]] | None  # with the ends of intervals; the largest first
+
+
+def parse_names(content: bytes, statement: Mapping[str, Any]) -> Names:
+    """The names of a file, and their noisy counts if its privacy.json says that there are.
+
+    Raises:
+      ValueError, KeyError, csv.Error: these are not the bytes of such a file.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+    if not statement["noisy_counts"]:
+        columns, counts = header, None
+    else:
+        columns = header[: -len(COUNTS)]
+        counts = [(int(n), int(low), int(high)) for *_, n, low, high in rows]
+    if not columns or any(len(row) != len(header) for row in rows):
+        raise ValueError("lines differ in their numbers of fields")
+    return Names(columns, [row[: len(columns)] for row in rows], counts)
+
+
+def typed_names(found: Names, statement: Mapping[str, Any]) -> pa.Table:
+    """The table of such a file. Its columns have the names and types that its privacy.json says, or
+    else those of the file, and text.
+
+    Raises:
+      ValueError: the file has other columns than the statement says.
+    """
+    columns = statement.get("partition_columns", found.columns)
+    types = statement.get("partition_types", ["string"] * len(columns))
+    if not len(columns) == len(types) == len(found.columns):
+        raise ValueError("the columns of names must be those of their statement")
+    table = {
+        name: pa.array([row[place] for row in found.names], pa.string()).cast(
+            _TYPES.get(kind, pa.string())
+        )
+        for place, (name, kind) in enumerate(zip(columns, types, strict=True))
+    }
+    if found.counts is not None:
+        for place, name in enumerate(COUNTS):
+            table[name] = pa.array([counts[place] for counts in found.counts], pa.int64())
+    return pa.table(table)
+
+
 def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
     """The partitions of a file, as values of the types that the records' partitions have."""
+    import apache_beam as beam
+    from apache_beam.io.filesystems import FileSystems
+
     path = local_path(path)
     try:
         with FileSystems.open(path) as file:

@@ -13,6 +13,7 @@ from apache_beam.transforms.window import GlobalWindows
 from apache_beam.utils.windowed_value import WindowedValue
 
 from pipelines.files.output import ReleaseDirectory
+from pipelines.files.partition_file import in_order
 
 _BLOCK_BYTES = 1 << 20
 
@@ -97,15 +98,6 @@ class PublishLists(beam.PTransform):
 
     def _publish(self, lists: list[Any]) -> None:
         self._directory.publish(self._tables(lists), self._statement)
-
-
-def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
-    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
-    return sorted(lines, key=_by_count if by_count else None)
-
-
-def _by_count(line: bytes) -> tuple[int, bytes]:
-    return -int(line.rsplit(b",", 3)[1]), line
 
 
 class _Blocks(beam.DoFn):

@@ -61,6 +61,8 @@ class RecordSource(ABC):
     """About how many records there are; 0 if that is not known."""
     num_buckets: int
     """Into how many buckets to shuffle them."""
+    drop_option: str = "--drop_nulls"
+    """How a user asks for ``drop_nulls``."""
 
     def __init__(
         self,
@@ -110,7 +112,7 @@ class RecordSource(ABC):
         if whole.num_rows < table.num_rows and not self._drop_nulls:
             raise InputError(
                 f"{path} has records without a user or without a partition: fill these in, or "
-                f"leave them out with --drop_nulls"
+                f"leave them out with {self.drop_option}"
             )
         table = whole
         user, *parts = table.columns[: self._needed]

@@ -5,11 +5,9 @@ Everything is computed from the released files alone, so a report costs no priva
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
@@ -17,23 +15,18 @@ from pipelines.files.names import NAMES_PICTURE, PARTITIONS_FILE, PRIVACY_FILE
 from pipelines.reports import page
 from pipelines.reports.words import selection_privacy_words
 
-_COUNTS = 3
-"""The last columns, if there are noisy counts: the count, and the ends of its interval."""
+if TYPE_CHECKING:
+    from pipelines.files.partition_file import Names
+
 _SHOWN = 100
 _DRAWN = 20
 _MISS = Fraction(1, 20)
 
 
-class Names(NamedTuple):
-    """A released_partitions.csv."""
-
-    columns: list[str]
-    names: list[list[str]]
-    counts: list[tuple[int, int, int]] | None  # with the ends of intervals; the largest first
-
-
 def write_names_report(directory: str, about: str | None = None) -> str:
     """Writes the page beside released names; returns its path. Args, Raises: ``write_report``."""
+    from pipelines.files.partition_file import parse_names
+
     with page.reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
         statement = page.read_statement(directory, about)
         released = parse_names(page.read_file(directory, PARTITIONS_FILE), statement)
@@ -42,23 +35,6 @@ def write_names_report(directory: str, about: str | None = None) -> str:
             pictures[NAMES_PICTURE] = _picture(released)
         text = names_page(released, statement, pictures)
     return page.write(directory, text, pictures)
-
-
-def parse_names(text: bytes, statement: dict[str, Any]) -> Names:
-    """The names of a file, and their noisy counts if its privacy.json says that there are.
-
-    Raises:
-      ValueError: it is no such file.
-    """
-    header, *rows = csv.reader(io.StringIO(text.decode(), newline=""), strict=True)
-    if not statement["noisy_counts"]:
-        columns, counts = header, None
-    else:
-        columns = header[:-_COUNTS]
-        counts = [(int(n), int(low), int(high)) for *_, n, low, high in rows]
-    if not columns or any(len(row) != len(header) for row in rows):
-        raise ValueError("lines differ in their numbers of fields")
-    return Names(columns, [row[: len(columns)] for row in rows], counts)
 
 
 def names_page(released: Names, statement: dict[str, Any], pictures: dict[str, bytes]) -> str:
@@ -122,7 +98,7 @@ def _table(released: Names, shown: int) -> str:
     heads = [*released.columns, "users, about", "from", "to"]
     numbers = [[f"{n:,}" for n in counts] for counts in released.counts[:shown]]
     rows = [[*name, *counts] for name, counts in zip(rows, numbers, strict=True)]
-    return page.table([heads, *rows], numbers=_COUNTS)
+    return page.table([heads, *rows], numbers=len(numbers[0]))
 
 
 def _picture(released: Names) -> bytes:

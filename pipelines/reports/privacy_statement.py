@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
+from collections.abc import Sequence
 from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ from dp_transforms.version import VERSION
 from pipelines.files.names import COORDINATES_FILE
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dp_transforms.grouped_lists import ReleaseGroupedLists
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
@@ -162,6 +165,16 @@ def selection_statement(
             "sensitivity": 1,
         }
     return statement | {"versions": library_versions()}
+
+
+def columns_of(fields: Sequence[pa.Field]) -> dict[str, list[str]]:
+    """The names and types of the columns of partitions, as a part of the statement of names."""
+    from pipelines.files.logical_types import logical_name
+
+    return {
+        "partition_columns": [field.name for field in fields],
+        "partition_types": [logical_name(field) for field in fields],
+    }
 
 
 def _statement(

@@ -20,7 +20,7 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.partition_selection import GaussianSelection
 from dp_transforms.mechanisms.partition_selection.gaussian import GaussianBudget, gaussian_delta
-from dp_transforms.weighted_rounds import select_here
+from dp_transforms.runtime.selecting import select_here
 from tests.beam_runs import table_of
 from tests.mechanisms.partition_selection.test_audits import (
     DELTA,

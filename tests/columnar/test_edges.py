@@ -6,8 +6,7 @@ import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.columnar.edges import neighbours
-from dp_transforms.degrees import edge_private_sensitivity
+from dp_transforms.columnar.edges import edge_private_sensitivity, neighbours
 
 
 def edge_table(edges):

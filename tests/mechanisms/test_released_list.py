@@ -45,7 +45,7 @@ def test_it_serves_wherever_a_list_does():
 
 
 def test_it_says_what_it_cost():
-    assert RELEASED.cost == {"epsilon": 0.5, "delta": 0.0, "max_partitions_per_user": 2}
+    assert RELEASED.cost == {"epsilon": 0.5, "delta": 0.0, "declared_max_partitions_per_user": 2}
     assert all(one.cost == RELEASED.cost for one in MECHANISM.release_many(PRIVATE, 2))
     assert ReleasedList([1], [1]).cost is None
 

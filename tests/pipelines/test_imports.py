@@ -46,6 +46,7 @@ def test_what_runs_no_pipeline_loads_no_beam():
         ("plan --help", 0),
         ("evaluate --original=nowhere --released=nowhere", 1),
         ("report nowhere", 1),
+        ("show nowhere", 1),
         ("select_partitions --explain --epsilon=1 --delta=1e-5 --max_partitions_per_user=1", 0),
     ]
     for job in JOBS:

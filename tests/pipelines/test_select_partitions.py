@@ -160,6 +160,8 @@ def test_the_statement_says_this_and_no_more(tmp_path):
         "epsilon_per_partition": 1.0,
         "delta_per_partition": 1e-5,
         "saturation_count": 23,
+        "partition_columns": ["page"],
+        "partition_types": ["string"],
         "versions": library_versions(),
     }
 

@@ -17,7 +17,7 @@ from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
 from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.weighted_rounds import users_by_partitions
+from dp_transforms.runtime.selecting import users_by_partitions
 from tests.beam_runs import table_of
 from tests.mechanisms.partition_selection.renyi_bounds import bound
 

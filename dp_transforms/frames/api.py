@@ -1,0 +1,463 @@
+"""Functions from records of this process, or files, to releases: no pipeline is needed.
+
+They bound, count and draw by the kernels of the jobs and under the same keys, so that function,
+transform and command line give the same release under one secret. Arguments are checked, and a
+session's budget is spent, before a record is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.filter import Cost
+from dp_transforms.columnar.edges import known_degree
+from dp_transforms.frames import jobs
+from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
+from dp_transforms.job_secret import JobSecret, release_frequency_list
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
+from dp_transforms.mechanisms.noise.user_degrees import (
+    MAX_DEGREE,
+    ReleasedDegrees,
+    UserDegreeMechanism,
+)
+
+if TYPE_CHECKING:
+    from dp_transforms.frames.session import Session
+    from dp_transforms.postprocessing.kappa_choice import KappaChoice
+    from dp_transforms.postprocessing.planning import ReleasePlan
+
+T = TypeVar("T")
+
+
+def release(
+    data: Any,
+    *,
+    user: str | int,
+    partition: jobs.Names,
+    epsilon: Number,
+    max_partitions_per_user: int,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> ListRelease:
+    """Releases how many users partitions have, without saying which partitions: epsilon-DP for
+    adding or removing all records of one user, with delta = 0.
+
+    Args:
+      data: an object with ``__arrow_c_stream__``, such as a frame of pandas (2.2 or later) or
+        polars, a relation of DuckDB or a table of pyarrow; a dictionary of columns; an iterable of
+        dictionaries, or of tuples whose columns are positions from 0; or a path as jobs take it.
+      user: the column that says whose a record is.
+      partition: the column of what is counted, or several.
+      epsilon: what the release costs.
+      max_partitions_per_user: kappa; of a user with more partitions as many are kept, at random.
+      mechanism: see ``partition_mechanism``.
+      drop_nulls: leave out records without a user or a partition, which are refused otherwise.
+      session: spend from its budget; by default the release stands by itself.
+      secret: makes all random decisions; a fresh one by default. It serves one release.
+
+    Raises:
+      ValueError: an argument is out of range, or the data have no such columns or nulls in them.
+      TypeError: the data are of no known kind.
+      BudgetExceededError: the session has less left; nothing was read or spent.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": [1, 1, 2, 3], "page": ["home", "news", "home", "home"]}
+    >>> release = dp.release(
+    ...     visits, user="who", partition="page", epsilon=100, max_partitions_per_user=2
+    ... )
+    >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
+    {'rank': [1, 2], 'frequency': [3, 1]}
+    """
+    from dp_transforms.runtime.local import count_distinct_users
+
+    made = partition_mechanism(epsilon, max_partitions_per_user, mechanism)
+    cost = Cost(PrivacyBudget(made.epsilon_cost, made.failure_probability), made.loss_range)
+    charge = _charge(session, "frequency list", cost)
+    records = jobs.records_of(data, user, partition, drop_nulls)
+    secret = _serving(secret, records)
+    with charge as told:
+        partitions = _in_memory(
+            lambda: count_distinct_users(
+                records.tables(), made.sensitivity, secret, records.num_buckets
+            )
+        )
+        released = release_frequency_list(_list_of(partitions), made, secret)
+    return ListRelease(released, jobs.list_statement(made, _columns(records)) | told)
+
+
+def release_counts(
+    counts: FrequencyList | Iterable[int],
+    *,
+    epsilon: Number,
+    max_partitions_per_user: int,
+    mechanism: str = AUTO,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> ListRelease:
+    """Releases counts that were made elsewhere, one for each partition.
+
+    Nothing here can know in how many of them one user is counted: ``max_partitions_per_user`` is
+    the caller's declaration, on which the guarantee rests and which the statement says to be one.
+    Where there are records, ``release`` sees to it.
+
+    Args:
+      counts: numbers of distinct users of each partition.
+      epsilon, mechanism, session, secret: see ``release``.
+      max_partitions_per_user: the most partitions in whose counts one user is.
+
+    Raises:
+      ValueError, BudgetExceededError: see ``release``.
+
+    >>> import dp_transforms as dp
+    >>> dp.release_counts([7, 1, 1], epsilon=1, max_partitions_per_user=3).statement[
+    ...     "max_partitions_per_user_is"
+    ... ]
+    'declared'
+    """
+    made = partition_mechanism(epsilon, max_partitions_per_user, mechanism)
+    cost = Cost(PrivacyBudget(made.epsilon_cost, made.failure_probability), made.loss_range)
+    charge = _charge(session, "frequency list", cost)
+    private = counts if isinstance(counts, FrequencyList) else FrequencyList.from_counts(counts)
+    secret = _serving(secret, made)
+    with charge as told:
+        released = release_frequency_list(private, made, secret)
+    return ListRelease(released, jobs.list_statement(made, None) | told)
+
+
+def select(
+    data: Any,
+    *,
+    user: str | int,
+    partition: jobs.Names,
+    epsilon: Number,
+    delta: Number,
+    max_partitions_per_user: int,
+    counts: bool = False,
+    strategy: str = AUTO,
+    pre_threshold: int = 1,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> NamesRelease:
+    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
+    records of one user.
+
+    Args:
+      data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
+      epsilon, delta: what the selection costs; delta far below 1 / number of users.
+      counts: also release noisy numbers of users, with intervals, at no further cost.
+      strategy: see ``mechanisms.partition_selection.make_strategy``.
+      pre_threshold: never name a partition with fewer users than this.
+
+    Raises:
+      ValueError, TypeError, BudgetExceededError: see ``release``.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
+    >>> dp.select(
+    ...     visits, user="who", partition="page", epsilon=1, delta=1e-9, max_partitions_per_user=1
+    ... ).to_arrow().to_pydict()
+    {'page': ['home']}
+    """
+    from dp_transforms.mechanisms.partition_selection import make_strategy
+    from dp_transforms.runtime.selecting import select_locally
+
+    made = make_strategy(
+        strategy,
+        epsilon,
+        delta,
+        counts,
+        max_partitions_per_user=max_partitions_per_user,
+        pre_threshold=pre_threshold,
+    )
+    added = {"noisy_count", "low", "high"} & {str(name) for name in jobs.several(partition)}
+    if counts and added:
+        raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
+    charge = _charge(session, "names of partitions", Cost(PrivacyBudget(epsilon, delta)))
+    records = jobs.records_of(data, user, partition, drop_nulls)
+    secret = _serving(secret, records)
+    with charge as told:
+        selected = _in_memory(
+            lambda: select_locally(
+                records.tables(), made, secret, records.num_buckets, counts, intervals=counts
+            )
+        )
+    fields = records.partition_fields
+    names = jobs.names_table(selected, fields)
+    return NamesRelease(names, jobs.names_statement(made, counts, fields) | told)
+
+
+def _charge(
+    session: Session | None, purpose: str, cost: Cost, unit: PrivacyUnit = PrivacyUnit.USER
+) -> contextlib.AbstractContextManager[dict[str, Any]]:
+    """Spends where it is entered, before records are used; what a session has not left is refused
+    now, before data are looked at."""
+    if session is None:
+        return contextlib.nullcontext({})
+    session.check(cost, unit)
+    return session.spending(purpose, cost, unit)
+
+
+def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
+    """A secret that serves these records alone."""
+    secret = secret or JobSecret.from_os()
+    secret.serve(records)
+    return secret
+
+
+def _in_memory(work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except MemoryError:
+        raise MemoryError(
+            "the records need more memory than there is: give them as files to a job on a runner "
+            "that keeps what it shuffles on disks"
+        ) from None
+
+
+def release_by_period(
+    data: Any,
+    *,
+    user: str | int,
+    partition: jobs.Names,
+    time: str,
+    period: str,
+    periods: str,
+    epsilon: Number,
+    max_periods_per_user: int,
+    max_partitions_per_user: int,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> Releases:
+    """Releases a list for each hour, day, week or month: epsilon-DP for all of them together.
+
+    Args:
+      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
+      time: the column that says when it was: a date, a timestamp, or text such as
+        2026-01-31 23:59.
+      period: "hour", "day", "week" or "month".
+      periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
+        looking at the records, of which others are left out.
+      epsilon: what all lists cost together; each costs epsilon / max_periods_per_user.
+      max_periods_per_user: in how many periods a user counts, at random.
+      max_partitions_per_user: in how many partitions of each of these.
+
+    Returns:
+      ``Releases``: a ``ListRelease`` by the name of each period, with or without records.
+
+    Raises:
+      ValueError, TypeError, BudgetExceededError: see ``release``.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": [1, 2, 1], "page": ["a", "a", "b"], "when": ["2026-01-01"] * 3}
+    >>> days = dp.release_by_period(
+    ...     visits, user="who", partition="page", time="when", period="day",
+    ...     periods="2026-01-01..2026-01-02", epsilon=200, max_periods_per_user=2,
+    ...     max_partitions_per_user=2,
+    ... )
+    >>> {day: list(one.released) for day, one in days.items()}
+    {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
+    """
+    from dp_transforms.runtime.local import count_by_period
+
+    names = jobs.names_of_periods(period, periods)
+    whole = PrivacyBudget(epsilon)
+    most = min(positive_integer("max_periods_per_user", max_periods_per_user), len(names))
+    made = partition_mechanism(whole.epsilon / most, max_partitions_per_user, mechanism)
+    charge = _charge(session, f"frequency list of each {period}", Cost(whole))
+    records = jobs.records_of(data, user, partition, drop_nulls, [time])
+    jobs.check_times(records)
+    secret = _serving(secret, records)
+    with charge as told:
+        tables = jobs.in_periods(records, period, names)
+        counted = _in_memory(
+            lambda: count_by_period(tables, most, made.sensitivity, secret, records.num_buckets)
+        )
+        lists = {
+            name: release_frequency_list(
+                _list_of(counted.get(name, {})), made, secret, f"list of period {name!r}"
+            )
+            for name in names
+        }
+    common = jobs.list_statement(made, _columns(records)) | told
+    common["periods"] = {
+        "of": period,
+        "first": names[0],
+        "last": names[-1],
+        "max_periods_per_user": most,
+        "epsilon_of_all": float(whole.epsilon),
+    }
+    return Releases(
+        {name: ListRelease(one, common | {"period": name}) for name, one in lists.items()}, period
+    )
+
+
+def release_degrees(
+    edges: Any,
+    *,
+    source: str | int,
+    target: str | int,
+    epsilon: Number,
+    degree: str = "undirected",
+    degree_bound: int | None = None,
+    nodes: int | None = None,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> ListRelease:
+    """Releases how many nodes of a graph have each degree: epsilon-DP for adding or removing an
+    edge or, with a ``degree_bound``, a node with all its edges.
+
+    Args:
+      edges: data as ``release`` takes them, a record for each edge.
+      source, target: the columns of its two ends.
+      epsilon: what the release costs.
+      degree: "undirected", "in" or "out".
+      degree_bound: edges beyond as many at a node are dropped. Public: choose it without looking at
+        the graph.
+      nodes: their number, if it is public and edges are protected.
+      mechanism, drop_nulls, session, secret: see ``release``. The session is for the unit "edge" or
+        "node".
+
+    Raises:
+      ValueError, TypeError, BudgetExceededError: see ``release``.
+
+    >>> import dp_transforms as dp
+    >>> edges = [("hub", leaf) for leaf in "abcd"]
+    >>> list(dp.release_degrees(edges, source=0, target=1, epsilon=150).released)
+    [(4, 1), (1, 4)]
+    """
+    from dp_transforms.runtime.local import count_degrees, project
+
+    known_degree(degree)
+    plan = jobs.degree_release(epsilon, degree, degree_bound, nodes, mechanism)
+    made = plan.mechanism
+    unit = PrivacyUnit.EDGE if degree_bound is None else PrivacyUnit.NODE
+    cost = Cost(PrivacyBudget(epsilon), made.loss_range)
+    charge = _charge(session, f"{degree} degrees, {unit.value}-private", cost, unit)
+    records = jobs.records_of(edges, source, target, drop_nulls)
+    secret = _serving(secret, records)
+    with charge as told:
+        if degree_bound is None:
+            private = _list_of(
+                _in_memory(
+                    lambda: count_degrees(records.tables(), degree, secret, records.num_buckets)
+                )
+            )
+        else:
+            private = _in_memory(
+                lambda: project(records.tables(), degree, degree_bound, secret, records.num_buckets)
+            )
+        released = release_frequency_list(private, made, secret)
+    return ListRelease(released, jobs.degrees_statement(plan) | told)
+
+
+def choose_kappa(
+    data: Any,
+    *,
+    user: str | int,
+    partition: jobs.Names,
+    epsilon: Number,
+    for_epsilon: Number,
+    for_delta: Number | None = None,
+    max_degree: int = MAX_DEGREE,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> KappaChoice:
+    """Compares values of ``max_partitions_per_user`` for a release that follows, by a small release
+    of how many partitions users have: epsilon-DP, and added to what follows.
+
+    Args:
+      data, user, partition, drop_nulls, session, secret: see ``release``.
+      epsilon: what this release costs; a tenth of the next one is much.
+      for_epsilon: what the following release will cost.
+      for_delta: names are to be selected, with this delta; by default a list is to be released.
+      max_degree: no larger value is tried. Public: choose it without looking at the data.
+
+    Returns:
+      ``postprocessing.kappa_choice.KappaChoice``, whose ``recommended`` is the best.
+
+    Raises:
+      ValueError, TypeError, BudgetExceededError: see ``release``; ValueError too if the noisy
+        numbers show no user.
+
+    >>> import dp_transforms as dp
+    >>> visits = [(user, page) for user in range(2_000) for page in range(user % 4)]
+    >>> dp.choose_kappa(
+    ...     visits, user=0, partition=1, epsilon=1, for_epsilon=1, max_degree=8
+    ... ).recommended
+    3
+    """
+    from dp_transforms.postprocessing import kappa_choice
+    from dp_transforms.runtime.local import count_user_degrees
+
+    made = UserDegreeMechanism(epsilon, max_degree)
+    # Whether there is a mechanism for what follows: of one user, who is made up.
+    kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
+    charge = _charge(session, "partitions per user", Cost(PrivacyBudget(epsilon)))
+    records = jobs.records_of(data, user, partition, drop_nulls)
+    secret = _serving(secret, records)
+    with charge:
+        degrees = _in_memory(
+            lambda: count_user_degrees(
+                records.tables(), made.max_degree, secret, records.num_buckets
+            )
+        )
+        released = made.release_under(degrees, secret.secret)
+    return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
+
+
+def plan(
+    epsilons: Number | Sequence[Number],
+    *,
+    users: int | None = None,
+    reference: FrequencyList | None = None,
+    delta: Number | None = None,
+    max_partitions_per_user: int = 1,
+) -> tuple[ReleasePlan, ...]:
+    """Foretells the error of releases, from no private data: a plan for each epsilon.
+
+    Args:
+      epsilons: one, or several to compare.
+      users: about how many contributions there are; they are thought to follow Zipf's law.
+      reference: instead, a public list that is like the one to release.
+      delta: of a selection of names, if one is planned too.
+      max_partitions_per_user: kappa.
+
+    Raises:
+      ValueError: an argument is out of range, or neither or both of users and reference are given.
+
+    >>> import dp_transforms as dp
+    >>> (one,) = dp.plan(1, users=10_000)
+    >>> 20 < one.expected_dist < 40
+    True
+    """
+    from dp_transforms.postprocessing.planning import plan_releases, zipf_list
+
+    if (users is None) == (reference is None):
+        raise ValueError("give either users or reference")
+    several: Sequence[Number] = epsilons if isinstance(epsilons, Sequence) else [epsilons]
+    if reference is None:
+        reference = zipf_list(positive_integer("users", users))
+    return plan_releases(reference, several, delta, max_partitions_per_user)
+
+
+def _list_of(histogram: Mapping[int, int]) -> FrequencyList:
+    counts = sorted(histogram, reverse=True)
+    return FrequencyList(counts, [histogram[count] for count in counts])
+
+
+def _columns(records: Any) -> list[str]:
+    return [field.name for field in records.partition_fields]

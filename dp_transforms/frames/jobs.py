@@ -1,0 +1,220 @@
+"""What the functions share with the jobs: records, statements, and files of releases.
+
+The jobs' readers, writers and words are in ``pipelines``, which knows this package and not the
+other way round. They are imported here alone, and in functions: so a frame is read, and a release
+written, stated and told by the same code, and importing ``dp_transforms`` loads none of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+    from dp_transforms.mechanisms.partition_selection import SelectionStrategy
+    from dp_transforms.mechanisms.released_list import ReleasedList
+    from dp_transforms.postprocessing.estimates import ReleaseIntervals
+
+Names = str | int | Sequence[str | int]
+
+
+def several(names: Names) -> list[str | int]:
+    """One name, or several, as a list."""
+    return [names] if isinstance(names, (str, int)) else list(names)
+
+
+def records_of(
+    data: Any, user: str | int, partition: Names, drop_nulls: bool, more: Sequence[str] = ()
+) -> Any:
+    """The records of data as a job reads them: a ``RecordSource``. See ``api.release``."""
+    from pipelines.files.frame_records import FrameRecords
+    from pipelines.files.record_files import RecordFiles
+
+    partitions = several(partition)
+    if not partitions:
+        raise ValueError("partition must name at least one column")
+    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
+    if isinstance(data, (str, os.PathLike)):
+        names = [str(name) for name in partitions]
+        return RecordFiles(os.fspath(data), str(user), names, **options)
+    return FrameRecords(data, user, partitions, **options)
+
+
+def list_statement(mechanism: PartitionMechanism, columns: Sequence[str] | None) -> dict[str, Any]:
+    """The privacy.json of a list, of counts that were made elsewhere if there are no columns."""
+    from pipelines.reports.privacy_statement import frequency_list_statement
+
+    statement = frequency_list_statement(mechanism, bounded_by_job=columns is not None)
+    return statement if columns is None else statement | {"partition_columns": list(columns)}
+
+
+def degree_release(*arguments: Any) -> Any:
+    """The ``DegreeRelease`` of a job: which degrees, what is protected, and by which mechanism."""
+    from pipelines.release_degree_list import DegreeRelease
+
+    return DegreeRelease(*arguments)
+
+
+def degrees_statement(plan: Any) -> dict[str, Any]:
+    """The privacy.json of a list of degrees, of a ``degree_release``."""
+    from pipelines.reports.privacy_statement import degree_list_statement
+
+    return degree_list_statement(plan.mechanism, plan.degree, plan.degree_bound)
+
+
+def names_of_periods(period: str, span: str) -> list[str]:
+    """The names of the periods from one day to another."""
+    from pipelines.files.period_names import PERIODS, period_names
+
+    if period not in PERIODS:
+        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
+    return period_names(period, span)
+
+
+def check_times(records: Any) -> None:
+    """Checks that the last column of records can hold times."""
+    from pipelines.files import times
+
+    times.check_times(records.pattern, records.attribute_fields[-1])
+
+
+def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.Table]:
+    """The records of some periods, each with the name of its period in the column ``list``."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.attributes import LIST
+    from dp_transforms.columnar.columns import PARTITION, USER
+    from pipelines.files.times import periods_of
+
+    for table in records.tables():
+        when = periods_of(records.pattern, table.columns[-1], period)
+        named = pa.table([table[USER], table[PARTITION], when], names=[USER, PARTITION, LIST])
+        yield named.filter(pc.is_in(when, value_set=pa.array(names)))
+
+
+def names_statement(
+    strategy: SelectionStrategy, noisy_counts: bool, fields: Sequence[pa.Field]
+) -> dict[str, Any]:
+    """The privacy.json of names, with the types of the columns that they had."""
+    from pipelines.reports.privacy_statement import columns_of, selection_statement
+
+    statement = selection_statement(strategy, noisy_counts=noisy_counts, bounded_by_job=True)
+    return statement | columns_of(fields)
+
+
+def words_of(statement: Mapping[str, Any]) -> list[str]:
+    """A statement in paragraphs."""
+    from pipelines.reports.words import privacy_words, selection_privacy_words
+
+    return (selection_privacy_words if "strategy" in statement else privacy_words)(dict(statement))
+
+
+def intervals(released: ReleasedList, statement: Mapping[str, Any]) -> ReleaseIntervals:
+    """The intervals that a report draws."""
+    from pipelines.reports import page
+
+    return page.intervals(released, dict(statement))
+
+
+def report(released: ReleasedList, statement: Mapping[str, Any], about: str | None) -> str:
+    """The page of a report, pictures included."""
+    from pipelines.report import page_of
+
+    told = dict(statement) | ({} if about is None else {"partition_columns": [about]})
+    return page_of(intervals(released, told), told)[0]
+
+
+def save_list(
+    directory: str, released: ReleasedList, statement: Mapping[str, Any], overwrite: bool
+) -> None:
+    """Writes what the job of a list writes."""
+    from pipelines.files.frequency_files import list_tables
+    from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE
+    from pipelines.files.output import ReleaseDirectory
+
+    beside = () if released.coordinates is None else (COORDINATES_FILE,)
+    place = ReleaseDirectory(directory, FREQUENCIES_FILE, overwrite, beside=beside)
+    _publish(place, list_tables([released]), statement)
+
+
+def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+    """Selected names in columns as they were called, in the order of the job's file."""
+    import pyarrow as pa
+
+    from dp_transforms.columnar.columns import PARTITION, single
+    from pipelines.files.partition_file import COUNTS, in_order, partition_lines
+
+    counts = {name: selected[name] for name in COUNTS if name in selected.column_names}
+    rows = {line: row for row, line in enumerate(partition_lines(selected))}
+    order = pa.array([rows[line] for line in in_order(rows, bool(counts))], pa.int64())
+    selected = selected.take(order)
+    names = single(selected[PARTITION])
+    parts = names.flatten() if pa.types.is_struct(names.type) else [names]
+    if not len(names):  # of no type
+        parts = [pa.array([], field.type) for field in fields]
+    columns = {field.name: part for field, part in zip(fields, parts, strict=True)}
+    return pa.table(columns | {name: selected[name] for name in counts})
+
+
+def names_of_columns(names: pa.Table, statement: Mapping[str, Any]) -> list[str]:
+    """Which columns of such a table have the partitions."""
+    from pipelines.files.partition_file import COUNTS
+
+    counts = len(COUNTS) if statement["noisy_counts"] else 0
+    return list(names.column_names[: names.num_columns - counts])
+
+
+def save_names(
+    directory: str, names: pa.Table, statement: Mapping[str, Any], overwrite: bool
+) -> None:
+    """Writes what the job of names writes."""
+    import pyarrow as pa
+
+    from dp_transforms.columnar.columns import PARTITION, single
+    from pipelines.files.names import PARTITIONS_FILE
+    from pipelines.files.output import ReleaseDirectory
+    from pipelines.files.partition_file import header_line, partition_lines
+
+    fields = list(names.schema)[: len(names_of_columns(names, statement))]
+    counts = {name: names[name] for name in names.column_names[len(fields) :]}
+    parts = [single(names[field.name]) for field in fields]
+    partition = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, fields=fields)
+    lines = partition_lines(pa.table({PARTITION: partition} | counts))
+    place = ReleaseDirectory(directory, PARTITIONS_FILE, overwrite, numbers=len(counts))
+    header = header_line(fields, bool(counts))
+    _publish(place, {PARTITIONS_FILE: [header, *lines]}, statement)
+
+
+def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
+    """Writes the tables, or raises the writer's error in words of Python."""
+    try:
+        place.check()
+        place.publish(tables, dict(statement))
+    except ValueError as error:
+        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
+        raise ValueError(told) from None
+
+
+def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
+    """A directory's released list, or the columns of its names; and its privacy.json."""
+    from pipelines.files import names
+    from pipelines.files.paths import filesystem, local_path
+    from pipelines.report import read_list
+    from pipelines.reports import page
+
+    directory = local_path(directory)
+    files = filesystem(directory)
+    if not files.exists(files.join(directory, names.PARTITIONS_FILE)):
+        return read_list(directory)
+    from pipelines.files.partition_file import parse_names, typed_names
+
+    with page.reading(directory, f"released names with their {names.PRIVACY_FILE}"):
+        statement = page.read_statement(directory, None)
+        found = parse_names(page.read_file(directory, names.PARTITIONS_FILE), statement)
+        table = typed_names(found, statement)
+    return table, statement

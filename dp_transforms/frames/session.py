@@ -1,0 +1,190 @@
+"""A budget that several releases share, in memory or in a ledger's file."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.budget import (
+    BudgetExceededError,
+    Ledger,
+    PrivacyBudget,
+    PrivacyUnit,
+    PrivacyUnitError,
+    State,
+)
+from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.frames import api
+from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
+from dp_transforms.mechanisms.decimals import Real
+
+if TYPE_CHECKING:
+    from dp_transforms.postprocessing.kappa_choice import KappaChoice
+
+
+class Session:
+    """Releases about the same users, which together cost no more than a budget.
+
+    What a release costs is taken off before any record is read, and a release that costs more than
+    is left is refused. Epsilons may be chosen after seeing earlier releases (see
+    ``budget.filter``). A release that fails is paid for all the same: that it failed may depend on
+    the data.
+
+    Args:
+      epsilon, delta: the whole budget's.
+      composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
+      unit: what neighbours are: "user" (by default), "replaced-user", "edge" or "node".
+
+    Raises:
+      ValueError: an argument is out of its range.
+
+    >>> visits = {"who": [1, 1, 2], "page": ["home", "news", "home"]}
+    >>> session = Session(epsilon=2)
+    >>> columns = {"user": "who", "partition": "page", "max_partitions_per_user": 2}
+    >>> _ = session.release(visits, **columns, epsilon=0.5)
+    >>> print(session.remaining)
+    epsilon 1.5, delta 0
+    >>> session.release(visits, **columns, epsilon=1.6)
+    Traceback (most recent call last):
+      ...
+    dp_transforms.budget.ledger.BudgetExceededError: epsilon 1.6, delta 0 asked for, but ...
+    """
+
+    def __init__(
+        self,
+        epsilon: Real,
+        delta: Real = 0,
+        *,
+        composition_delta: Real = 0,
+        unit: str | PrivacyUnit = PrivacyUnit.USER,
+    ):
+        self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
+        self._unit = PrivacyUnit(unit)
+        self._spent: list[tuple[str, Cost]] = []
+        self._lock = threading.Lock()
+        self._ledger: Ledger | None = None
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str]) -> Session:
+        """A session on a ledger's file, which jobs and other sessions may share.
+
+        Make the file with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
+
+        Raises:
+          FileNotFoundError: there is none.
+          ValueError: the file is damaged, or no ledger.
+        """
+        ledger = Ledger.open(path)
+        budget = ledger.budget
+        share = ledger.composition_delta
+        session = cls(budget.epsilon, budget.delta, composition_delta=share, unit=ledger.unit)
+        session._ledger = ledger
+        return session
+
+    @property
+    def budget(self) -> PrivacyBudget:
+        """The whole budget."""
+        return self._filter.budget
+
+    @property
+    def remaining(self) -> PrivacyBudget:
+        """The largest epsilon, and the largest delta, that one more release may cost."""
+        if self._ledger is not None:
+            return self._ledger.remaining()
+        return self._filter.remaining([cost for _, cost in self._spent])
+
+    def release(self, data: Any, **options: Any) -> ListRelease:
+        """A frequency list: see ``dp_transforms.release``."""
+        return api.release(data, **options, session=self)
+
+    def select(self, data: Any, **options: Any) -> NamesRelease:
+        """Names: see ``dp_transforms.select``."""
+        return api.select(data, **options, session=self)
+
+    def release_by_period(self, data: Any, **options: Any) -> Releases:
+        """A list for each period: see ``dp_transforms.release_by_period``."""
+        return api.release_by_period(data, **options, session=self)
+
+    def release_counts(self, counts: Any, **options: Any) -> ListRelease:
+        """A list of counts that were made elsewhere: see ``dp_transforms.release_counts``."""
+        return api.release_counts(counts, **options, session=self)
+
+    def release_degrees(self, edges: Any, **options: Any) -> ListRelease:
+        """Degrees of a graph: see ``dp_transforms.release_degrees``."""
+        return api.release_degrees(edges, **options, session=self)
+
+    def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
+        """Values of kappa compared: see ``dp_transforms.choose_kappa``."""
+        return api.choose_kappa(data, **options, session=self)
+
+    def check(self, cost: Cost, unit: PrivacyUnit) -> None:
+        """Checks that a cost could be spent now. Nothing is spent.
+
+        Raises:
+          BudgetExceededError: it is more than is left.
+          PrivacyUnitError: the budget is for other neighbours.
+        """
+        if unit is not self._unit:
+            raise PrivacyUnitError(
+                f"this session is for neighbours that {self._unit.neighbours}, and this release is "
+                f"for those that {unit.neighbours}: losses of the two do not add up"
+            )
+        spent = [one for _, one in self._spent]
+        fits = self._ledger.admits([cost]) if self._ledger else self._filter.admits(spent, cost)
+        if not fits:
+            raise BudgetExceededError(
+                f"{cost.budget} asked for, but of the session's budget ({self.budget}) only "
+                f"{self.remaining} is left"
+            )
+
+    @contextlib.contextmanager
+    def spending(self, purpose: str, cost: Cost, unit: PrivacyUnit) -> Iterator[dict[str, Any]]:
+        """Spends a cost before the block is entered; yields what a privacy.json says of it.
+
+        Raises: as ``check``, and then nothing is spent.
+        """
+        budget = cost.budget
+        if self._ledger is not None:
+            with self._ledger.reserve(
+                budget.epsilon, budget.delta, purpose=purpose, unit=unit, loss_range=cost.loss_range
+            ) as reservation:
+                lines = [line.to_json() for line in self._ledger.lines()]
+                # As it is when anyone reads this.
+                lines[reservation.id - 1]["state"] = State.COMMITTED.value
+                yield self._told(lines)
+            return
+        with self._lock:
+            self.check(cost, unit)
+            self._spent.append((purpose, cost))
+        lines = [
+            {
+                "id": number,
+                "state": State.COMMITTED.value,
+                "unit": self._unit.value,
+                "purpose": what,
+                "epsilon": str(one.budget.epsilon),
+                "delta": str(one.budget.delta),
+                "loss_range": str(one.loss_range),
+            }
+            for number, (what, one) in enumerate(self._spent, 1)
+        ]
+        yield self._told(lines)
+
+    def _told(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
+        return {
+            "budget": {
+                "epsilon": str(self.budget.epsilon),
+                "delta": str(self.budget.delta),
+                "neighbours": self._unit.neighbours,
+                "ledger": lines,
+            }
+        }
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a session cannot be copied: each copy could spend the budget once more")
+
+    def __repr__(self) -> str:
+        return f"<Session: {self.remaining} left of {self.budget}>"

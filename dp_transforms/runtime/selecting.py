@@ -1,0 +1,314 @@
+"""Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
+
+The kernels of ``SelectFromCounts`` and ``SelectInRounds``, and the latter in one process.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import (
+    COUNT,
+    HIGH,
+    LOW,
+    NOISY_COUNT,
+    PARTITION,
+    USER,
+    concat,
+    decoded,
+    single,
+)
+from dp_transforms.columnar.named_uniforms import NamedUniforms
+from dp_transforms.columnar.weighting import (
+    WEIGHT,
+    is_in,
+    sum_weights,
+    weigh_pairs,
+    without_partitions,
+)
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    MeasuredSelection,
+    NoisyCountStrategy,
+    SelectionStrategy,
+    WeightedStrategy,
+)
+from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
+from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
+from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.runtime.local import all_pairs, partition_counts
+
+if TYPE_CHECKING:
+    from dp_transforms.job_secret import JobSecret
+
+Bound = Callable[..., pa.Table]
+"""Leaves at most kappa of the distinct pairs of a user."""
+
+_Names = TypeVar("_Names")
+_Measured = TypeVar("_Measured")
+
+
+def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
+    """What bounds users in each round of a strategy."""
+    purpose = "bound contributions"
+    return [
+        functools.partial(
+            distinct_pairs,
+            at_most=strategy.max_partitions_per_user,
+            key=secret.key(f"{purpose}, round {index}" if strategy.one_order(index) else purpose),
+            one_order=strategy.one_order(index),
+        )
+        for index in range(strategy.most_rounds)
+    ]
+
+
+class Engine(Protocol[_Names, _Measured]):
+    """What carries out rounds on all distinct (user, partition) pairs."""
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> _Measured:
+        """The plan by how many users are in each class, see ``users_in_classes``."""
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[_Names],
+        measured: _Measured | None,
+    ) -> _Names:
+        """The names that ``decide`` takes, given the sums of what ``weigh`` gives of the pairs.
+
+        Both take a table, the tables of names of earlier rounds (``beside``) and a plan
+        (``measured``), if there is one.
+        """
+
+
+def in_rounds(
+    engine: Engine[_Names, _Measured], strategy: WeightedStrategy, purpose: str, secret: JobSecret
+) -> list[_Names]:
+    """The names that each round selects."""
+    by = f"{purpose} by {strategy!r}"
+    measured = None
+    if isinstance(strategy, MeasuredSelection):
+        tape = secret.tape(f"{by}, statistic")
+        measured = engine.measure(strategy.edges, functools.partial(strategy.plan, tape=tape))
+    found: list[_Names] = []
+    for index, bound in enumerate(bounds(strategy, secret)):
+        of_round = functools.partial(functools.partial, strategy=strategy, index=index)
+        weigh = of_round(weigh_remaining, bound=bound)
+        decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
+        found.append(engine.one_round(index, weigh, decide, found, measured))
+    return found
+
+
+def select_from_counts(
+    table: pa.Table,
+    strategy: CountStrategy,
+    key: bytes,
+    noisy_counts: bool = False,
+    intervals: bool = False,
+) -> pa.Table:
+    """The rows of a table of counts that a strategy selects; the kernel of ``SelectFromCounts``.
+
+    Args:
+      table: plain columns ``partition`` and ``count``.
+      strategy: decides; one with noisy counts, if they are wanted.
+      key: 32 secret bytes: with a partition's name they give its uniform number.
+      noisy_counts, intervals: whether to add them.
+
+    Returns:
+      The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
+    """
+    counts = table[COUNT].to_numpy()
+    needed = counts >= strategy.pre_threshold
+    if strategy.saturation_count is not None and not noisy_counts:
+        # Those are kept whatever their number.
+        needed &= counts < strategy.saturation_count
+    ends = strategy.count_intervals if isinstance(strategy, NoisyCountStrategy) else None
+    return _selected(strategy, table, key, noisy_counts, needed, ends if intervals else None)
+
+
+def select_with_public(
+    table: pa.Table,
+    beside: Sequence[pa.Table],
+    decide: Callable[[pa.Table], pa.Table],
+    public_law: ThresholdLaw,
+    key: bytes,
+    noisy_counts: bool = False,
+    intervals: bool = False,
+) -> pa.Table:
+    """``select_from_counts`` where some partitions are public: those in the tables beside, of which
+    there is one at least. ``decide`` decides about the others."""
+    public = single(concat(list(beside))[PARTITION])
+    is_public = is_in(single(table[PARTITION]), public)
+    ends = functools.partial(count_intervals, public_law) if intervals else None
+    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None, ends)
+    return concat([decide(table.filter(pc.invert(is_public))), listed])
+
+
+def _selected(
+    decider: Any,
+    table: pa.Table,
+    key: bytes,
+    noisy_counts: bool,
+    needed: BoolArray | None,
+    ends: Callable[[IntArray], tuple[IntArray, IntArray]] | None,
+) -> pa.Table:
+    partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
+    uniforms = NamedUniforms(partitions, key, needed)
+    if not noisy_counts:
+        keep = decider.decide(counts, uniforms.words, uniforms.prefix)
+        return pa.table({PARTITION: partitions.filter(pa.array(keep))})
+    keep, noisy = decider.decide_with_counts(counts, uniforms.words, uniforms.prefix)
+    columns = {PARTITION: partitions.filter(pa.array(keep)), NOISY_COUNT: pa.array(noisy[keep])}
+    if ends is not None:
+        columns |= zip((LOW, HIGH), map(pa.array, ends(noisy[keep])), strict=True)
+    return pa.table(columns)
+
+
+def select_locally(
+    records: Iterable[pa.Table],
+    strategy: SelectionStrategy,
+    secret: JobSecret,
+    num_buckets: int,
+    noisy_counts: bool = False,
+    intervals: bool = False,
+    purpose: str = "selection",
+) -> pa.Table:
+    """What ``SelectPartitions`` selects under the same secret, in no order; in this process.
+
+    Args:
+      records: tables with the columns ``user`` and ``partition``; users need not be bounded.
+      strategy: decides; one with noisy counts, if they are wanted.
+      secret, num_buckets: see ``runtime.local``.
+      noisy_counts, intervals, purpose: see ``SelectPartitions``.
+
+    Returns:
+      The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
+
+    Raises:
+      ValueError, TypeError, MemoryError: see ``local.count_distinct_users``.
+    """
+    if isinstance(strategy, WeightedStrategy):
+        pairs = list(all_pairs(records, secret, num_buckets))
+        found = [select_here(concat(pairs), strategy, secret, purpose)] if pairs else []
+    else:
+        assert isinstance(strategy, CountStrategy)
+        key = secret.key(f"{purpose} by {strategy!r}")
+        kappa = strategy.max_partitions_per_user
+        counts = partition_counts(records, kappa, secret, num_buckets)
+        found = [
+            select_from_counts(decoded(one), strategy, key, noisy_counts, intervals)
+            for one in counts
+        ]
+    if found:
+        return concat(found)
+    added = [NOISY_COUNT] * noisy_counts + [LOW, HIGH] * intervals
+    nothing = dict.fromkeys(added, pa.array([], pa.int64()))
+    return pa.table({PARTITION: pa.array([], pa.string())} | nothing)
+
+
+class _InMemory:
+    """The engine of one table of pairs in this process."""
+
+    def __init__(self, pairs: pa.Table):
+        self._pairs = pairs
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> RoundPlan:
+        return plan(users_by_partitions(self._pairs, edges))
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[pa.Table],
+        measured: RoundPlan | None,
+    ) -> pa.Table:
+        told = {"beside": list(earlier), "measured": measured}
+        return decide(sum_weights(weigh(self._pairs, **told)), **told)
+
+
+def select_here(
+    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
+) -> pa.Table:
+    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
+    this process."""
+    return concat(in_rounds(_InMemory(pairs), strategy, purpose, secret))
+
+
+def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
+    """How many users are in each class by their number of partitions, see ``users_in_classes``,
+    given all distinct (user, partition) pairs of each of them."""
+    has = np.bincount(single(pairs[USER]).indices.to_numpy())
+    # A dictionary may have users that no row has.
+    return users_in_classes(has[has > 0], edges)
+
+
+def weigh_remaining(
+    pairs: pa.Table,
+    bound: Bound,
+    strategy: WeightedStrategy,
+    index: int,
+    beside: Sequence[pa.Table],
+    measured: RoundPlan | None = None,
+) -> pa.Table:
+    """Sums of weights per partition, of the pairs whose partition was not selected yet.
+
+    Args:
+      pairs: distinct (user, partition) pairs, all of each user.
+      bound: leaves at most kappa pairs of a user.
+      strategy, index: give users' weights in this round. After its last one there are none.
+      beside: tables of the partitions that earlier rounds selected.
+      measured: the plan, if the strategy measures.
+    """
+    strategy = strategy.branch(measured)
+    if index >= strategy.most_rounds:
+        return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
+    if beside:
+        pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+    weights = functools.partial(strategy.weights, index, named=rows_of(beside))
+    # A plan may have fewer partitions count than kappa.
+    bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
+    return weigh_pairs(bounded, weights)
+
+
+def rows_of(tables: Sequence[pa.Table]) -> int:
+    """How many rows tables have together."""
+    return sum(table.num_rows for table in tables)
+
+
+def select_round(
+    table: pa.Table,
+    strategy: WeightedStrategy,
+    index: int,
+    key: bytes,
+    beside: Sequence[pa.Table],
+    measured: RoundPlan | None = None,
+) -> pa.Table:
+    """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
+    with plain columns ``partition``, ``weight`` and ``count``. For the rest see
+    ``weigh_remaining``."""
+    partitions = single(table[PARTITION])
+    if not len(partitions):
+        return table.select([PARTITION])
+    strategy = strategy.branch(measured)
+    sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
+    uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
+    keep = strategy.decide_round(
+        index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)
+    )
+    return pa.table({PARTITION: partitions.filter(pa.array(keep))})

@@ -1,0 +1,295 @@
+"""What releases answer, and what sessions allow."""
+
+import pathlib
+import pickle
+
+import numpy as np
+import polars as pl
+import pytest
+
+import dp_transforms as dp
+from dp_transforms import JobSecret
+from dp_transforms.budget import BudgetExceededError, Ledger, PrivacyBudget, PrivacyUnitError
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.postprocessing.intervals import intervals_of
+from pipelines.__main__ import main
+from tests.beam_runs import run
+
+RANDOM = np.random.default_rng(4)
+VISITS = pl.DataFrame(
+    {
+        "who": RANDOM.integers(0, 900, 5_000),
+        "page": (RANDOM.pareto(1, 5_000) * 2).astype(int),
+        "when": [f"2026-01-0{day} 10:00" for day in RANDOM.integers(1, 5, 5_000)],
+    }
+)
+LIST = {"user": "who", "partition": "page", "epsilon": 1, "max_partitions_per_user": 4}
+NAMES = LIST | {"delta": 1e-6, "counts": True}
+SECRET = JobSecret.insecure_for_testing(11)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 8], ids=["decoded", "geometric"])
+def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
+    release = dp.release(VISITS, **LIST | {"epsilon": epsilon}, secret=SECRET)
+    release.save(tmp_path / "release")
+    loaded = dp.load(tmp_path / "release")
+    assert loaded == release
+    assert loaded.to_arrow() == release.to_arrow()
+    facts = intervals_of(release.released)
+    for one in (release, loaded):
+        assert one.number_of_partitions() == facts.number_of_partitions()
+        assert one.total(0.9) == facts.total(0.9)
+        assert one.partitions_with_at_least(20) == facts.partitions_with_at_least(20)
+        assert one.share_of_top(10) == facts.share_of_top(10)
+        assert one.frequency_at(3) == facts.frequency_at(3)
+        assert one.guesswork_bits("0.25") == facts.alpha_guesswork_bits("0.25")
+        assert one.success_rate_bits(7) == facts.success_rate_bits(7)
+    with pytest.raises(ValueError, match="give another directory, or overwrite=True"):
+        release.save(tmp_path / "release")
+    release.save(tmp_path / "release", overwrite=True)
+
+
+def test_the_table_has_every_rank_once_between_the_bands():
+    release = dp.release(VISITS, **LIST, secret=SECRET)
+    table = release.to_pandas()
+    assert table.columns.tolist() == ["rank", "frequency", "low", "high", "partitions"]
+    ranks = np.arange(1, release.released.distinct + 1)
+    spread = table.loc[table.index.repeat(table["partitions"])].reset_index(drop=True)
+    firsts = spread["rank"] + spread.groupby("rank").cumcount()
+    assert firsts.tolist() == ranks.tolist()
+    low, high = release.intervals.bands(0.95)
+    for name, one in (("frequency", release.released), ("low", low), ("high", high)):
+        assert spread[name].tolist() == one.at_ranks(ranks).tolist()
+    assert release.to_polars().to_dict(as_series=False) == table.to_dict("list")
+
+
+def test_the_top_holds_together():
+    release = dp.release(VISITS, **LIST, secret=SECRET)
+    top = release.top(5)
+    assert [one.confidence for one in top] == [0.95] * 5
+    for rank, one in enumerate(top, 1):
+        alone, each = release.frequency_at(rank), release.frequency_at(rank, 0.99)
+        assert (one.low, one.high) == (each.low, each.high)
+        assert one.low <= alone.low <= alone.high <= one.high
+    with pytest.raises(ValueError, match="k must be"):
+        release.top(0)
+
+
+def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
+    release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
+    for one in (release, names):
+        assert "at most 4 partitions of each user (enforced)" in repr(one)
+        assert one._repr_html_().count("<tr>") == repr(one).count("\n") - 1
+    assert str(release.total()) in repr(release)
+    assert "epsilon 1 and delta 1e-06" in repr(names)
+    assert (
+        "privacy unit is one user" in release.privacy and "(1, 1e-06)-differential" in names.privacy
+    )
+    release.plot(tmp_path / "list.png")
+    release.report(tmp_path / "report.html", about="password")
+    page = (tmp_path / "report.html").read_text()
+    assert "How hard to guess" in page and "data:image/png" in page
+    empty = dp.release([], **LIST | {"epsilon": 60})
+    assert "0 partitions, total 0" in repr(empty) and len(empty.to_pandas()) == 0
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "import polars as pl; visits = pl.read_parquet('visits.parquet')",
+        "import pandas as pd; visits = pd.read_parquet('visits.parquet')",
+        "import duckdb; visits = duckdb.sql(\"SELECT * FROM 'visits.parquet'\")",
+    ],
+    ids=["polars", "pandas", "duckdb"],
+)
+def test_six_lines_from_data_to_a_saved_release(script, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    VISITS.write_parquet("visits.parquet")
+    lines = [
+        *script.split("; "),
+        "import dp_transforms as dp",
+        "release = dp.release(visits, user='who', partition='page', epsilon=1,"
+        " max_partitions_per_user=4)",
+        "table = release.to_pandas()",
+        "release.plot('list.png'), release.save('release')",
+    ]
+    assert len(lines) == 6
+    names = {}
+    exec("\n".join(lines), names)
+    assert {"low", "high"} < set(names["table"].columns)
+    assert pathlib.Path("list.png").read_bytes().startswith(b"\x89PNG")
+    assert dp.load("release") == names["release"]
+
+
+def test_names_have_bounds():
+    names = dp.select(VISITS, **NAMES)
+    table = names.to_pandas()
+    assert table.columns.tolist() == ["page", "noisy_count", "low", "high"]
+    assert (table["low"] <= table["noisy_count"]).all()
+    assert (table["high"] >= table["noisy_count"]).all()
+    strategy = make_strategy(names.statement["strategy"], 1, 1e-6, max_partitions_per_user=4)
+    low, high = strategy.count_intervals(table["noisy_count"].to_numpy())
+    assert table["low"].tolist() == low.tolist() and table["high"].tolist() == high.tolist()
+    plain = dp.select(VISITS, **NAMES | {"counts": False})
+    assert plain.to_polars().columns == ["page"]
+
+
+def test_a_session_spends_and_refuses_before_it_reads():
+    session = dp.Session(epsilon=1, delta=1e-5)
+    session.release(VISITS, **LIST | {"epsilon": 0.5})
+    names = session.select(VISITS, **NAMES | {"epsilon": 0.25})
+    assert session.remaining == PrivacyBudget(0.25, "0.000009")
+    told = names.statement["budget"]
+    assert [line["epsilon"] for line in told["ledger"]] == ["0.5", "0.25"]
+    assert (told["epsilon"], told["delta"]) == ("1", "0.00001")
+
+    def unread():
+        raise AssertionError("was read")
+        yield
+
+    for data in (unread(), VISITS):
+        with pytest.raises(BudgetExceededError, match=r"only epsilon 0\.25"):
+            session.release(data, **LIST | {"epsilon": 0.26})
+    with pytest.raises(BudgetExceededError):
+        session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
+    assert session.remaining == PrivacyBudget(0.25, "0.000009")
+    with pytest.raises(PrivacyUnitError):
+        session.release_degrees([("a", "b")], source=0, target=1, epsilon=0.1)
+    with pytest.raises(ValueError, match="no column"):
+        session.release(VISITS, **LIST | {"epsilon": 0.1, "partition": "url"})
+    assert session.remaining == PrivacyBudget(0.25, "0.000009")
+    with pytest.raises(TypeError, match="cannot be copied"):
+        pickle.dumps(session)
+    assert "0.25" in repr(session)
+
+
+def test_a_session_shares_a_ledger_with_jobs(tmp_path, capsys):
+    path = tmp_path / "budget.db"
+    Ledger.create(path, epsilon=2, delta=1e-5)
+    VISITS.write_csv(tmp_path / "visits.csv")
+    job = [f"--input={tmp_path / 'visits.csv'}", "--user_column=who", "--partition_column=page"]
+    job += ["--epsilon=1", "--max_partitions_per_user=4", f"--ledger={path}"]
+    assert main(["release", *job, f"--output={tmp_path / 'job'}"]) == 0
+    session = dp.Session.open(path)
+    assert session.remaining == PrivacyBudget(1, 1e-5)
+    release = session.release(VISITS, **LIST | {"epsilon": 0.75})
+    assert session.remaining.epsilon == PrivacyBudget(0.25).epsilon
+    states = [line["state"] for line in release.statement["budget"]["ledger"]]
+    assert states == ["committed", "committed"]
+    with pytest.raises(BudgetExceededError):
+        session.release(VISITS, **LIST)
+    assert main(["release", *job, f"--output={tmp_path / 'other'}"]) == 1
+    with pytest.raises(FileNotFoundError):
+        dp.Session.open(tmp_path / "nowhere.db")
+
+
+def test_kappa_of_counts_is_declared():
+    private = FrequencyList([5, 1], [1, 3])
+    release = dp.release_counts(private, epsilon=60, max_partitions_per_user=2)
+    assert (
+        release.released
+        == private
+        == dp.release_counts([1, 5, 1, 1], epsilon=60, max_partitions_per_user=2).released
+    )
+    assert "at most 2 partitions of each user (declared)" in repr(release)
+    assert "the publisher's declaration" in release.privacy
+    with pytest.raises(TypeError, match="max_partitions_per_user"):
+        dp.release_counts(private, epsilon=1)
+    assert private.total == 8 and "declared" in str(release.released.cost)
+
+
+def test_a_session_of_edges():
+    edges = [("hub", leaf) for leaf in "abcdef"]
+    session = dp.Session(epsilon=100, unit="edge")
+    release = session.release_degrees(edges, source=0, target=1, epsilon=99)
+    assert list(release.released) == [(6, 1), (1, 6)]
+    assert "edge" in repr(release) and release.statement["degree"] == "undirected"
+
+
+def test_periods_are_those_of_the_job(tmp_path):
+    import apache_beam as beam
+    import pyarrow as pa
+
+    from dp_transforms.windowed_lists import ReleaseListsByPeriod
+
+    names = ["2026-01-01", "2026-01-02", "2026-01-03"]
+    options = LIST | {"time": "when", "period": "day", "periods": f"{names[0]}..{names[2]}"}
+    days = dp.release_by_period(VISITS, **options, max_periods_per_user=2, secret=SECRET)
+    rows = {"user": VISITS["who"], "partition": VISITS["page"]}
+    rows["list"] = VISITS["when"].str.slice(0, 10)
+    table = pl.DataFrame(rows).to_arrow()
+    release = ReleaseListsByPeriod(
+        names, epsilon=1, max_periods_per_user=2, max_partitions_per_user=4, secret=SECRET
+    )
+    found = run(
+        lambda pipeline: pipeline | beam.Create([table]).with_output_types(pa.Table), release
+    )
+    assert {day: one.released for day, one in days.items()} == dict(found)
+    assert all(one.statement["epsilon"] == 0.5 for one in days.values())
+    table = days.to_pandas()
+    assert table.columns.tolist()[:3] == ["day", "rank", "frequency"]
+    assert table["day"].unique().tolist() == names
+    days.save(tmp_path)
+    assert dp.load(tmp_path / names[1]) == days[names[1]]
+
+
+@pytest.mark.parametrize("more", [{"degree": "undirected"}, {"degree": "in"}, {"degree_bound": 3}])
+def test_degrees_are_those_of_the_transform(more):
+    from dp_transforms import CountDegrees, CountProjectedDegrees, ReleaseFrequencyList
+
+    edges = [*zip(*RANDOM.integers(0, 60, (2, 400)).tolist(), strict=True)]
+    release = dp.release_degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
+    bound = more.get("degree_bound")
+    count = (
+        CountProjectedDegrees(bound, secret=SECRET)
+        if bound
+        else CountDegrees(more["degree"], SECRET)
+    )
+    mechanism = release.released.mechanism
+    (found,) = run(edges, count, ReleaseFrequencyList(mechanism=mechanism, secret=SECRET))
+    assert release.released == found
+
+
+def test_kappa_and_plans():
+    options = {"user": "who", "partition": "page", "epsilon": 1, "for_epsilon": 1}
+    session = dp.Session(epsilon=1)
+    choice = session.choose_kappa(VISITS, **options, max_degree=12)
+    assert 1 <= choice.recommended <= 10 and session.remaining.epsilon == 0
+    with pytest.raises(ValueError, match="either users or reference"):
+        dp.plan(1)
+    assert [one.epsilon for one in dp.plan([0.5, 1], users=1_000)] == [0.5, 1]
+
+
+def test_show_says_what_python_says(tmp_path, capsys):
+    release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
+    release.save(tmp_path / "list")
+    names.save(tmp_path / "names")
+    assert main(["show", str(tmp_path / "list")]) == 0
+    text = capsys.readouterr().out
+    assert text.startswith(f"{release!r}\n\n") and text.endswith(f"\n\n{release.privacy}\n")
+    assert str(release.total()) in text and str(release.partitions_with_at_least(10)) in text
+    assert main(["show", str(tmp_path / "names")]) == 0
+    assert capsys.readouterr().out == f"{names!r}\n\n{names.privacy}\n"
+    assert main(["show", str(tmp_path / "nowhere")]) == 1
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_comparison_holds_with_its_confidence():
+    """Both lists are known here: the differences miss in a share of the draws."""
+    first, second = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]
+    truth = {"partitions": 1, "total": -39, "users at rank 1": -100}
+    misses = dict.fromkeys(truth, 0)
+    for _ in range(100):
+        one, two = (
+            dp.release_counts(counts, epsilon=1, max_partitions_per_user=2)
+            for counts in (first, second)
+        )
+        found = dp.compare(one, two, confidence=0.9)
+        for name, difference in zip(found.questions, found.differences, strict=True):
+            if name in truth:
+                misses[name] += not difference.low <= truth[name] <= difference.high
+    # Of 100 draws more than 24 miss with a probability below 2e-5, if a tenth may.
+    assert max(misses.values()) <= 24
+    assert {"first", "difference", "low", "high"} < set(found.to_pandas().columns)
+    assert "users at rank 1" in repr(found)

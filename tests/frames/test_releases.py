@@ -1,0 +1,274 @@
+"""Releases from objects of this process: the same as those of the jobs, whatever holds the data."""
+
+import collections
+import json
+import pickle
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dp_transforms as dp
+from dp_transforms import JobSecret
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER
+from dp_transforms.mechanisms.released_list import ReleasedList
+from pipelines.__main__ import main
+from tests.beam_runs import rows_of, run
+
+SECRET = JobSecret.insecure_for_testing(7)
+RANDOM = np.random.default_rng(3)
+USERS = [f"user {n}" for n in RANDOM.integers(0, 400, 3_000)]
+PAGES = [f"/{n}" for n in (RANDOM.pareto(1, 3_000) * 3).astype(int)]
+LIST = {"user": "who", "partition": "page", "epsilon": 1, "max_partitions_per_user": 3}
+NAMES = LIST | {"delta": 1e-5}
+COLUMNS = {"page": PAGES, "who": USERS, "unread": [object()] * len(USERS)}
+
+Visit = collections.namedtuple("Visit", ["page", "who"])
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    where = tmp_path_factory.mktemp("files")
+    frame = pl.DataFrame({"page": PAGES, "who": USERS})
+    frame.write_parquet(where / "visits.parquet")
+    frame.write_csv(where / "visits.csv")
+    return where
+
+
+def frame():
+    return pl.DataFrame({"page": PAGES, "who": USERS})
+
+
+KINDS = {
+    "polars": frame,
+    "lazy polars": lambda: frame().lazy(),
+    "categories": lambda: frame().with_columns(pl.all().cast(pl.Categorical)),
+    "pandas": lambda: pd.DataFrame(COLUMNS),
+    "pandas categories": lambda: pd.DataFrame({"page": PAGES, "who": USERS}, dtype="category"),
+    "arrow": lambda: pa.table({"page": PAGES, "who": USERS}),
+    "batch": lambda: pa.RecordBatch.from_pydict({"page": PAGES, "who": USERS}),
+    "reader": lambda: pa.table({"page": PAGES, "who": USERS}).to_reader(max_chunksize=700),
+    "duckdb": lambda: duckdb.from_arrow(pa.table({"page": PAGES, "who": USERS})),
+    "columns": lambda: COLUMNS,
+    "arrays": lambda: {"who": np.array(USERS), "page": np.array(PAGES)},
+    "dictionaries": lambda: ({"page": p, "who": u} for p, u in zip(PAGES, USERS, strict=True)),
+    "named tuples": lambda: [Visit(*pair) for pair in zip(PAGES, USERS, strict=True)],
+}
+
+
+@pytest.fixture(scope="module")
+def expected(files):
+    """What the command line's readers and kernels release from a file."""
+    from pipelines.files.record_files import RecordFiles
+    from pipelines.release_frequency_list import release_here
+    from pipelines.release_job import Work
+
+    mechanism = dp.release(frame(), **LIST).released.mechanism
+    work = Work(RecordFiles(str(files / "visits.parquet"), "who", ["page"]), SECRET)
+    return release_here(work, mechanism)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_data_has_the_release_of_the_job(kind, expected):
+    released = dp.release(KINDS[kind](), **LIST, secret=SECRET)
+    assert released.released == expected
+    assert released.released.coordinates == expected.coordinates
+
+
+@pytest.mark.parametrize("name", ["visits.parquet", "visits.csv"])
+def test_paths_are_read_as_jobs_read_them(name, files, expected):
+    assert dp.release(files / name, **LIST, secret=SECRET).released == expected
+    assert dp.release(str(files / name), **LIST, secret=SECRET).released == expected
+
+
+def test_tuples_have_positions(expected):
+    pairs = list(zip(PAGES, USERS, strict=True))
+    options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
+    assert dp.release(pairs, **options).released == expected
+
+
+@pytest.mark.parametrize(
+    "more", [{}, {"counts": True}, {"strategy": "renyi_rounds"}, {"strategy": "measured"}]
+)
+def test_names_are_those_of_the_transform(more):
+    options = {"noisy_counts": True, "intervals": True} if "counts" in more else more
+    transform = dp.SelectPartitions(1, 1e-5, 3, secret=SECRET, **options)
+    found = rows_of(run([pa.table({USER: USERS, PARTITION: PAGES})], transform))
+    names = dp.select(frame(), **NAMES, **more, secret=SECRET).names
+    rows = list(zip(*names.to_pydict().values(), strict=True))
+    assert len(rows) > 3 and sorted(rows) == sorted(found)
+    if more.get("counts"):
+        counts = names["noisy_count"].to_pylist()
+        assert counts == sorted(counts, reverse=True)
+
+
+def test_several_columns_and_other_types():
+    days = pd.date_range("2026-01-01", periods=20).date
+    data = pd.DataFrame({"who": range(4_000), "page": ["a", "b"] * 2_000, "day": [*days] * 200})
+    names = dp.select(data, **NAMES | {"partition": ["page", "day"]}, counts=True).names
+    assert names.column_names == ["page", "day", "noisy_count", "low", "high"]
+    found = set(zip(names["page"].to_pylist(), names["day"].to_pylist(), strict=True))
+    assert found == {("ab"[n % 2], f"2026-01-{n + 1:02}") for n in range(20)}
+
+
+def test_nothing_is_released_of_nothing():
+    for empty in ([], {"who": [], "page": []}, pd.DataFrame({"who": [], "page": []})):
+        assert dp.release(empty, **LIST | {"epsilon": 50}).released == ReleasedList()
+        assert len(dp.select(empty, **NAMES)) == 0
+    typed = pl.DataFrame({"who": [], "page": []}, {"who": pl.Int32, "page": pl.String})
+    assert "partitions" in repr(dp.release(typed, **LIST))
+    assert dp.select(typed, **NAMES, counts=True).to_polars().columns[:2] == ["page", "noisy_count"]
+
+
+PRIVATE = "ann.smith"
+BAD = [
+    ({"who": ["a"]}, "no column 'page': its columns are who"),
+    (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': its columns are who, url"),
+    (pl.DataFrame({"who": ["a"]}).lazy(), "no column 'page'"),
+    ({"who": [PRIVATE, None], "page": ["x", "y"]}, "leave them out with drop_nulls=True"),
+    ({"who": [PRIVATE], "page": [1.5]}, r"column 'page' holds floats.*Int64"),
+    ({"who": [PRIVATE, 7], "page": ["x", "y"]}, "several types"),
+    (pd.DataFrame({"who": [PRIVATE, 7], "page": ["x", "y"]}), "several types"),
+    ([{"who": PRIVATE, "page": "x"}, {"who": PRIVATE}], "not all records have who, page"),
+    ([(PRIVATE, "x")], "not all records have who, page"),
+    ({"who": [PRIVATE], "page": ["x", "y"]}, "several types"),
+    ({"who": [PRIVATE, 2**70], "page": ["x", "y"]}, "several types"),
+    (PRIVATE.encode(), "must be a data frame"),
+    (7, "must be a data frame"),
+    ("nowhere.csv", "nowhere.csv"),
+]
+
+
+@pytest.mark.parametrize(("data", "message"), BAD, ids=[message for _, message in BAD])
+def test_bad_data_are_told_of_without_a_value(data, message):
+    with pytest.raises((ValueError, TypeError), match=message) as error:
+        dp.release(data, **LIST)
+    assert PRIVATE not in str(error.value)
+    shown = error.value
+    while shown is not None:
+        assert PRIVATE not in str(shown)
+        shown = None if shown.__suppress_context__ else shown.__context__
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"max_partitions_per_user": 0}, "sensitivity"),
+        ({"partition": []}, "partition must name"),
+        ({"partition": "who"}, "must be different columns"),
+        ({"mechanism": "magic"}, "mechanism must be one of"),
+    ],
+)
+def test_arguments_are_checked_before_data_are_read(more, message):
+    def unread():
+        raise AssertionError("was read")
+        yield
+
+    with pytest.raises(ValueError, match=message):
+        dp.release(
+            pl.DataFrame(schema=["who", "page"]) if "who" in more.values() else unread(),
+            **LIST | more,
+        )
+
+
+def test_a_secret_serves_one_release():
+    secret = JobSecret.from_os()
+    dp.release(frame(), **LIST, secret=secret)
+    with pytest.raises(ValueError, match="serves another"):
+        dp.release(frame(), **LIST, secret=secret)
+
+
+def test_nulls_can_be_left_out():
+    data = pl.DataFrame({"who": [1, None, 2, 3], "page": ["a", "a", None, "a"]})
+    released = dp.release(data, **LIST | {"epsilon": 99}, drop_nulls=True)
+    assert list(released.released) == [(2, 1)]
+
+
+def test_nothing_private_comes_back(files):
+    release = dp.release(frame(), **LIST)
+    names = dp.select(frame(), **NAMES, counts=True)
+    for one in (release, names):
+        travelled = pickle.loads(pickle.dumps(one))
+        assert travelled == one
+        texts = [
+            repr(one),
+            one._repr_html_(),
+            one.privacy,
+            str(vars(one)),
+            json.dumps(one.statement),
+        ]
+        texts.append(pickle.dumps(one).decode("latin-1"))
+        for text in texts:
+            assert "user 1" not in text
+    # Names of which the release does not tell are nowhere in it.
+    hidden = set(PAGES) - set(names.names["page"].to_pylist())
+    assert hidden and not any(f"{page}'" in str(vars(names)) for page in hidden)
+    assert not set(vars(release)) - {"released", "statement", "intervals"}
+
+
+def test_beam_is_not_imported(tmp_path):
+    code = (
+        "import sys, dp_transforms as dp\n"
+        "assert not {'pyarrow', 'pipelines', 'numpy'} & set(sys.modules)\n"
+        "data = {'who': [1, 2], 'page': ['a', 'b']}\n"
+        "options = dict(user='who', partition='page', epsilon=1, max_partitions_per_user=1)\n"
+        "release = dp.release(data, **options); repr(release); release.save('list')\n"
+        "dp.select(data, **options, delta=0.1, counts=True).save('names')\n"
+        "dp.load('list'), dp.load('names')\n"
+        "print({'apache_beam', 'polars', 'matplotlib'} & set(sys.modules))\n"
+    )
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout == "set()\n", done.stderr
+
+
+def test_what_a_job_wrote_is_loaded(files, tmp_path):
+    common = [f"--input={files / 'visits.csv'}", "--user_column=who", "--partition_column=page"]
+    common += ["--epsilon=1", "--max_partitions_per_user=3"]
+    assert main(["release", *common, f"--output={tmp_path / 'list'}"]) == 0
+    assert (
+        main(
+            ["select", *common, "--delta=1e-5", "--noisy_counts", f"--output={tmp_path / 'names'}"]
+        )
+        == 0
+    )
+    release, names = dp.load(tmp_path / "list"), dp.load(tmp_path / "names")
+    release.save(tmp_path / "list again")
+    names.save(tmp_path / "names again")
+    for one in ("list", "names"):
+        first, again = (
+            {p.name: p.read_bytes() for p in (tmp_path / d).iterdir()}
+            for d in (one, f"{one} again")
+        )
+        assert first == again
+    here = dp.release(files / "visits.csv", **LIST)
+    assert {**here.statement, "versions": 0} == {**release.statement, "versions": 0}
+    chosen = dp.select(files / "visits.csv", **NAMES, counts=True)
+    assert chosen.statement == names.statement
+    assert names.to_arrow().schema == chosen.to_arrow().schema
+
+
+def test_parquet_of_integers_keeps_them(tmp_path):
+    table = pa.table({"who": range(1000), "page": [1, 2] * 500})
+    pq.write_table(table, tmp_path / "visits.parquet")
+    names = dp.select(tmp_path / "visits.parquet", **NAMES)
+    names.save(tmp_path / "names")
+    assert dp.load(tmp_path / "names") == names
+    assert names.to_pandas()["page"].tolist() == [1, 2]
+    assert COUNT not in names.names.column_names
+
+
+def test_names_that_are_digits_stay_names():
+    data = {"who": range(3_000), "page": [1234567, 89] * 1_500}
+    names = dp.select(data, **NAMES, counts=True)
+    assert "1234567  " in repr(names) and "1,234,567" not in repr(names)
+    clash = {"who": [1], "low": ["a"]}
+    with pytest.raises(ValueError, match="counts adds a column 'low'"):
+        dp.select(clash, **NAMES | {"partition": "low"}, counts=True)
