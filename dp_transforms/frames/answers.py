@@ -153,14 +153,20 @@ class ListRelease(_Answers):
         return jobs.intervals(self.released, self.statement)
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
-        """The k largest frequencies, whose intervals hold together with the confidence."""
+        """The k largest frequencies as released, whose intervals hold together with the confidence.
+        A value outside its interval is moved to the nearer end."""
         from dataclasses import replace
 
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         each = 1 - (1 - confidence) / k
-        answers = [self.frequency_at(rank, each) for rank in range(1, k + 1)]
-        return [replace(one, confidence=confidence) for one in answers]
+        ranks = range(1, k + 1)
+        told = zip(self.released.at_ranks([*ranks]).tolist(), ranks, strict=True)
+        answers = ((value, self.frequency_at(rank, each)) for value, rank in told)
+        return [
+            replace(one, value=min(max(value, one.low), one.high), confidence=confidence)
+            for value, one in answers
+        ]
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
         """How many partitions there are."""
