@@ -70,6 +70,7 @@ class SelectFromCounts(Releases, beam.PTransform):
         self._public = tuple(public_partitions)
         if public_threshold is not None and not self._public:
             raise ValueError("public_threshold is for public_partitions, and none are given")
+        check_strategy(strategy)
         if not isinstance(strategy, CountStrategy):
             raise ValueError(
                 f"strategy {strategy.name!r} needs users' records: counts, noisy counts and public "
@@ -170,6 +171,15 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return displayed(self._strategy)
+
+
+def check_strategy(strategy: Any) -> None:
+    """Raises a TypeError unless this is a strategy."""
+    if not isinstance(strategy, SelectionStrategy):
+        raise TypeError(
+            "strategy must be a SelectionStrategy, such as OptimalSelection(1, 1e-9), "
+            f"got {type(strategy).__name__}"
+        )
 
 
 def displayed(strategy: SelectionStrategy) -> dict[str, Any]:

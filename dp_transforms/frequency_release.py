@@ -71,6 +71,10 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         self._kappa = max_partitions_per_user
         if (epsilon is None) == (mechanism is None):
             raise ValueError("give either epsilon or mechanism")
+        if not isinstance(mechanism, PartitionMechanism | None):
+            raise TypeError(
+                f"mechanism must be a PartitionMechanism, got {type(mechanism).__name__}"
+            )
         self._epsilon = epsilon
         self._mechanism = mechanism
         # Arguments are checked now.

@@ -120,6 +120,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         super().__init__()
         self._mechanism_name = mechanism
         self.attributes = tuple(attributes)
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
+            raise TypeError('attributes must be Attributes, such as Attribute("country")')
         names = [attribute.name for attribute in self.attributes]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"attributes must have different names, one at least, got {names}")

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.count_selection import SelectFromCounts, displayed
+from dp_transforms.count_selection import SelectFromCounts, check_strategy, displayed
 from dp_transforms.counting import CountDistinctUsers, CountOtherUsers, noise_of_users
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
@@ -133,6 +133,7 @@ class SelectPartitions(Releases, beam.PTransform):
             # Arguments are checked now, whatever kappa will be.
             self._strategy = self._make(1 if self._kappa is None else self._kappa, already_bounded)
         else:
+            check_strategy(strategy)
             given = (epsilon, delta, max_partitions_per_user)
             if options or any(value is not None for value in given):
                 raise ValueError("a strategy of your own has its budget and bounds in it already")

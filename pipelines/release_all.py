@@ -37,7 +37,11 @@ from pipelines.release_job import (
     list_directory,
     release_job,
 )
-from pipelines.reports.privacy_statement import frequency_list_statement, selection_statement
+from pipelines.reports.privacy_statement import (
+    columns_of,
+    frequency_list_statement,
+    selection_statement,
+)
 from pipelines.select_partitions import release_partitions
 from pipelines.spending import Part
 
@@ -152,7 +156,9 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         )
         about_list = frequency_list_statement(mechanism, bounded_by_job=True)
         about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
-        header = header_line(work.reader.partition_fields, noisy)
+        fields = work.reader.partition_fields
+        about_names |= columns_of(fields)
+        header = header_line(fields, noisy)
         publish = (
             PublishLists(of_list, about_list | budget, list_tables),
             PublishRelease(of_names, header, about_names | budget, noisy),

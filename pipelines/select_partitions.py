@@ -237,6 +237,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         statement = selection_statement(
             release.select.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
         )
+        statement |= columns_of(reader.partition_fields)
         statement["periods"] = {"max_partitions_per_user_and_period": flags.max_partitions_per_user}
         header = header_line(reader.partition_fields, flags.noisy_counts)
         by_count = flags.noisy_counts

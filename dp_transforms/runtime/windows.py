@@ -75,7 +75,10 @@ class WindowRange:
     """The windows that begin from start on, and before stop, which is later, or a ValueError."""
 
     def __init__(self, start: TimestampTypes, stop: TimestampTypes):
-        self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+        try:
+            self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+        except OverflowError:
+            raise ValueError("start and stop must be finite") from None
         if self._start >= self._stop:
             raise ValueError("start must be before stop")
 
