@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
@@ -34,6 +35,9 @@ from dp_transforms.postprocessing.planning import zipf_list
 
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
+_LEAST_RATE = Fraction(1, 512)
+"""Of epsilon / kappa, but for a kappa of 1: lists are mostly noise there, and take seconds each."""
+
 _SIMULATIONS = 3
 _ENOUGH = 2_000  # An L1 distance of so much, over some simulations, varies by a few percent.
 
@@ -162,12 +166,9 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
     whole = zipf_list(max(1, round(degrees.total)))
     least = np.inf
     for kappa in degrees.candidates():
-        try:
-            mechanism = partition_mechanism(epsilon, kappa)
-        except ValueError:
-            if kappa == 1:
-                raise
-            return  # Epsilon is too little for so many partitions, or more.
+        if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
+            return
+        mechanism = partition_mechanism(epsilon, kappa)
         kept = degrees.kept(kappa)
         bounded = zipf_list(max(1, round(kept)))
         noise, error = _simulated(mechanism, bounded, whole)
