@@ -149,6 +149,9 @@ def _table_of(columns: Any) -> pa.Table:
     """Columns of Python values, of arrays, or of a frame, in one table."""
     if type(columns).__module__.startswith("pandas"):
         return pa.table({name: frame_column(columns[name], name) for name in columns})
+    if hasattr(columns, "__arrow_c_stream__"):
+        # pa.table would look whether it is a frame of pandas, and import pandas for that.
+        return pa.RecordBatchReader.from_stream(columns).read_all()
     if isinstance(columns, dict):
         columns = {
             name: column_of(values, name)
