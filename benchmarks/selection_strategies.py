@@ -131,7 +131,7 @@ def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
     sigma = up.sqrt(gmpy2.mpq(variance))
 
     def needed(first: int, last: int) -> int:
-        """Bounds all needs in [first, last] from above: w falls with t, the quantile grows."""
+        """A bound on the need of every t in [first, last]: w falls with t, the quantile grows."""
         quantile = upper_quantile(budget.new_partition_probability(last))
         return int(gmpy2.ceil(up.add(weight(first), up.mul(sigma, gmpy2.mpq(quantile)))))
 

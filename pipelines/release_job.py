@@ -106,7 +106,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Release:
-    """A release that a job is about to make, after the checks without data.
+    """A release about to be made, after all checks that need no data.
 
     Either ``build`` adds the whole job to a pipeline, given what each privacy.json has to say of
     the budget beside its own statement, or ``here`` does it in this process, without Beam.
