@@ -278,7 +278,7 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
 
 
 def about_peers(found: Mapping[str, str]) -> str:
-    """Which peers there were.
+    """Says which peers there were.
 
     >>> about_peers({"pipeline-dp": "0.3.1", "python-dp": "1.1.5", "apache-beam": "2.77.0"})
     'Peers: pipeline-dp 0.3.1, python-dp 1.1.5, apache-beam 2.77.0. **Missing: opendp.**'
@@ -312,7 +312,7 @@ def versions() -> Iterator[str]:
 
 
 def anchor(heading: str) -> str:
-    """What a heading's link is called.
+    """The name of a heading's link.
 
     >>> anchor("Time and memory, and growth")
     'time-and-memory-and-growth'

@@ -25,14 +25,14 @@ from dp_transforms.mechanisms import FrequencyList
 
 @dataclass(frozen=True)
 class PublicBounds:
-    """What is public: a bound on the number of items, and one on every count."""
+    """The public numbers: a bound on the number of items, and one on every count."""
 
     items: int
     count: int
 
 
 DECOYS = 10.0
-"""Of PrivHist on either side, by the scale of the noise."""
+"""The number of decoys of PrivHist on either side, by the scale of the noise."""
 
 IntArray = npt.NDArray[np.int64]
 Release = Callable[[FrequencyList, float, PublicBounds, np.random.Generator], FrequencyList]

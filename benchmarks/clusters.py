@@ -1,4 +1,4 @@
-"""What a job takes on a Flink cluster of this machine, beside the same job in process, in turns.
+"""Times a job on a Flink cluster of this machine, beside the same job in process, in turns.
 
     python -m benchmarks.clusters [--repeats=3] [--data=DIR] [--output=benchmarks/results]
 

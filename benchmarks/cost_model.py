@@ -1,4 +1,4 @@
-"""What the job costs by its number of records: measured, fitted and extrapolated.
+"""The costs of the job by its number of records: measured, fitted and extrapolated.
 
     python -m benchmarks.cost_model [--output=benchmarks/results]
 

@@ -1,4 +1,4 @@
-"""How often the intervals of noisy counts hold, given that a partition is named.
+"""Measures how often the intervals of noisy counts hold, given that a partition is named.
 
     python -m benchmarks.count_intervals [--runs=20] [--output=benchmarks/results]
 
@@ -103,8 +103,8 @@ def measured_rows(runs: int) -> Iterator[list[str]]:
 def holds(
     strategy: NoisyCountStrategy, pairs: pa.Table, secret: JobSecret
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each named partition: whether either interval holds, and whether its true number of users
-    is below the threshold."""
+    """Tells of each named partition whether either interval holds, and whether its true number of
+    users is below the threshold."""
     key = secret.key("bound contributions")
     kappa = strategy.max_partitions_per_user
     counts = count_pairs(distinct_pairs(pairs, at_most=kappa, key=key))

@@ -1,4 +1,4 @@
-"""How often a release needs a higher level of precision, beside what the enclosures predict."""
+"""Counts releases that need a higher level of precision, beside the enclosures' predictions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.sample_data import rockyou
 
 NARROW_WINDOW = 4
-"""So much narrower than the first level's window that some enclosures are wide."""
+"""A window so much narrower than the first level's that some enclosures are wide."""
 
 PREDICTING = 500
 """The number of releases that the mean prediction is over."""
@@ -26,7 +26,7 @@ PREDICTING = 500
 
 @dataclass(frozen=True)
 class Escalations:
-    """How many releases a level could not decide, and how many it was predicted not to.
+    """The number of releases that a level could not decide, and the number that was predicted.
 
     A release's prediction is the sum of its enclosures' widths along its chain of states, which
     bounds the probability that one of its uniform numbers falls into one of them.

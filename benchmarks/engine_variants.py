@@ -29,7 +29,7 @@ Make = Callable[[float], PartitionMechanism]
 
 
 def variants(private: FrequencyList) -> dict[str, Make]:
-    """What is measured: names, and mechanisms by epsilon."""
+    """The variants to measure: names, and mechanisms by epsilon."""
     total = private.total
     bounds = {
         "x_i <= N / i": PartitionBounds.of_total(total),

@@ -93,7 +93,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Accuracy:
-    """What releases of one list at one rate are worth.
+    """The accuracy of releases of one list at one rate.
 
     Attributes:
       ours: the mean of dist of the default release.
@@ -270,7 +270,7 @@ def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """So many significant digits at least, whole numbers with separators.
+    """Writes so many significant digits at least, and whole numbers with separators.
 
     >>> [number(x) for x in (0, 0.6824, 37.31, 12744.4, 45_027_298_479)]
     ['0', '0.682', '37.3', '12,744', '4.5e10']

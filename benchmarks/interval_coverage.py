@@ -1,4 +1,4 @@
-"""How often intervals hold on lists that played no part in their making.
+"""Measures how often intervals hold on lists that played no part in their making.
 
     python -m benchmarks.interval_coverage [--edges=DIR] [--releases=8]
 
@@ -83,7 +83,7 @@ def answers(facts: Answers) -> list[Estimate]:
 
 
 def truth(private: FrequencyList) -> list[float]:
-    """What they estimate."""
+    """The true values of the numbers that ``answers`` estimates."""
     return [
         private.distinct,
         private.total,
@@ -95,7 +95,7 @@ def truth(private: FrequencyList) -> list[float]:
 
 
 def hits(private: FrequencyList, facts: Answers) -> list[bool]:
-    """Whether each interval holds."""
+    """Tells of each interval whether it holds."""
     return [
         one.low - 1e-9 <= true <= one.high + 1e-9
         for one, true in zip(answers(facts), truth(private), strict=True)
@@ -103,7 +103,7 @@ def hits(private: FrequencyList, facts: Answers) -> list[bool]:
 
 
 def band_holds(private: FrequencyList, facts: ReleaseIntervals) -> bool:
-    """Whether the bounds of all ranks hold together."""
+    """Tells whether the bounds of all ranks hold together."""
     lower, upper = facts.bands(CONFIDENCE)
     ranks = np.unique(np.concatenate([np.cumsum(one.multiplicities) for one in (private, lower)]))
     ranks = np.append(ranks, private.distinct + 1)
@@ -112,7 +112,7 @@ def band_holds(private: FrequencyList, facts: ReleaseIntervals) -> bool:
 
 
 def measured(private: FrequencyList, mechanism: Any, releases: int) -> dict[str, np.ndarray]:
-    """How often each interval holds, by its kind, and how much shorter the model's are."""
+    """Measures how often each interval holds, by its kind, and how much shorter the model's are."""
     proved, model, parts = [], [], []
     for released in mechanism.release_many(private, releases):
         facts = intervals_of(released)

@@ -1,4 +1,4 @@
-"""Which strategy releases how many partitions, beside other packages.
+"""Counts the partitions that each strategy releases, beside other packages.
 
     python -m benchmarks.partition_selection [--runs=10] [--peers_python=peers/bin/python]
         [--pairs=DIRECTORY] [--output=benchmarks/results]
@@ -117,7 +117,7 @@ def made(name: str, epsilon: float, delta: float, kappa: int) -> SelectionStrate
 
 
 def strategies(kappa: int) -> dict[str, SelectionStrategy]:
-    """What is compared, by the name to print."""
+    """The strategies to compare, by the name to print."""
     naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
     return {
         "optimal, naive": naive,
@@ -128,7 +128,7 @@ def strategies(kappa: int) -> dict[str, SelectionStrategy]:
 def released(
     strategy: SelectionStrategy, counts: pa.Table, pairs: pa.Table, secret: JobSecret
 ) -> int:
-    """How many partitions a strategy releases; by the kernels of the Beam transforms."""
+    """Counts the partitions that a strategy releases, by the kernels of the Beam transforms."""
     if isinstance(strategy, CountStrategy):
         return select_from_counts(counts, strategy, secret.key("selection 0")).num_rows
     assert isinstance(strategy, WeightedStrategy)
@@ -158,7 +158,7 @@ class Released:
 
     @property
     def beside_best(self) -> tuple[float, float]:
-        """What auto releases, of what that does, and the standard error."""
+        """The ratio of auto's mean to that of ``best``, and its standard error."""
         means = [self.means[label] for label in (AUTO, self.best)]
         errors = [
             np.std(self.runs[label], ddof=1) / math.sqrt(len(self.runs[label])) / mean
@@ -169,7 +169,7 @@ class Released:
 
     @property
     def gain(self) -> float:
-        """What auto releases, of what the better strategy of weighted Gaussian noise does."""
+        """The ratio of auto's mean to that of the better strategy of weighted Gaussian noise."""
         better = max(self.means[name] for name in GAUSSIANS)
         return self.means[AUTO] / better if better else math.inf
 
@@ -182,7 +182,7 @@ class Released:
 
 
 def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
-    """What is released of every dataset at every kappa."""
+    """Yields the numbers that are released of every dataset at every kappa."""
     for name, (records, kappas) in datasets(more).items():
         pairs = distinct_pairs(records)
         for kappa in kappas:
@@ -203,7 +203,7 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
 
 
 def findings(measured: Sequence[Released]) -> str:
-    """What the means say about auto; tiny releases say nothing in per cent."""
+    """Says how auto compares by the means; tiny releases say nothing in per cent."""
     telling = [one for one in measured if one.means[AUTO] >= SMALLEST_TELLING]
     lines = [
         f"Where at least {SMALLEST_TELLING} partitions are released, auto releases of what the "

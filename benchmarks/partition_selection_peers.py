@@ -1,4 +1,4 @@
-"""What other packages do, run by the Python of an environment that has them.
+"""Runs other packages, by the Python of an environment that has them.
 
     python -m venv peers && peers/bin/pip install pipeline-dp==0.3.1 python-dp apache-beam opendp
 
@@ -15,8 +15,8 @@ import time
 
 
 def release(task):
-    """How many partitions python-dp and OpenDP release, by strategy, for lists of counts; the mean
-    of runs. What pipeline-dp selects by is python-dp."""
+    """The number of partitions that python-dp and OpenDP release, by strategy, for lists of counts;
+    the mean of runs. What pipeline-dp selects by is python-dp."""
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     results = {}

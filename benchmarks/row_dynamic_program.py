@@ -155,7 +155,7 @@ def _per_rank(frequency_list: FrequencyList, ranks: int) -> IntArray:
 def _largest(
     low: IntArray, high: IntArray, holds: Callable[[IntArray], npt.NDArray[np.bool_]]
 ) -> IntArray:
-    """Per element the largest value in [low, high] for which a monotone condition holds."""
+    """Finds per element the largest value in [low, high] for which a monotone condition holds."""
     low, high = low.copy(), high.copy()
     while (low < high).any():
         middle = (low + high + 1) // 2

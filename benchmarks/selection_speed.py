@@ -1,4 +1,4 @@
-"""How fast partitions are selected, beside other packages.
+"""Measures how fast partitions are selected, beside other packages.
 
     python -m benchmarks.selection_speed [--peers_python=peers/bin/python]
         [--output=benchmarks/results]

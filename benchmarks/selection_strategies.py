@@ -131,7 +131,7 @@ def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
     sigma = up.sqrt(gmpy2.mpq(variance))
 
     def needed(first: int, last: int) -> int:
-        """At least what every t in [first, last] needs: w falls with t, the quantile grows."""
+        """A bound on the need of every t in [first, last]: w falls with t, the quantile grows."""
         quantile = upper_quantile(budget.new_partition_probability(last))
         return int(gmpy2.ceil(up.add(weight(first), up.mul(sigma, gmpy2.mpq(quantile)))))
 
@@ -235,7 +235,7 @@ def calibrate_rounds(
 def rounds_are_private(
     total: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
 ) -> bool:
-    """Whether rounds with these totals of mu**2 and lambda are certainly (epsilon, delta)-DP."""
+    """Tells if rounds with these totals of mu**2 and lambda are certainly (epsilon, delta)-DP."""
     down, up = rounding_pair(_PRECISION)
     exposed = gmpy2.mpq(users_changed * total.exposure)
     noise = gaussian_delta(users_changed * total.mu2, epsilon - exposed)

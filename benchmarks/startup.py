@@ -1,4 +1,4 @@
-"""How long commands take to start, beside the imports that they cannot do without, in turns.
+"""Times the start of commands, beside the imports that they cannot do without, in turns.
 
     python -m benchmarks.startup [--turns=5] [--output=benchmarks/results]
 
@@ -45,7 +45,7 @@ COMMANDS = {
 
 
 def cpu_seconds(arguments: list[str], directory: str, code: int = 0) -> float:
-    """That of a process of its own, which must end with this code."""
+    """The CPU seconds of a process of its own, which must end with this code."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run([sys.executable, *arguments], cwd=directory, capture_output=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -55,7 +55,7 @@ def cpu_seconds(arguments: list[str], directory: str, code: int = 0) -> float:
 
 
 def best(turns: int) -> dict[str, float]:
-    """By title, in CPU seconds."""
+    """The best of all turns by title, in CPU seconds."""
     work = {title: ["-c", title] for title in IMPORTS}
     work |= {title: ["-m", "pipelines", *arguments] for title, (arguments, _) in COMMANDS.items()}
     found = dict.fromkeys(work, math.inf)

@@ -112,7 +112,7 @@ def measured(
 
 
 def ask(peers_python: str, kappa: int, counted: list[pa.Table]) -> dict[str, Any]:
-    """What OpenDP does with the same counts."""
+    """Returns OpenDP's results on the same counts."""
     task = {
         "kappa": kappa,
         "epsilon": EPSILON,

@@ -53,7 +53,7 @@ CREATED = {
 
 @dataclasses.dataclass(frozen=True)
 class Measurement:
-    """What one process took: seconds of wall clock and of all its threads, and its peak memory."""
+    """The cost of a process: seconds of wall clock and of all its threads, and its peak memory."""
 
     wall: float
     cpu: float
@@ -114,7 +114,7 @@ def without_beam(path: str, kappa: int) -> None:
 
 
 def selection(path: str, runner: str) -> Callable[[], None]:
-    """From a CSV file to the selected names in a file, with the strategy of pipeline-dp."""
+    """Selects names from a CSV file into another file, with the strategy of pipeline-dp."""
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
@@ -172,7 +172,7 @@ def duckdb_arg_min(path: str, kappa: int) -> Callable[[], list[tuple[int, int]]]
 
 
 def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
-    """How often each count of users occurs, given a query for the partitions that users keep."""
+    """Counts partitions by number of users, given a query for the partitions that users keep."""
     import duckdb
 
     query = f"""

@@ -114,7 +114,7 @@ def made_up_users(
 
 
 def true_lists(table: pa.Table, attributes: Sequence[str]) -> dict[tuple[str, str], FrequencyList]:
-    """What the job releases, without noise: counted with one user per record."""
+    """The lists that the job releases, without noise: counted with one user per record."""
     _, password = np.unique(table["password"].to_numpy(), return_inverse=True)
     lists = {("", ""): _list_of(password)}
     for name in attributes:
@@ -170,8 +170,8 @@ def release_originals(originals: Lists, attributes: int, epsilon_groups: str) ->
 
 
 def composed_epsilon(epsilon: float, attributes: int) -> float:
-    """What lists at this epsilon cost together with ``DELTA``: composed by the mechanism's range or
-    epsilon (see ``dp_transforms.budget.accounting``); each attribute's lists are one."""
+    """The joint cost of lists at this epsilon, with ``DELTA``: composed by the mechanism's range
+    or epsilon (see ``dp_transforms.budget.accounting``); each attribute's lists are one."""
     events = [SelfComposedDpEvent(partition_event(partition_mechanism(epsilon)), attributes)]
     return compose(events, delta=DELTA).epsilon
 

@@ -138,7 +138,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
-    """What the audit found; ``broken`` says whether the promise is."""
+    """Returns the findings of the audit; ``broken`` says whether the promise is."""
     outputs, others = (draw(draws) for draw in audit.draw)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()

@@ -159,7 +159,7 @@ def _select(
 def _law_of_names(
     strategy: CountStrategy, records: pa.Table, kappa: int, names: Iterable[Any]
 ) -> dict[tuple[bool, ...], Any]:
-    """Which of some partitions are selected: they are decided on independently."""
+    """The probability of each selection of some partitions, which are decided on independently."""
     table = _counts(records, kappa, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]

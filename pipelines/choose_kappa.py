@@ -114,7 +114,7 @@ def build(
 
 
 def release_here(work: Work, mechanism: UserDegreeMechanism) -> ReleasedDegrees:
-    """What the job of ``build`` releases, by ``Work.counted_here`` without Beam."""
+    """Returns the release of the job of ``build``, by ``Work.counted_here`` without Beam."""
     from dp_transforms.runtime.local import count_user_degrees
 
     degrees = work.counted_here(count_user_degrees, mechanism.max_degree)
@@ -131,7 +131,7 @@ def degree_lines(released: ReleasedDegrees) -> list[bytes]:
 
 
 def read_degrees(directory: str) -> ReleasedDegrees:
-    """What an earlier job released into a directory.
+    """Reads the release of an earlier job from a directory.
 
     Raises:
       InputError: it cannot be read, or is no such release.

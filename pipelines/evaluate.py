@@ -38,7 +38,7 @@ def make_parser() -> OneLineParser:
 
 
 def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]:
-    """What ``comparison`` shows: {name: [of the original, of the release]}, and their distance.
+    """The numbers of ``comparison``: {name: [of the original, of the release]}, and their distance.
 
     Raises:
       ValueError: a list is empty.

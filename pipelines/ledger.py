@@ -93,7 +93,7 @@ _ABOUT = ("command", "output", "label", "job_id")
 
 
 def ledger_table(ledger: Ledger) -> str:
-    """What was reserved, and what is left, as text.
+    """A table of the ledger's reservations, and of the budget that is left, as text.
 
     >>> import tempfile
     >>> ledger = Ledger.create(os.path.join(tempfile.mkdtemp(), "ledger"), epsilon=1, delta=1e-6)

@@ -1,4 +1,4 @@
-"""What releases would be worth, from public numbers alone: nothing here reads private data."""
+"""Predicts the worth of releases from public numbers alone: nothing here reads private data."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _error(plan: ReleasePlan) -> float:
 
 
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
-    """What each mechanism would do."""
+    """A table of the error that each mechanism would have."""
     rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
     for plan in plans:
         cells = [
@@ -145,7 +145,7 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
 
 
 def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kappa: int) -> str:
-    """In words: from where on each mechanism works, and what the next one would buy."""
+    """Says from which epsilon on each mechanism works, and what error the next one would buy."""
     least = least_epsilon(kappa)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "

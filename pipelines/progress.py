@@ -79,7 +79,7 @@ def say_private(rows: str, count: int) -> None:
 
 
 _rows: collections.Counter[str] = collections.Counter()
-"""How many rows this process has seen at each stage."""
+"""The number of rows that this process has seen at each stage."""
 _begun: dict[str, float] = {}
 
 

@@ -74,7 +74,7 @@ examples:
 
 @dataclass(frozen=True)
 class DegreeRelease:
-    """Which degrees to release, and what to protect. ValueError if a value is out of range."""
+    """The degrees to release, and the unit to protect. ValueError if a value is out of range."""
 
     epsilon: Number
     degree: str = UNDIRECTED  # or "in" or "out"
@@ -88,7 +88,7 @@ class DegreeRelease:
 
     @functools.cached_property
     def mechanism(self) -> PartitionMechanism:
-        """What releases the list."""
+        """The mechanism that releases the list."""
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
@@ -103,7 +103,7 @@ class DegreeRelease:
         return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
 
     def count(self, secret: JobSecret, num_buckets: int) -> beam.PTransform:
-        """What counts, or projects and counts, the degrees."""
+        """Returns the transform that counts, or projects and counts, the degrees."""
         from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
 
         if self.degree_bound is None:

@@ -103,7 +103,7 @@ def build(
 def release_bounded(
     bounded: beam.PCollection, work: Work, mechanism: PartitionMechanism, publish: PublishLists
 ) -> beam.PCollection[None]:
-    """What follows on ``BoundContributions`` in ``build``: counts, the mechanism, the release."""
+    """Adds the steps after ``BoundContributions`` in ``build``: counts, mechanism and release."""
 
     from dp_transforms.counting import CountDistinctUsers
     from dp_transforms.frequency_release import ReleaseFrequencyList
@@ -117,7 +117,7 @@ def release_bounded(
 
 
 def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
-    """What the job of ``build`` releases, by ``Work.counted_here`` without Beam."""
+    """Returns the release of the job of ``build``, by ``Work.counted_here`` without Beam."""
     from dp_transforms.runtime.local import count_distinct_users
 
     partitions = work.counted_here(count_distinct_users, mechanism.sensitivity)

@@ -159,8 +159,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 def warnings_of_small_groups(
     attributes: Sequence[Attribute], sizes: dict[str, list[int]], release: ReleaseGroupedLists
 ) -> Iterator[str]:
-    """What to say of groups whose lists would be mostly noise, by their public sizes, which are
-    given by attribute. The error is that of a Zipf list of as many users, as in ``pipelines.plan``.
+    """Yields warnings of groups whose lists would be mostly noise, by their public sizes, given by
+    attribute. The error is that of a Zipf list of as many users, as in ``pipelines.plan``.
     """
     mechanism = release.for_group
     for attribute in attributes:

@@ -61,7 +61,7 @@ class Work:
 
     @classmethod
     def from_flags(cls, flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> Work:
-        """On the records of ``records_from_flags``, which raises its errors."""
+        """Returns the work on the records of ``records_from_flags``, which raises its errors."""
         from pipelines.files.record_files import records_from_flags
 
         reader = records_from_flags(flags, attribute_columns)
@@ -87,7 +87,7 @@ class Work:
         return pipeline | "ReadRecords" >> ReadRecords(self.reader) | "Records" >> watch
 
     def counted_here(self, count: Callable[..., Counter[int]], at_most: int) -> Counter[int]:
-        """What a function of ``runtime.local`` counts, in this process and without Beam.
+        """Counts by a function of ``runtime.local``, in this process and without Beam.
 
         Raises:
           InputError: the records cannot be read, or need more memory than there is.
@@ -106,7 +106,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Release:
-    """What a job is about to release, after all checks that need no data.
+    """A release about to be made, after all checks that need no data.
 
     Either ``build`` adds the whole job to a pipeline, given what each privacy.json has to say of
     the budget beside its own statement, or ``here`` does it in this process, without Beam.
@@ -131,7 +131,7 @@ class Release:
         by_count: bool = False,
         **options: Any,
     ) -> Release:
-        """Of one file.
+        """Returns a release of one file.
 
         Args:
           parts, options: see the class.
@@ -163,7 +163,7 @@ class Release:
         here: Callable[[], list[Any]] | None = None,
         **options: Any,
     ) -> Release:
-        """Of lists, by default of one.
+        """Returns a release of lists, by default of one.
 
         Args:
           parts, options: see the class.

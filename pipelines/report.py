@@ -234,7 +234,7 @@ alone.{_ABOUT_MODEL * (len(kinds) - 1)}</p>
 
 
 def _writer(directory: str) -> Callable[[str, str | None], str]:
-    """What writes the page of such a release."""
+    """Returns the function that writes the page of a directory's release."""
     files = filesystem(directory)
     if files.exists(files.join(directory, PARTITIONS_FILE)):
         return write_names_report

@@ -206,7 +206,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
 
 def _budgets(flags: argparse.Namespace) -> tuple[PrivacyBudget, PrivacyBudget | None]:
-    """Of the names, and of the number of users of other partitions."""
+    """The budgets of the names, and of the number of users of other partitions."""
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     if flags.others_share is None:
         return whole, None
@@ -300,7 +300,7 @@ def _select(
 
 
 def _numbers(flags: argparse.Namespace) -> int:
-    """How many columns hold integers: a noisy count and the ends of its interval."""
+    """The number of columns that hold integers: a noisy count and the ends of its interval."""
     return 3 if flags.noisy_counts else 0
 
 

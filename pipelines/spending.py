@@ -1,5 +1,5 @@
-"""What a job spends: reserved in a ledger before data are read, committed after the release, and
-given back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
+"""The budget of a job: reserved in a ledger before data are read, committed after the release,
+and given back where nothing can have come out (see ``dp_transforms.budget.ledger``)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pipelines.files.paths import local_path, reason
 
 
 class Part(NamedTuple):
-    """What one release of a job costs."""
+    """The cost of one release of a job."""
 
     purpose: str  # holds nothing private
     budget: PrivacyBudget
@@ -175,7 +175,7 @@ def spending(
 
 
 def price(path: str | None, parts: Sequence[Part]) -> list[str]:
-    """What a job would spend, in lines of text. Nothing is reserved.
+    """The cost that a job would have, in lines of text. Nothing is reserved.
 
     Raises:
       InputError: the ledger is none or damaged, is for other neighbours, or has too little left.

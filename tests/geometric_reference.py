@@ -64,7 +64,7 @@ def probability(
 
 
 class _Unlikely(Exception):
-    """What follows is less likely than what is asked for."""
+    """Raised where all that follows is less likely than is asked for."""
 
 
 class _Explorer:

@@ -29,7 +29,7 @@ _SECONDS = 300
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant: the first test that failed, or None."""
+    """The fate of a mutant: the first test that failed, or None."""
 
     mutant: Mutant
     caught_by: str | None

@@ -39,7 +39,7 @@ def is_kept(law, statistic, name, key):
 
 
 def selected(records, strategy, secret=SECRET, purpose="selection"):
-    """What SelectPartitions must give, row by row."""
+    """Computes the names that SelectPartitions must give, row by row."""
     kappa, key = strategy.max_partitions_per_user, secret.key("bound contributions")
     if not strategy.uses_weights:
         counts = reference.count(reference.bound(records, kappa, key))

@@ -111,7 +111,7 @@ def composed(pcoll, kind, chain, label):
 
 
 def released(pcoll, release, kappa):
-    """What is released, in tuples or lists of integers."""
+    """Releases from the records, in tuples or lists of integers."""
     if release == "release":
         found = pcoll | ReleaseFrequencyList(
             epsilon=EPSILON, max_partitions_per_user=kappa, secret=SECRET
@@ -141,7 +141,7 @@ def Composition(begin, kind, chain, release, records):
 
 
 def refused(kind, chain, release):
-    """What is said when the pipeline is built, if anything."""
+    """The message of the error when the pipeline is built, if there is one."""
     try:
         _ = beam.Pipeline(runner="FnApiRunner") | Composition(kind, chain, release, PLANTED)
     except ValueError as error:
@@ -176,7 +176,7 @@ def both_inputs(accepted):
 
 
 def known_kappa(kind, chain, release):
-    """What a selection may move by: what it was told, or what is known of its records."""
+    """The kappa of a selection: as it was told, or as is known of its records."""
     told = release[1]
     if release[0] == "from counts":
         return told or 2

@@ -109,7 +109,7 @@ def test_other_pipelines_run_as_often_as_they_like():
 
 def test_parts_of_a_pipeline_are_not_run_again():
     class InteractiveRunner(Silent):
-        """By the name that Beam's has."""
+        """Has the name of Beam's runner."""
 
     pipeline = beam.Pipeline(runner=InteractiveRunner())
     with pytest.raises(ValueError, match="the InteractiveRunner runs parts"):

@@ -37,7 +37,7 @@ _SIGNATURES = {
 
 @dataclass(frozen=True)
 class DelimitedText(text_lines.TextFormat):
-    """How records are written in text files: one record per line, fields between delimiters.
+    """A format of text files: one record per line, fields between delimiters.
 
     Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
     a quoted field with nothing in it ("") is the empty string. Files whose names end in .gz, .bz2
@@ -165,7 +165,7 @@ class DelimitedText(text_lines.TextFormat):
 
     @property
     def _mark(self) -> bytes:
-        """What Arrow leaves out at the beginning of a block, which it takes for a file."""
+        """The bytes that Arrow leaves out at the beginning of a block, taking it for a file."""
         return _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
 
     def _parse_options(self) -> Any:
@@ -323,7 +323,7 @@ class _StrictQuotes:
 
 
 def _records_if_lines(block: bytes) -> int:
-    """How many records a block has if each line that is not blank is one; -1 if it is unclear."""
+    """The number of records of a block if each line but blank ones is one; -1 if it is unclear."""
     returns = block.count(b"\r")
     if returns != block.count(b"\r\n"):
         return -1

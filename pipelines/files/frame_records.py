@@ -81,7 +81,7 @@ class FrameRecords(RecordSource):
             yield self._records(self.pattern, records)
 
     def _read(self, data: Any) -> tuple[int | None, Iterator[Any]]:
-        """How many records there are, if that is known; and tables, or a schema and tables."""
+        """Returns the number of records, if it is known; and tables, or a schema and tables."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
             self._check(data.collect_schema().names())
             data = data.select(list(self._columns)).collect()

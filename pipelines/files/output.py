@@ -232,7 +232,7 @@ def add_output_flags(group: Any) -> None:
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
-    """What the files beside a CSV file are called.
+    """The names of the files beside a CSV file.
 
     >>> names_beside("list.csv")
     ['list.parquet', 'list.jsonl']
@@ -264,7 +264,7 @@ def converted(text: bytes, name: str, numbers: int) -> bytes:
 
 
 def _exists(path: str) -> bool:
-    """Like os.path.lexists, but a path that cannot be is an error."""
+    """Works like os.path.lexists, but a path that cannot be is an error."""
     try:
         os.lstat(path)
     except FileNotFoundError:

@@ -99,7 +99,7 @@ class LocalFiles:
 
 
 def filesystem(path: str) -> Any:
-    """What knows the files of a path: Beam is loaded only for those of another machine."""
+    """Returns the class that knows a path's files; loads Beam only for those of another machine."""
     if "://" not in path:
         return LocalFiles
     from apache_beam.io.filesystems import FileSystems
@@ -171,7 +171,7 @@ def _version(file: FileMetadata) -> FileVersion:
 
 
 def reason(error: Exception) -> str:
-    """What the operating system or a filesystem has to say, in a few words."""
+    """The reason that the operating system or a filesystem gives, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if "filesystem" in str(error).lower():

@@ -10,10 +10,10 @@ from pipelines import flag_types
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
 PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
-"""What goes with --period alone."""
+"""The flags that go with --period alone."""
 
 FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
-"""How each kind is named: by its first day, or hour."""
+"""The form of the names of each kind of period: its first day, or hour."""
 
 
 def period_names(period: str, span: str) -> list[str]:

@@ -23,7 +23,7 @@ from pipelines.files.record_source import RecordFormat, RecordSource
 FILES_CHECKED_AT_LAUNCH = 16
 
 FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
-"""What each --input_format reads."""
+"""The format that each --input_format reads."""
 
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
 _PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
@@ -76,14 +76,14 @@ class RecordFiles(RecordSource):
 
     @functools.cached_property
     def estimated_rows(self) -> int:  # type: ignore[override]
-        """About how many records there are: the largest file says how many to a byte."""
+        """The approximate number of records: the largest file says how many to a byte."""
         size = self._largest.size_in_bytes
         rows = self._format.estimated_rows(self._largest.path, size)
         return rows * self._bytes // max(1, size)
 
     @property
     def num_buckets(self) -> int:  # type: ignore[override]
-        """Into how many buckets to shuffle the records, by the sizes of the files."""
+        """The number of buckets to shuffle the records into, by the sizes of the files."""
         return num_buckets_for(self.estimated_rows)
 
     def tables(self) -> Iterator[pa.Table]:
@@ -158,7 +158,8 @@ def records_from_flags(
 
 
 def format_of(path: str) -> RecordFormat:
-    """By the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson, .tsv, or else CSV.
+    """Tells the format by the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson,
+    .tsv, or else CSV.
 
     Raises:
       InputError: it is that of a spreadsheet.

@@ -1,4 +1,4 @@
-"""What all sources of records have in common, and all formats of their files."""
+"""The base classes of all sources of records, and of all formats of their files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pipelines.files.paths import FileRange
 
 
 class RecordFormat(ABC):
-    """How files hold records, of which some columns are read as Arrow tables.
+    """A format of files of records, of which some columns are read as Arrow tables.
 
     Raises, in every method:
       InputError: the file cannot be opened, is not of this format, or cannot be read to its end;
@@ -30,7 +30,7 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def estimated_rows(self, path: str, size: int) -> int:
-        """About how many records a file of this many bytes has."""
+        """The approximate number of records in a file of this many bytes."""
 
     @abstractmethod
     def split(self, path: str, size: int) -> Iterator[FileRange]:
@@ -42,7 +42,7 @@ class RecordFormat(ABC):
 
 
 class RecordSource(ABC):
-    """Where records come from: tables with the columns user and partition.
+    """A source of records: tables with the columns user and partition.
 
     Args:
       pattern: what to call it in errors.
@@ -58,11 +58,11 @@ class RecordSource(ABC):
 
     _schema: pa.Schema
     estimated_rows: int
-    """About how many records there are; 0 if that is not known."""
+    """The approximate number of records; 0 if it is not known."""
     num_buckets: int
-    """Into how many buckets to shuffle them."""
+    """The number of buckets to shuffle the records into."""
     drop_option: str = "--drop_nulls"
-    """How a user asks for ``drop_nulls``."""
+    """The option by which a user asks for ``drop_nulls``."""
 
     def __init__(
         self,

@@ -35,12 +35,12 @@ CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its
 
 
 class TextFormat(RecordFormat):
-    """Of records that have a line each, or some lines, if it is ``multiline``."""
+    """A format of records that have a line each, or some lines, if it is ``multiline``."""
 
     multiline: bool = False
 
     def estimated_rows(self, path: str, size: int) -> int:
-        """Roughly how many lines a file of this size has, by the length of its first ones."""
+        """The approximate number of lines of a file of this size, by those at its beginning."""
         with text_bytes(path) as file:
             try:
                 sample = file.read(_SAMPLE_BYTES)
@@ -57,7 +57,7 @@ class TextFormat(RecordFormat):
 
 
 def is_compressed(path: str) -> bool:
-    """Whether a file's name says that it is compressed."""
+    """Tells whether a file's name says that it is compressed."""
     return _suffix(path) in _CODECS
 
 

@@ -46,7 +46,7 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
 
 
 def _intervals(directory: str, lists: Lists, statement: dict[str, Any]) -> Facts:
-    """By attribute and group, in the order of the lists."""
+    """The intervals by attribute and group, in the order of the lists."""
     prices = {one.get("attribute", ""): one for one in statement["lists"]}
     arms = {}
     if any(map(page.is_decoded, prices.values())):

@@ -76,7 +76,7 @@ def _counted(statement: dict[str, Any]) -> str:
 
 
 def _others(statement: dict[str, Any]) -> str:
-    """About how many users have other partitions, if that was released."""
+    """Says about how many users have other partitions, if that was released."""
     if "users_of_other_partitions" not in statement:
         return ""
     users = statement["users_of_other_partitions"]

@@ -174,7 +174,7 @@ def read_statement(directory: str, about: str | None) -> dict[str, Any]:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
+    """Tells whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
     lists."""
     return statement.get("mechanism") == FrobeniusMechanism.words
 

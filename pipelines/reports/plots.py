@@ -1,5 +1,5 @@
-"""What is planned, as pictures: strategies that select partitions, and values of kappa, which come
-as text too. Pictures raise an ImportError if matplotlib is not installed."""
+"""Pictures of plans: strategies to select partitions, and values of kappa, which come as text too.
+Pictures raise an ImportError if matplotlib is not installed."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def wording(statement: dict[str, Any]) -> Wording:
 
 
 def about_passwords(statement: dict[str, Any]) -> bool:
-    """Whether guessing means something: unless columns are named, and none of them a password.
+    """Tells whether guessing means something: yes, unless columns are named, and none a password.
 
     >>> about_passwords({"partition_columns": ["page"]})
     False
@@ -183,12 +183,12 @@ def _bound_words(statement: dict[str, Any]) -> str:
 
 
 def drops_records(statement: dict[str, Any]) -> bool:
-    """Whether the job may have dropped records, so that true numbers may be larger."""
+    """Tells whether the job may have dropped records, so that true numbers may be larger."""
     return statement.get("max_partitions_per_user_is") == "enforced"
 
 
 def bounded(statement: dict[str, Any]) -> str:
-    """What the numbers of a page are about, where records may have been dropped; else nothing.
+    """Words for the bound on a page's numbers, where records may have been dropped; else none.
 
     >>> bounded({"max_partitions_per_user": 2, "max_partitions_per_user_is": "enforced"})
     ', of at most 2 partitions of each user'

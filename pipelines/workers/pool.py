@@ -152,7 +152,7 @@ def _hang_up(worker: socket.socket) -> None:
 
 
 def listens(endpoint: str) -> bool:
-    """Whether something accepts connections at a host:port."""
+    """Tells whether something accepts connections at a host:port."""
     host, _, port = endpoint.rpartition(":")
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()

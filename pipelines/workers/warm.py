@@ -36,7 +36,7 @@ NEEDED = (
     "pipelines.workers.early_connection",
 )
 FORKS = sys.platform == "linux"
-"""Whether one warm process makes many workers: elsewhere libraries do not bear to be copied."""
+"""True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
 
 
 def serve(requests: socket.socket) -> None:

@@ -18,7 +18,7 @@ ENDLESS = "while True: pass"
 
 
 def python_that_runs(code, directory):
-    """What stands in the interpreter's place, whatever it is asked to run."""
+    """A script in the interpreter's place, which runs this code whatever it is asked to run."""
     script = directory / "python"
     script.write_text(f"#!{sys.executable}\n{code}\n")
     script.chmod(0o755)
@@ -26,7 +26,7 @@ def python_that_runs(code, directory):
 
 
 def runs(pid):
-    """Whether a process exists, other than as one that has ended and waits to be reaped."""
+    """Tells whether a process exists, other than as one that has ended and waits to be reaped."""
     try:
         os.kill(pid, 0)
         return ") Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text()

@@ -15,7 +15,7 @@ TIMES = {"clicks2000": (0.5, 5.0), "clicks3000": (3.5, 9.5)}
 
 @pytest.fixture
 def done(monkeypatch):
-    """What is done, on a cluster that is none and in times that are made up."""
+    """The steps that are done, on a cluster that is none and in made-up times."""
     done = []
 
     def seconds(path, *options):

@@ -201,7 +201,7 @@ class Inputs:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a job: its exit code (None: it hung), its output, seconds, what leaked.
+    """The end of a job: its exit code (None: it hung), its output, seconds, leaks.
 
     If the fault could not be tried, ``trouble`` says why.
     """

@@ -198,7 +198,7 @@ def released(place: pathlib.Path) -> dict[str, bytes]:
 
 @dataclasses.dataclass
 class Found:
-    """What was seen of a job: counts."""
+    """Counts of the states that were seen of a job."""
 
     killed: int = 0
     ended_before: int = 0

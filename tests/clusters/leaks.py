@@ -14,7 +14,7 @@ _VERTEX_PAGES = ("", "/accumulators", "/metrics", "/subtasktimes", "/taskmanager
 
 
 def needles(secret: bytes, patterns: Iterable[bytes]) -> re.Pattern[bytes]:
-    """What finds a secret in any of its usual spellings, and texts of these patterns.
+    """The pattern that finds a secret in any of its usual spellings, and texts of these patterns.
 
     >>> found = needles(b"\\x01" * 32, [rb"user-[0-9]+"])
     >>> found.findall(b"user-17 has " + b"01" * 32)
@@ -35,7 +35,7 @@ def needles(secret: bytes, patterns: Iterable[bytes]) -> re.Pattern[bytes]:
 
 
 def leaks(found: re.Pattern[bytes], texts: Iterable[tuple[str, bytes]]) -> dict[str, int]:
-    """How often something was found, by the names of the texts where it was."""
+    """Counts the findings, by the names of the texts where they were."""
     counts = {name: len(found.findall(text)) for name, text in texts}
     return {name: count for name, count in counts.items() if count}
 
@@ -49,7 +49,7 @@ def logs(*directories: pathlib.Path) -> Iterator[tuple[str, bytes]]:
 
 
 def rest_answers() -> Iterator[tuple[str, bytes]]:
-    """What Flink's REST interface says of the cluster and all its jobs, in words and graphs."""
+    """Yields the words and graphs of Flink's REST interface on the cluster and all its jobs."""
     for path in ("/overview", "/jobs/overview", "/jobmanager/config", "/jobmanager/environment"):
         yield path, cluster.ask_text(path)
     for manager in cluster.ask("/taskmanagers")["taskmanagers"]:

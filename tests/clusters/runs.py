@@ -204,7 +204,7 @@ def command(kind: JobKind, records: str, output: pathlib.Path, *more: str) -> li
 
 
 def look(output: pathlib.Path, file_name: str, reference: bytes) -> str:
-    """What is in an output directory."""
+    """Says in what state an output directory is."""
     present = {path.name for path in output.iterdir()} if output.exists() else set()
     visible = {name for name in present if not name.startswith(".")}
     if not visible:
@@ -215,7 +215,7 @@ def look(output: pathlib.Path, file_name: str, reference: bytes) -> str:
 
 
 def in_process(kind: JobKind, records: str) -> tuple[bytes, float]:
-    """What the in-process runner writes under the same secret, and its seconds."""
+    """Returns the file that the in-process runner writes under the same secret, and its seconds."""
     with tempfile.TemporaryDirectory() as scratch:
         output = pathlib.Path(scratch, "release")
         started = time.monotonic()

@@ -79,7 +79,7 @@ def steps(job):
 
 
 def pickles(step):
-    """What is pickled in a step's payload."""
+    """Yields the pickles in a step's payload."""
     for encoded in re.findall(rb"[A-Za-z0-9+/]{40,}=*", step.spec.payload):
         for decompress in (bz2.decompress, zlib.decompress):
             try:

@@ -13,7 +13,7 @@ MOST_BYTES = 256 << 10
 
 
 def shown(notebook):
-    """What each cell of code prints or shows: "text", or the kind of data."""
+    """The output of each cell of code: "text", or the kind of data."""
     kinds = []
     for cell in notebook.cells:
         if cell.cell_type == "code":

@@ -64,7 +64,7 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def expected(files):
-    """What the command line's readers and kernels release from a file."""
+    """The list that the command line's readers and kernels release from a file."""
     from pipelines.files.record_files import RecordFiles
     from pipelines.release_frequency_list import release_here
     from pipelines.release_job import Work

@@ -26,7 +26,7 @@ PIECES = [
 
 
 def parse(parser, arguments, capfd):
-    """Whether the parser took the arguments; otherwise it has said why in one line."""
+    """Tells whether the parser took the arguments; otherwise it has said why in one line."""
     with no_hang():
         try:
             parser.parse_job(arguments)

@@ -41,7 +41,7 @@ USAGE, FAILURE = 2, 1
 
 
 class Fault(NamedTuple):
-    """What is wrong, and what the job says of it.
+    """A fault of the input, and the job's message about it.
 
     Attributes:
       flags: in place of the usual ones; {tmp} is the directory of the files.
@@ -315,7 +315,7 @@ FILES = {
 
 
 def write_files(directory):
-    """What the faults name."""
+    """Writes the files that the faults name."""
     for name, content in FILES.items():
         (directory / name).write_bytes(content)
     compressed = gzip.compress((RECORDS * 999).encode(), mtime=0)

@@ -78,7 +78,7 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
     script.write_text(capsys.readouterr().out)
 
     def completed(*words):
-        """What bash offers for the last of these words."""
+        """Returns the words that bash offers for the last of these."""
         line = " ".join(f"'{word}'" for word in words)
         ask = (
             f"source {script}; COMP_WORDS=(dp-frequency-lists {line}); COMP_CWORD={len(words)}; "

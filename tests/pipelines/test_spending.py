@@ -153,7 +153,7 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
 
 
 def list_flags(tmp_path, path, output="out"):
-    """Of a job that is done without Beam."""
+    """The flags of a job that is done without Beam."""
     (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
     return [
         f"--input={tmp_path}/records.csv",

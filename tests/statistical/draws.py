@@ -14,11 +14,11 @@ from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.sampler.levels import Sampler
 
 RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
-"""How many of each list ``make test-laws`` draws."""
+"""The number of draws from each list by ``make test-laws``."""
 
 
 def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[FrequencyList]:
-    """Which lists the tapes of ``count`` seeds from ``first`` on release, and how often.
+    """Counts the lists that the tapes of ``count`` seeds from ``first`` on release.
 
     A list is a function of its walk, and is made once for each.
     """

@@ -30,7 +30,7 @@ _REST = object()
 
 @dataclass(frozen=True)
 class Fit:
-    """How well draws fit a law.
+    """The fit of draws to a law.
 
     Attributes:
       draws: how many draws were tested.
@@ -109,7 +109,7 @@ def assert_all_follow(fits: Mapping[Any, Fit], significance: float = SIGNIFICANC
 
 
 def score(draws: Any, mean: float) -> float:
-    """By how many standard errors the draws' mean is off: a standard normal number, nearly."""
+    """The error of the draws' mean in standard errors: a standard normal number, nearly."""
     return float((np.mean(draws) - mean) / np.std(draws) * np.sqrt(len(draws)))
 
 

@@ -73,7 +73,7 @@ def test_the_rate_is_epsilon_over_the_sensitivity():
 
 
 def drawn_around(mechanism, values, size=12):
-    """What the mechanism adds noise to: the noisy coordinates less the noise of the tape."""
+    """The numbers that the mechanism adds noise to: the noisy coordinates less the tape's noise."""
     tape = LongTape(7)
     drawn = mechanism.noisy_coordinates(as_list(values), tape)
     arms = []

@@ -51,7 +51,7 @@ CASES = {
 
 
 def digest(mechanism, private):
-    """Of three releases."""
+    """The digest of three releases."""
     releases = mechanism.release_many(private, 3, map(InsecureSeededTape, range(3)))
     return hashlib.sha256(repr([list(x) for x in releases]).encode()).hexdigest()[:16]
 

@@ -25,7 +25,7 @@ EPSILONS = [32, 4, 1, 0.5, 0.12, 0.049]
 
 
 def count_contradictions(floats, precise):
-    """Of enclosures (lo, hi) of the same numbers; a bound that is not a number says nothing."""
+    """Compares enclosures (lo, hi) of equal numbers; a bound that is not a number says nothing."""
     found = 0
     for lo, hi, low, high in zip(*floats, *precise, strict=True):
         found += lo > high or hi < low

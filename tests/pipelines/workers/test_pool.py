@@ -32,7 +32,7 @@ class Node(
     beam_fn_api_pb2_grpc.BeamFnDataServicer,
     beam_fn_api_pb2_grpc.BeamFnStateServicer,
 ):
-    """What a worker reports to; it gives it nothing to do."""
+    """A node that a worker reports to; it gives the worker nothing to do."""
 
     def __init__(self):
         self.reported, self.left = threading.Event(), threading.Event()
@@ -50,7 +50,7 @@ class Node(
 
 
 def request(port):
-    """What a runner asks a pool."""
+    """The request that a runner makes of a pool."""
     endpoint = endpoints_pb2.ApiServiceDescriptor(url=f"localhost:{port}")
     return beam_fn_api_pb2.StartWorkerRequest(worker_id="1-1", control_endpoint=endpoint)
 
