@@ -51,6 +51,7 @@ setup(
             "mypy",
             "nbclient",
             "pandas<2.4",
+            "polars>=1",
             "pytest",
             "pytest-cov",
             "pytest-timeout",

@@ -16,7 +16,7 @@ def test_each_user_is_bounded():
     # At most two of the 500 are left, and what has 30 and 60 users.
     assert released.distinct <= 5
     assert released.frequencies[0] in (60, 61)
-    assert released.cost == {"epsilon": 200.0, "delta": 0.0, "max_partitions_per_user": 2}
+    assert released.cost == {"epsilon": 200.0, "delta": 0.0, "declared_max_partitions_per_user": 2}
 
 
 def test_a_share_of_a_budget_is_spent_by_a_list_and_another_by_names():
