@@ -108,7 +108,7 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     @property
     def cap(self) -> int | None:
-        """The count at which counting may stop, larger ones being kept with certainty; None if none."""
+        """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
         return None if self._noisy_counts or self._public else self._strategy.saturation_count
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:

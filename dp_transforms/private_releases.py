@@ -1,4 +1,4 @@
-"""Releases records in one step: contributions are bounded, counted and released."""
+"""Makes a release from records in one step: contributions are bounded, counted and released."""
 
 from __future__ import annotations
 

@@ -135,7 +135,10 @@ class LedgerLine:
         return replace(self, state=state, closed_at=_now())
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the line for a statement such as privacy.json, independent of the data."""
+        """Returns the line for a statement such as privacy.json.
+
+        It holds nothing that depends on the data.
+        """
         return {
             "id": self.id,
             "state": self.state.value,

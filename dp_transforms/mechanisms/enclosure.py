@@ -141,7 +141,7 @@ class Enclosure(NamedTuple):
         return exactly(0).__sub__(self)
 
     def __pow__(self, exponent: int) -> Enclosure:
-        """Raises a number that is not negative to a power, an int that is not negative either."""
+        """The power of a number that is not negative, to an int that is not."""
         down, up = _arithmetic(_precision(self))
         return Enclosure(down.pow(self.lower, exponent), up.pow(self.upper, exponent))
 

@@ -50,7 +50,7 @@ class ReleasedList(FrequencyList):
 
     @property
     def mechanism(self) -> PartitionMechanism | None:
-        """The mechanism that released the list, with its noise."""
+        """The mechanism that released the list, with all that is known of its noise."""
         return self._mechanism
 
     @property

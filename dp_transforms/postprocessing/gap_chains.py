@@ -325,7 +325,8 @@ class GapChains:
         self.smoothed = np.multiply(self.filtered, back, out=back)
 
     def expected_gaps(self) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
-        """Gives each arm's expected gaps given that they are, their probabilities, shares of laws."""
+        """Returns for each arm: expected gaps given that they are, their probabilities, shares of
+        laws."""
         after = _following(self._alive)
         after[-1, self._last] = 0
         total = np.maximum(self.smoothed.sum(2), TINY)

@@ -315,7 +315,7 @@ def _failure(confidence: float) -> float:
 
 
 def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
-    """Gives each length k its P of the module at d = 0, 1, ..., over the coordinates drawn."""
+    """Returns P of the module at d = 0, 1, ..., for each length k, over the coordinates drawn."""
     longest = lengths[-1]
     drawn = len(arm)
     paths: FloatArray = np.zeros(drawn + longest + 1)

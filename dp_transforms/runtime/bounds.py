@@ -111,7 +111,7 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
 def known_bound(
     pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
 ) -> int:
-    """Returns the partitions that a release must reckon with: the claimed number, or the known one.
+    """Returns the number of partitions a release must reckon with: the claimed or the known one.
 
     Raises:
       ValueError: these are records where counts are due, or the other way round; the bound is not

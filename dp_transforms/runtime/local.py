@@ -100,7 +100,7 @@ def all_pairs(
 def count_user_degrees(
     records: Iterable[pa.Table], max_degree: int, secret: JobSecret, num_buckets: int
 ) -> collections.Counter[int]:
-    """Counts the users with each number of distinct partitions, larger ones as max_degree:
+    """Counts users by their number of distinct partitions; numbers above max_degree count as it:
     {number of partitions: users}. Args, Raises: see ``count_distinct_users``."""
     # All of a user's pairs are in one of the tables.
     return _added(map(user_degrees, _bounded(records, max_degree, secret, num_buckets)))

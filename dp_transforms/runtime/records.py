@@ -100,7 +100,7 @@ def checked_table(element: Any) -> pa.Table:
 
 
 def is_batch(element: Any) -> bool:
-    """Tells whether an element is many records: an Arrow table or batch, or a pandas data frame."""
+    """Tells whether an element holds many records: an Arrow table, batch or pandas data frame."""
     frame = _frame_type()
     return isinstance(element, (pa.Table, pa.RecordBatch)) or (
         frame is not None and isinstance(element, frame)

@@ -186,7 +186,7 @@ class PartitionMechanism(ABC):
         return float(self.decay.log_enclosure(53)[0])
 
     def possible_lists(self) -> dict[str, Any]:
-        """Tells the possible releases, as public words and numbers for a privacy statement."""
+        """Tells the lists it can release, as public words and numbers for a privacy statement."""
         return {"possible_lists": "all"}
 
     def release(

@@ -51,7 +51,7 @@ class ReleaseLaw(ABC):
         """An n with Pr[x_i > f_i + n] <= failure, for every f and i."""
 
     def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        """Gives each rank i an n with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
+        """An n for each rank i with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
         return [self.largest_excess(failure)] * len(ranks)
 
     @abstractmethod

@@ -144,7 +144,7 @@ class KeepLaw(ABC):
         return keep, np.flatnonzero(still_open)
 
     def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
-        """Tells whether U >= 1 - pi, from 64 bits of U, and from more where these do not tell."""
+        """Tells whether U >= 1 - pi, from the first 64 bits of U, and more if they do not tell."""
 
         def is_dropped(bits: int) -> bool:
             number = known_from(word if bits == WORD_BITS else prefix(bits), bits)

@@ -83,7 +83,10 @@ from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed,
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
-"""The share of delta that rounds spend as c(sum R); any is private, this one keeps the most."""
+"""The share of delta that several rounds spend as c(sum R).
+
+Any is private, this one keeps the most.
+"""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ class Round(Protocol):
         """The probability of being kept, by the sum of weights."""
 
     def weight(self, partitions: int) -> int:
-        """Returns the weight that a user adds to each of ``partitions``; it falls as they grow."""
+        """The weight that a user of ``partitions`` partitions adds to each; falls as they grow."""
 
     def describe(self) -> dict[str, float]:
         """Public facts, as JSON-ready values."""
@@ -86,7 +86,7 @@ class WeightedStrategy(SelectionStrategy):
 
     @property
     def most_rounds(self) -> int:
-        """The number of rounds, at most if a measurement decides."""
+        """The number of rounds, or the most there are if a measurement decides."""
         return len(self.rounds)
 
     def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
@@ -94,8 +94,10 @@ class WeightedStrategy(SelectionStrategy):
         return self
 
     def one_order(self, index: int) -> bool:
-        """Tells whether one random order of all partitions chooses for every user of a round, so
-        that users who share more than that many partitions give to the same ones."""
+        """Tells whether one random order of all partitions chooses for every user of a round.
+
+        Users who share more than ``max_partitions_per_user`` partitions then give to the same ones.
+        """
         return False
 
     def round_after(self, index: int, named: int) -> Round:

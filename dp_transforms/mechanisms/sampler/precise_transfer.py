@@ -35,7 +35,7 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
 
     @cached_property
     def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
-        """The weights kept by each state in one step, and the weights moving up from it, by bound."""
+        """The weights that each state keeps in one step, and that move up from it, by bound."""
         up = self.weights.powers(1)
         down = up[-2:0:-1]
         steps = []
