@@ -102,13 +102,13 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the parts of a selected record are called."""
+        """The names of the parts of a selected record."""
         ends = (LOW, HIGH) if self._intervals else ()
         return (PARTITION, NOISY_COUNT, *ends) if self._noisy_counts else (PARTITION,)
 
     @property
     def cap(self) -> int | None:
-        """Where counts may stop, since larger ones are kept with certainty; None if nowhere."""
+        """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
         return None if self._noisy_counts or self._public else self._strategy.saturation_count
 
     def expand(self, counts: beam.PCollection) -> beam.PCollection:

@@ -120,7 +120,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
 
 class NamedList(NamedTuple):
-    """What is released under a name."""
+    """A list that is released under a name."""
 
     place: Any  # sorts the lists
     label: tuple[str, ...]  # comes out before the list

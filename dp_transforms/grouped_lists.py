@@ -150,7 +150,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
 
     @property
     def costs(self) -> dict[str, PrivacyBudget]:
-        """What each part of the release costs, by what it is; they add up."""
+        """The cost of each part of the release, by the part's name; the costs add up."""
         costs = {ALL_USERS_LIST: self._all_budget}
         for attribute in self.attributes:
             costs[f"lists of groups by {attribute.name}"] = self._attribute_budget

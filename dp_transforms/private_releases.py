@@ -1,4 +1,4 @@
-"""From records to a release in one step: contributions are bounded, counted and released."""
+"""Makes a release from records in one step: contributions are bounded, counted and released."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _parts(event: dp_event.DpEvent, count: int) -> Iterator[_Part]:
 def _pure_part(
     count: int, epsilon: float, loss: Callable[[float], PrivacyLossDistribution], delta: float = 0.0
 ) -> _Part:
-    """Of a mechanism that is epsilon-DP unless it fails."""
+    """Returns the part of a mechanism that is epsilon-DP unless it fails."""
     renyi = functools.partial(pure_divergence, epsilon)
     return _Part(count, epsilon, delta, epsilon**2 / 2, renyi, loss)
 

@@ -24,7 +24,7 @@ class PrivacyUnit(enum.Enum):
 
     @property
     def neighbours(self) -> str:
-        """In words, for statements.
+        """The neighbours in words, for statements.
 
         >>> PrivacyUnit.USER.neighbours
         'add or remove all records of one user'
@@ -78,7 +78,7 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", exact_delta)
 
     def covers(self, cost: PrivacyBudget) -> bool:
-        """Whether neither epsilon nor delta of ``cost`` is larger."""
+        """Tells whether neither epsilon nor delta of ``cost`` is larger."""
         return cost.epsilon <= self.epsilon and cost.delta <= self.delta
 
     def split(self, parts: int) -> PrivacyBudget:
@@ -128,7 +128,7 @@ class PrivacyBudget:
         return PrivacyBudget(self.epsilon + other.epsilon, self.delta + other.delta)
 
     def __sub__(self, other: PrivacyBudget) -> PrivacyBudget:
-        """What is left. ValueError if less than nothing."""
+        """Returns the budget that is left. ValueError if it is less than nothing."""
         return PrivacyBudget(self.epsilon - other.epsilon, self.delta - other.delta)
 
     def __str__(self) -> str:

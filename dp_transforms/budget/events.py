@@ -85,7 +85,7 @@ class ApproximateDpEvent(dp_event.DpEvent):
 
 
 def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | ApproximateDpEvent:
-    """What a release of a frequency or degree list costs, and its range if it is pure."""
+    """Returns the cost of a release of a frequency or degree list, and its range if it is pure."""
     if mechanism.failure_probability:
         return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
     return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)

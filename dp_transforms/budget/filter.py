@@ -44,7 +44,7 @@ _DIGITS = 12
 
 @dataclass(frozen=True)
 class Cost:
-    """What one mechanism costs.
+    """The cost of one mechanism.
 
     Args:
       budget: it is (epsilon, delta)-DP.
@@ -115,7 +115,7 @@ class PrivacyFilter:
         return zcdp_of(self.budget.epsilon, self.composition_delta)
 
     def admits(self, spent: Iterable[Cost], cost: Cost) -> bool:
-        """Whether a mechanism of this cost may run after those that were admitted."""
+        """Tells whether a mechanism of this cost may run after those that were admitted."""
         costs = [*spent, cost]
         if sum(c.budget.delta for c in costs) > self.budget.delta - self.composition_delta:
             return False

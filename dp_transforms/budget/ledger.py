@@ -187,7 +187,7 @@ class Ledger:
         return self._filter.remaining(_spent(self.lines()), ranges)
 
     def admits(self, costs: Sequence[Cost]) -> bool:
-        """Whether all of these could be reserved now, together. Nothing is reserved."""
+        """Tells whether all of these costs could be reserved now, together. Nothing is reserved."""
         return self._filter.admits([*_spent(self.lines()), *costs[:-1]], costs[-1])
 
     def reserve(

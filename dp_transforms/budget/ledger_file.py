@@ -39,7 +39,7 @@ _FAULTS = {
     "disk i/o": (errno.EIO, "the disk or network file system failed, or does not lock"),
     "locking protocol": (errno.ENOLCK, "the file system does not lock"),
 }
-"""What SQLite says, in the words of errors of the operating system."""
+"""Errors of SQLite, in the words of errors of the operating system."""
 
 
 class CorruptedLedgerError(ValueError):
@@ -135,7 +135,10 @@ class LedgerLine:
         return replace(self, state=state, closed_at=_now())
 
     def to_json(self) -> dict[str, Any]:
-        """For a statement such as privacy.json; holds nothing that depends on the data."""
+        """Returns the line for a statement such as privacy.json.
+
+        It holds nothing that depends on the data.
+        """
         return {
             "id": self.id,
             "state": self.state.value,
@@ -332,8 +335,9 @@ def this_process() -> str:
 
 
 def has_ended(process: str) -> bool:
-    """Whether a process that ``this_process`` named has ended for certain: it ran on this boot of
-    this machine, among the same process numbers, and its number is free or another's by now."""
+    """Tells whether a process that ``this_process`` named has ended for certain: it ran on this
+    boot of this machine, among the same process numbers, and its number is free or another's by
+    now."""
     boot_and_space, _, number = process.rpartition(" ")[0].rpartition(" ")
     try:
         if not process or boot_and_space != _namespace():

@@ -116,7 +116,7 @@ def users_of_lists(listed: pa.Table) -> pa.Table:
 
 
 def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
-    """Of counts of (list, partition) pairs: each list, and {count: number of partitions}.
+    """Returns each list and {count: number of partitions}, from counts of (list, partition) pairs.
 
     >>> pairs = pa.array([{"list": "a", "partition": i} for i in range(3)])
     >>> list(histograms(pa.table({"partition": pairs, "count": [7, 1, 1]})))

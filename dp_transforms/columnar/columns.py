@@ -121,7 +121,7 @@ def plain_type(kind: pa.DataType) -> pa.DataType | None:
 
 
 def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """These columns of the table, each in plain form.
+    """Returns the named columns of the table, each in plain form.
 
     Raises:
       ValueError: a column is missing, or see ``plain``.
@@ -132,7 +132,7 @@ def plain_table(table: pa.Table, names: Sequence[str]) -> pa.Table:
 
 
 def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """These columns of the tables, one after the other; see ``coded``.
+    """Returns the named columns of the tables, one table after the other; see ``coded``.
 
     Raises:
       ValueError: a column is missing, or see ``coded``.
@@ -144,8 +144,8 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 
 
 def is_full(rows: int, size: int, last: pa.Table) -> bool:
-    """Whether tables with this many rows and bytes are enough to be worked on together: another one
-    like the last would be too much."""
+    """Tells whether tables with this many rows and bytes are enough to be worked on together:
+    another one like the last would be too much."""
     return rows + last.num_rows > _BATCH_ROWS or size + last.nbytes > _BATCH_BYTES
 
 
@@ -293,7 +293,7 @@ def single(column: pa.ChunkedArray) -> pa.Array:
 
 
 def is_plain_dictionary(column: pa.ChunkedArray) -> bool:
-    """Whether the column is int32 codes of plain values, in one chunk and without nulls."""
+    """Tells whether the column is int32 codes of plain values, in one chunk and without nulls."""
     kind = column.type
     if not pa.types.is_dictionary(kind) or column.num_chunks != 1 or column.null_count:
         return False
@@ -333,7 +333,7 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
 
 
 def _validities(column: pa.ChunkedArray) -> Iterator[pa.ChunkedArray]:
-    """For each part of a column that has nulls, which rows have none there."""
+    """Yields, for each part of a column that has nulls, bools by row: True where it has none."""
     kind = column.type
     if column.null_count:
         yield column.is_valid()

@@ -14,7 +14,7 @@ from dp_transforms.columnar.numbers import to_arrow, to_numpy
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """How many rows each partition has.
+    """Counts the rows of each partition.
 
     On distinct (user, partition) pairs these are numbers of users.
 
@@ -53,7 +53,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
-    """How many users have each number of pairs: {pairs: users}.
+    """Counts the users with each number of pairs: {pairs: users}.
 
     Args:
       pairs: what ``bounding.distinct_pairs`` gave: columns ``user`` and ``partition``.
@@ -62,7 +62,7 @@ def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
 
 
 def histogram(counts: pa.Table) -> Mapping[int, int]:
-    """How many partitions have each count: {count: number of partitions}."""
+    """Counts the partitions with each count: {count: number of partitions}."""
     values = pc.value_counts(single(counts[COUNT]))
     return dict(
         zip(values.field("values").to_pylist(), values.field("counts").to_pylist(), strict=True)

@@ -24,7 +24,7 @@ def known_degree(degree: str) -> str:
 
 
 def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
-    """How far one edge can move the sorted list of degrees in L1 norm.
+    """Returns the most that one edge can move the sorted list of degrees in L1 norm.
 
     An edge is one "user" of each node whose degree it adds to: of both its ends, or of one for in-
     and out-degrees. It changes these nodes' degrees by one each, and sorting does not increase L1

@@ -61,13 +61,13 @@ def group(array: pa.Array) -> Groups:
 
 
 def repeats(array: pa.Array) -> bool:
-    """Whether codes of the distinct values are likely to be smaller than the values of a column."""
+    """Tells whether codes of distinct values are likely to be smaller than a column's values."""
     sample = array.slice(0, _SAMPLE_ROWS)
     return len(group(sample).values) <= _MOSTLY * len(sample)
 
 
 def _all_distinct(array: pa.Array) -> bool:
-    """Whether no two rows have equal hashes, and so equal values; False where it is not likely.
+    """Tells whether no two rows have equal hashes, and so equal values; False where not likely.
 
     Hashes take a fraction of the time of a hash table of many values, such as users with one record
     each.

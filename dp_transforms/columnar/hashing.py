@@ -162,7 +162,7 @@ def _hash_bytes(
 
 @functools.lru_cache(maxsize=16)
 def _last_blocks(key: bytes) -> tuple[Hashes, Hashes]:
-    """What CMAC makes of a block, by how many bytes are left of a value: 0 to 16, or more.
+    """Computes CMAC's effect on a block, by the bytes left of a value: 0 to 16, or more.
 
     Returns:
       masks, ends: uint64, shape (2, 18), for the words of a block: a block becomes

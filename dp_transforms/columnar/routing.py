@@ -1,4 +1,4 @@
-"""By which hash and to how many buckets rows travel, so that those that must meet do."""
+"""The hash and the number of buckets by which rows travel, so that rows meet where they must."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def num_buckets_for(rows: int) -> int:
 
 
 def num_buckets_by_size(num_buckets: int, rows: int, size: int) -> int:
-    """How many of ``num_buckets_for`` do where records are small: a bucket is half of what a thread
-    holds at a time. Each batch has a piece for each bucket, and each piece its dictionaries.
+    """Lowers the number of ``num_buckets_for`` where records are small: a bucket is half of the
+    bytes that a thread holds at a time. Each batch has a piece for each bucket, and each piece its
+    dictionaries.
 
     Args:
       num_buckets: at most so many.

@@ -98,7 +98,7 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
 
 
 def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
-    """Whether a table is reduced to a half or less, by the rows of a part of the hashes."""
+    """Tells whether a table is reduced to a half or less, by the rows of a part of the hashes."""
     bits = max(0, (table.num_rows // _SAMPLE_ROWS).bit_length() - 1)
     rows = np.flatnonzero(hashes & np.uint64((1 << bits) - 1) == 0)
     if len(rows) < _SAMPLE_ROWS // 4:
@@ -166,7 +166,7 @@ def gather(
 
 
 def _has_crowded_hash(table: pa.Table, route: Route) -> bool:
-    """Whether about half of the rows or more have one and the same hash."""
+    """Tells whether about half of the rows or more have one and the same hash."""
     step = max(1, table.num_rows // _SAMPLE_ROWS)
     sample = route(table.take(to_arrow(np.arange(0, table.num_rows, step))))
     return 2 * int(np.unique(sample, return_counts=True)[1].max()) >= len(sample)

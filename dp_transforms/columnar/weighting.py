@@ -64,7 +64,7 @@ def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> 
 
 
 def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Which of the values are among others: bools, as many as there are values.
+    """Tells which of the values are among others: bools, as many as there are values.
 
     Args:
       values, among: plain columns of one type.

@@ -62,7 +62,7 @@ class _Table:
         raise NotImplementedError
 
     def _below(self) -> list[str]:
-        """What is said below the table."""
+        """The lines below the table."""
         return []
 
     def _shown(self) -> list[list[str]]:
@@ -149,7 +149,7 @@ class ListRelease(_Answers):
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """What answers the questions: see ``postprocessing.estimates.ReleaseIntervals``."""
+        """The intervals that give answers, see ``postprocessing.estimates.ReleaseIntervals``."""
         return jobs.intervals(self.released, self.statement)
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
@@ -169,15 +169,15 @@ class ListRelease(_Answers):
         ]
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
-        """How many partitions there are."""
+        """Estimates the number of partitions."""
         return self.intervals.number_of_partitions(confidence)
 
     def partitions_with_at_least(self, users: int, confidence: float = CONFIDENCE) -> Estimate:
-        """How many partitions have at least so many users."""
+        """Estimates the number of partitions with at least so many users."""
         return self.intervals.partitions_with_at_least(users, confidence)
 
     def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Estimate:
-        """How many users the partition of a rank has, counted from 1; 0 behind the last."""
+        """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
         return self.intervals.frequency_at(rank, confidence)
 
     def total(self, confidence: float = CONFIDENCE) -> Estimate:
@@ -193,12 +193,12 @@ class ListRelease(_Answers):
         return {name: asked(self.intervals, confidence) for name, asked in _ASKED}
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Of passwords: the bits of work to guess a part alpha of accounts; see
+        """Estimates, of passwords, the bits of work to guess a part alpha of accounts; see
         ``guessing_metrics.alpha_guesswork_bits``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Of passwords: the bits that so many guesses at each account meet; see
+        """Estimates, of passwords, the bits that so many guesses at each account meet; see
         ``guessing_metrics.success_rate_bits``."""
         return self.intervals.success_rate_bits(guesses, confidence)
 

@@ -1,4 +1,4 @@
-"""What the functions share with the jobs: records, statements, and files of releases.
+"""The parts that the functions share with the jobs: records, statements, and files of releases.
 
 The jobs' readers, writers and words are in ``pipelines``, which knows this package and not the
 other way round. They are imported here alone, and in functions: so a frame is read, and a release
@@ -162,7 +162,7 @@ def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
 
 
 def names_of_columns(names: pa.Table, statement: Mapping[str, Any]) -> list[str]:
-    """Which columns of such a table have the partitions."""
+    """Returns the names of the columns that have the partitions, in such a table."""
     from pipelines.files.partition_file import COUNTS
 
     counts = len(COUNTS) if statement["noisy_counts"] else 0

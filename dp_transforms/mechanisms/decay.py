@@ -53,7 +53,10 @@ class Decay:
         return Enclosure(down.minus(up.expm1(large)), up.minus(down.expm1(small)))
 
     def is_at_most_one_third(self) -> bool:
-        """Whether q <= 1/3. Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself."""
+        """Tells whether q <= 1/3.
+
+        Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself.
+        """
         return settled(
             lambda bits: (enclosed(3, bits).log() - self.log_enclosure(bits)).is_at_most(0)
         )

@@ -33,7 +33,7 @@ def smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
     sums = RankSums(values)
 
     def is_reached(rank: int, value: int) -> bool:
-        """Whether L_i >= value: value - 1 is too costly."""
+        """Tells whether L_i >= value: value - 1 is too costly."""
         last = sums.at_least(value)
         if rank > last:
             return False

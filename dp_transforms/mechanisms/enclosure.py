@@ -42,10 +42,10 @@ def settled(answer: Callable[[int], _T], bits: int = 64) -> _T:
 
 
 def agreed(ends: Iterable[_T]) -> _T:
-    """What both bounds come to.
+    """Returns the value that both bounds come to.
 
     Raises:
-      Undecided: it is not the same.
+      Undecided: they come to different values.
     """
     lower, upper = ends
     if lower != upper:
@@ -141,7 +141,7 @@ class Enclosure(NamedTuple):
         return exactly(0).__sub__(self)
 
     def __pow__(self, exponent: int) -> Enclosure:
-        """Of a number that is not negative, to an int that is not."""
+        """The power of a number that is not negative, to an int that is not."""
         down, up = _arithmetic(_precision(self))
         return Enclosure(down.pow(self.lower, exponent), up.pow(self.upper, exponent))
 
@@ -162,7 +162,7 @@ class Enclosure(NamedTuple):
         return Enclosure(down.erfc(self.upper), up.erfc(self.lower))
 
     def is_at_most(self, bound: Any) -> bool:
-        """Whether the number is at most a rational one.
+        """Tells whether the number is at most a rational one.
 
         Raises:
           Undecided: the bounds do not tell.
@@ -174,7 +174,7 @@ class Enclosure(NamedTuple):
         raise Undecided
 
     def is_below(self, other: tuple[Any, Any]) -> bool:
-        """Whether a number that is below its upper bound is below another one.
+        """Tells whether a number that is below its upper bound is below another one.
 
         Raises:
           Undecided: the bounds do not tell.

@@ -150,7 +150,7 @@ class FrequencyList:
 
     @property
     def multiplicities(self) -> IntArray:
-        """How many items have each frequency; a read-only array."""
+        """The number of items with each frequency; a read-only array."""
         return self._multiplicities
 
     @property
@@ -160,7 +160,7 @@ class FrequencyList:
 
     @property
     def distinct(self) -> int:
-        """How many items the list has."""
+        """The number of items in the list."""
         return int(self._multiplicities.sum())
 
     def at_ranks(self, ranks: Integers, tail: int = 0) -> IntArray:
@@ -182,7 +182,7 @@ class FrequencyList:
         return zip(self._frequencies.tolist(), self._multiplicities.tolist(), strict=True)
 
     def __len__(self) -> int:
-        """How many distinct frequencies there are."""
+        """Counts the distinct frequencies."""
         return len(self._frequencies)
 
     def __eq__(self, other: object) -> bool:
@@ -230,7 +230,7 @@ class RankSums:
         return self.sums[run] + (rank - self.ends[run]) * self.frequencies[run]
 
     def at_least(self, value: int) -> int:
-        """How many ranks have frequencies of at least a value above 0."""
+        """Counts the ranks with frequencies of at least a value above 0."""
         return self.ends[bisect.bisect_right(self.frequencies, -value, key=operator.neg)]
 
     def rank_reaching(self, users: Fraction) -> int:

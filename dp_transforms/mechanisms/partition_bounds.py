@@ -186,7 +186,7 @@ class PartitionBounds:
         return f"<PartitionBounds {self.digest}>"
 
     def contain(self, frequency_list: FrequencyList) -> bool:
-        """Whether a list keeps the bounds."""
+        """Tells whether a list keeps the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = frequency_list.at_ranks(ends)
         kept = (self.lower.at_ranks(ends) <= values) & (values <= self._upper_at(ends))

@@ -50,7 +50,7 @@ class ReleasedList(FrequencyList):
 
     @property
     def mechanism(self) -> PartitionMechanism | None:
-        """What released the list, with all that is known of its noise."""
+        """The mechanism that released the list, with all that is known of its noise."""
         return self._mechanism
 
     @property
@@ -60,7 +60,7 @@ class ReleasedList(FrequencyList):
 
     @property
     def cost(self) -> dict[str, Any] | None:
-        """What the release cost: epsilon and delta, if no user has more partitions than this.
+        """The cost of the release: epsilon and delta, if no user has more partitions than declared.
 
         A mechanism takes the caller's word for it: only what bounds records can see to it.
 

@@ -30,7 +30,7 @@ from dp_transforms.postprocessing.gap_chains import Arm, GapChains
 from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
 
 PASSES = 3
-"""Of EM, before the last pass."""
+"""The number of passes of EM before the last one."""
 
 CELL, COARSE_CELL = 0.04, 0.2
 """Integers that are one state, times c: in the last pass, and while learning."""
@@ -88,7 +88,7 @@ class Posterior:
         self._chains = _fitted(arms, rate)
 
     def quantiles(self, level: float) -> tuple[IntArray, IntArray]:
-        """For every row and column, the least x with Pr[coordinate <= x] >= level."""
+        """Returns for every row and column the least x with Pr[coordinate <= x] >= level."""
         rows, columns = (_strictly_falling(arm) for arm in self._chains.quantiles(level))
         return rows, columns
 

@@ -74,16 +74,16 @@ class Answers(ABC):
     released: FrequencyList
 
     def number_of_partitions(self, confidence: float = 0.95) -> Estimate:
-        """How many partitions there are."""
+        """Estimates the number of partitions."""
         return self.partitions_with_at_least(1, confidence)
 
     @abstractmethod
     def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
-        """How many partitions have at least so many users."""
+        """Estimates the number of partitions with at least so many users."""
 
     @abstractmethod
     def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
-        """How many users the partition of a rank has, counted from 1; 0 behind the last."""
+        """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
 
     @abstractmethod
     def total(self, confidence: float = 0.95) -> Estimate:

@@ -33,7 +33,7 @@ WARM_UP = 24
 """Places before a segment from which its first message is guessed."""
 
 AGREEMENT = 1e-3
-"""By how much messages may differ in total, and by 0.1 while learning."""
+"""The most that messages may differ in total; 0.1 while learning."""
 
 
 @dataclass(frozen=True)
@@ -325,7 +325,8 @@ class GapChains:
         self.smoothed = np.multiply(self.filtered, back, out=back)
 
     def expected_gaps(self) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
-        """For each arm: expected gaps given that they are, their probabilities, shares of laws."""
+        """Returns for each arm: expected gaps given that they are, their probabilities, shares of
+        laws."""
         after = _following(self._alive)
         after[-1, self._last] = 0
         total = np.maximum(self.smoothed.sum(2), TINY)
@@ -338,7 +339,7 @@ class GapChains:
         )
 
     def quantiles(self, level: float) -> list[IntArray]:
-        """For each arm, the smallest x with Pr[x_j <= x] >= level, at every place."""
+        """Returns for each arm the smallest x with Pr[x_j <= x] >= level, at every place."""
         dead = 1 - self._alive
         below = dead[..., None] + np.cumsum(self.smoothed, 2) < level
         state = np.minimum(below.sum(2), self.width - 1)

@@ -34,7 +34,8 @@ END = 1e-3
 LAWS = 3
 
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
-"""Of the Poisson process, the geometric law and the heavy tail: worth 20 gaps when learning."""
+"""Weights of the Poisson process, the geometric law and the heavy tail: worth 20 gaps when
+learning."""
 
 
 class SmoothGaps:

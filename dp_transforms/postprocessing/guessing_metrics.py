@@ -151,7 +151,7 @@ def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]
 
 @dataclass(frozen=True)
 class Attack:
-    """Where a rational attacker stops.
+    """The point where a rational attacker stops.
 
     Attributes:
       guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.

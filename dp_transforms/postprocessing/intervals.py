@@ -207,7 +207,7 @@ class CoordinateIntervals(ReleaseIntervals):
 
     @cached_property
     def _refutations(self) -> tuple[FloatArray, FloatArray]:
-        """For D = 0, 1, ...: logarithms of the evidence that D is larger, and that it is less."""
+        """Logarithms of the evidence that D is larger, and that it is less, for D = 0, 1, ..."""
         count = self._largest_square + 1
         rate = self._rate
         longest = math.ceil((60 / rate**2) ** (1 / 3) + math.sqrt(20 / rate)) + 1
@@ -315,7 +315,7 @@ def _failure(confidence: float) -> float:
 
 
 def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
-    """For each length k, P of the module at d = 0, 1, ..., over what was drawn."""
+    """Returns P of the module at d = 0, 1, ..., for each length k, over the coordinates drawn."""
     longest = lengths[-1]
     drawn = len(arm)
     paths: FloatArray = np.zeros(drawn + longest + 1)

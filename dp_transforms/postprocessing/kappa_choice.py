@@ -1,4 +1,4 @@
-"""Which kappa to take, from a release of how many partitions users have: at no further cost.
+"""Chooses kappa, from a release of how many partitions users have: at no further cost.
 
 A small kappa drops partitions of users, a large one adds noise. How much is dropped follows from
 the released degrees; the noise is that of the release which is planned, of a public list.
@@ -44,7 +44,7 @@ _ENOUGH = 2_000  # An L1 distance of so much, over some simulations, varies by a
 
 @dataclass(frozen=True)
 class KappaPlan:
-    """What one kappa would do.
+    """The effect that one kappa would have.
 
     Attributes:
       kappa: max_partitions_per_user.
@@ -123,7 +123,7 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
 
 
 class _Degrees:
-    """What bounding would keep of users in cells."""
+    """The contributions of users in cells that bounding would keep."""
 
     def __init__(self, lowest: IntArray, users: FloatArray, epsilon: float):
         self.kappas = lowest
@@ -134,11 +134,11 @@ class _Degrees:
         self._deviation = float(np.sqrt(0.5) / np.sinh(epsilon / 2)) if epsilon < 1e3 else 0.0
 
     def at_most(self, kappa: int) -> FloatArray:
-        """How many partitions users of each cell keep."""
+        """Returns the number of partitions that users of each cell keep."""
         return np.minimum(self.means, kappa)
 
     def kept(self, kappa: int) -> float:
-        """How many contributions are kept."""
+        """Returns the number of contributions that are kept."""
         return float(self.users @ self.at_most(kappa))
 
     def candidates(self) -> Iterator[int]:

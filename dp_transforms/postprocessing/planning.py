@@ -90,7 +90,7 @@ def plan_releases(
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
 ) -> tuple[ReleasePlan, ...]:
-    """What releases of a list like the reference would give, one plan for each epsilon.
+    """Predicts releases of a list like the reference, one plan for each epsilon.
 
     Args:
       reference: a PUBLIC list; never the one to release, since its error is private.

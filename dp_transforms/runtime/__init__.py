@@ -1,1 +1,1 @@
-"""How records travel: their kinds, batches, the shuffle and the threads under every transform."""
+"""The travel of records: kinds, batches, the shuffle and the threads under every transform."""

@@ -114,7 +114,7 @@ class ToAttributeTables(beam.PTransform):
 
 
 def _text(value: Any, name: str) -> str:
-    """As ``attribute_text`` of a column of such values."""
+    """Returns the same text as ``attribute_text`` of a column of such values."""
     if value is None:
         return NO_VALUE
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""How much of a PCollection is one user's: known when a pipeline is built, from the steps before.
+"""One user's part of a PCollection: known when a pipeline is built, from the steps before.
 
 A release is as private as it says only if each user counts in no more partitions than its kappa. So
 the number travels with the data: ``bound_of`` reads it off the steps that a PCollection came
@@ -35,7 +35,7 @@ from dp_transforms.runtime.steps import is_filter
 
 @dataclass(frozen=True)
 class Bound:
-    """What is known of the elements of a PCollection.
+    """Facts known of the elements of a PCollection.
 
     Attributes:
       partitions: k of the module's docstring, or None if it is not known.
@@ -68,7 +68,7 @@ class Releases(TellsBound):
 
 
 def bound_of(pcoll: PValue) -> Bound:
-    """What is known of a PCollection, from the steps that it came through."""
+    """Returns the bound of a PCollection, from the steps that it came through."""
     return _bound_of(pcoll, {})
 
 
@@ -111,7 +111,7 @@ def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
 def known_bound(
     pcoll: beam.PCollection, claimed: int | None, transform: str, of_counts: bool = True
 ) -> int:
-    """How many partitions a release must reckon with: what the caller claimed, or what is known.
+    """Returns the number of partitions a release must reckon with: the claimed or the known one.
 
     Raises:
       ValueError: these are records where counts are due, or the other way round; the bound is not
@@ -138,7 +138,7 @@ def known_bound(
 
 
 def _sum(bounds: Sequence[Bound]) -> Bound:
-    """What is known of collections that are put together."""
+    """Returns the bound of collections that are put together."""
     if len(bounds) == 1:
         return bounds[0]
     kinds = {bound.counted for bound in bounds} - {None}

@@ -56,7 +56,7 @@ _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.li
 def count_distinct_users(
     records: Iterable[pa.Table], max_partitions_per_user: int, secret: JobSecret, num_buckets: int
 ) -> collections.Counter[int]:
-    """How many partitions have each number of users, of records that are bounded first.
+    """Counts the partitions with each number of users, of records that are bounded first.
 
     Args:
       records: tables with the columns ``user`` and ``partition``.
@@ -100,7 +100,7 @@ def all_pairs(
 def count_user_degrees(
     records: Iterable[pa.Table], max_degree: int, secret: JobSecret, num_buckets: int
 ) -> collections.Counter[int]:
-    """How many users have each number of distinct partitions, of which more count as max_degree:
+    """Counts users by their number of distinct partitions; numbers above max_degree count as it:
     {number of partitions: users}. Args, Raises: see ``count_distinct_users``."""
     # All of a user's pairs are in one of the tables.
     return _added(map(user_degrees, _bounded(records, max_degree, secret, num_buckets)))
@@ -109,7 +109,7 @@ def count_user_degrees(
 def count_degrees(
     edges: Iterable[pa.Table], degree: str, secret: JobSecret, num_buckets: int
 ) -> collections.Counter[int]:
-    """How many nodes have each degree, as ``CountDegrees`` counts them.
+    """Counts the nodes of each degree, as ``CountDegrees`` counts them.
 
     Args:
       edges: tables whose ``user`` is the source and whose ``partition`` is the target.
@@ -161,7 +161,7 @@ def count_by_period(
     secret: JobSecret,
     num_buckets: int,
 ) -> dict[str, collections.Counter[int]]:
-    """How many partitions have each number of users in each period, of bounded users.
+    """Counts the partitions with each number of users in each period, of bounded users.
 
     Args:
       records: tables with the columns ``user``, ``partition`` and ``list``, the period's name.
@@ -204,7 +204,7 @@ def _added(histograms: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
 def _bounded(
     records: Iterable[pa.Table], at_most: int, secret: JobSecret, num_buckets: int
 ) -> Iterator[pa.Table]:
-    """What ``BoundContributions`` does."""
+    """Bounds records as ``BoundContributions`` does."""
     bound = functools.partial(
         distinct_pairs, at_most=at_most, key=secret.key("bound contributions")
     )
@@ -214,7 +214,7 @@ def _bounded(
 def _reduced(
     tables: Iterable[pa.Table], names: tuple[str, ...], reduce: Reduce, key: bytes, num_buckets: int
 ) -> Iterator[pa.Table]:
-    """What ``ReduceByHash`` does by the first of these columns."""
+    """Reduces tables as ``ReduceByHash`` does, by the first of these columns."""
     route = by_hash(names[:1], key)
 
     def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
@@ -248,7 +248,7 @@ def _reduced(
 
 
 def memory_limit() -> int:
-    """How many bytes of memory this process may have, by the machine and its control group."""
+    """Returns the bytes of memory this process may have, by the machine and its control group."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     for path in _CONTROL_GROUPS:
         try:

@@ -28,7 +28,7 @@ _TUPLES = "tuples"
 
 
 def is_row(kind: type) -> bool:
-    """Whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
+    """Tells whether a type's values are rows: ``beam.Row`` or a NamedTuple."""
     return _is_beam_row(kind) or hasattr(kind, "_fields")
 
 
@@ -38,7 +38,7 @@ def _is_beam_row(kind: type) -> bool:
 
 
 def has_null(value: Any) -> bool:
-    """Whether a value is None, or is a composite with such a field."""
+    """Tells whether a value is None, or is a composite with such a field."""
     if _is_beam_row(type(value)):
         value = value.as_dict()
     if isinstance(value, dict):

@@ -38,7 +38,7 @@ from dp_transforms.runtime.python_values import frame_column, has_null, is_row
 
 
 class Kind(enum.Enum):
-    """What the elements of a PCollection are."""
+    """The kind of the elements of a PCollection."""
 
     TUPLES = "tuples"
     ROWS = "rows"
@@ -65,7 +65,7 @@ class Kind(enum.Enum):
 
 
 def declares_nothing(pcoll: beam.PCollection) -> bool:
-    """Whether elements of any type may be in a PCollection."""
+    """Tells whether elements of any type may be in a PCollection."""
     return pcoll.element_type in (None, Any, object, beam.typehints.Any)
 
 
@@ -100,7 +100,7 @@ def checked_table(element: Any) -> pa.Table:
 
 
 def is_batch(element: Any) -> bool:
-    """Whether an element holds many records: an Arrow table or batch, or a pandas data frame."""
+    """Tells whether an element holds many records: an Arrow table, batch or pandas data frame."""
     frame = _frame_type()
     return isinstance(element, (pa.Table, pa.RecordBatch)) or (
         frame is not None and isinstance(element, frame)
@@ -108,7 +108,7 @@ def is_batch(element: Any) -> bool:
 
 
 def table_from(batch: Any, names: Sequence[str]) -> pa.Table:
-    """These columns of a table, a record batch or a data frame.
+    """Returns the named columns of a table, a record batch or a data frame.
 
     Raises:
       ValueError: it does not have them.

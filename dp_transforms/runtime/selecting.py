@@ -58,7 +58,7 @@ _Measured = TypeVar("_Measured")
 
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
-    """What bounds users in each round of a strategy."""
+    """Returns the functions that bound users in each round of a strategy."""
     purpose = "bound contributions"
     return [
         functools.partial(
@@ -72,7 +72,7 @@ def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
 
 
 class Engine(Protocol[_Names, _Measured]):
-    """What carries out rounds on all distinct (user, partition) pairs."""
+    """Carries out rounds on all distinct (user, partition) pairs."""
 
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
@@ -186,7 +186,7 @@ def select_locally(
     intervals: bool = False,
     purpose: str = "selection",
 ) -> pa.Table:
-    """What ``SelectPartitions`` selects under the same secret, in no order; in this process.
+    """Selects as ``SelectPartitions`` does under the same secret, in no order; in this process.
 
     Args:
       records: tables with the columns ``user`` and ``partition``; users need not be bounded.
@@ -245,13 +245,13 @@ class _InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
 ) -> pa.Table:
-    """What ``SelectInRounds`` selects from all distinct (user, partition) pairs, in no order; in
+    """Selects as ``SelectInRounds`` does from all distinct (user, partition) pairs, in no order; in
     this process."""
     return concat(in_rounds(_InMemory(pairs), strategy, purpose, secret))
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
-    """How many users are in each class by their number of partitions, see ``users_in_classes``,
+    """Counts the users in each class by their number of partitions, see ``users_in_classes``,
     given all distinct (user, partition) pairs of each of them."""
     has = np.bincount(single(pairs[USER]).indices.to_numpy())
     # A dictionary may have users that no row has.
@@ -287,7 +287,7 @@ def weigh_remaining(
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:
-    """How many rows tables have together."""
+    """Counts the rows that tables have together."""
     return sum(table.num_rows for table in tables)
 
 

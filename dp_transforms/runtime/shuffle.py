@@ -130,7 +130,7 @@ class OnThreads(beam.DoFn):
 
 
 def in_global_window(result: Any) -> WindowedValue:
-    """What ``finish_bundle`` yields a result as."""
+    """Wraps a result so that ``finish_bundle`` can yield it."""
     return WindowedValue(result, GlobalWindow().max_timestamp(), (GlobalWindow(),))
 
 

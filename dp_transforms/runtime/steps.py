@@ -1,4 +1,4 @@
-"""What is known of a PCollection from the steps of its pipeline, when that is built."""
+"""Facts known of a PCollection from the steps of its pipeline, when the pipeline is built."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *AVRO)
 
 
 def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
-    """What read the elements of a PCollection, if no step has changed them since: of these sources
-    Beam does not declare what they give. None stands for all others.
+    """Finds the sources that gave the elements of a PCollection, if no step has changed them since.
+
+    Beam does not declare the elements of these sources. None stands for all others.
     """
     step = pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
@@ -44,7 +45,7 @@ def columns_of(pcoll: PValue) -> Iterator[Sequence[str]]:
 
 
 def is_filter(transform: beam.PTransform | None) -> bool:
-    """Whether it is a ``beam.Filter`` without side inputs; if in doubt it is not.
+    """Tells whether a transform is a ``beam.Filter`` without side inputs; if in doubt it is not.
 
     Beam makes a ParDo of it, around a function of its own.
     """
@@ -56,7 +57,10 @@ def is_filter(transform: beam.PTransform | None) -> bool:
 
 
 def _columns(pattern: str, avro: bool) -> Iterator[Sequence[str]]:
-    """Those of the first file. What cannot be read now is an error when the pipeline runs."""
+    """Yields the columns of the first file.
+
+    A file that cannot be read now is an error when the pipeline runs.
+    """
     try:
         for file in FileSystems.match([pattern], [1])[0].metadata_list[:1]:
             with FileSystems.open(file.path) as opened:

@@ -8,7 +8,7 @@ from dp_transforms.mechanisms import FrequencyList
 
 
 def rockyou() -> FrequencyList:
-    """How many accounts shared a password in the RockYou breach of 2009, without the passwords.
+    """Loads the numbers of accounts by password in the RockYou breach of 2009, without passwords.
 
     Publicly known counts, so this list is for trying things out and for measuring. They are exact:
     the list is not a private release.
@@ -22,9 +22,10 @@ def rockyou() -> FrequencyList:
 
 
 def yahoo() -> FrequencyList:
-    """How many of 69 million Yahoo! accounts shared a password, as released by Yahoo! in 2015.
+    """Loads the numbers by password of 69 million Yahoo! accounts, as released by Yahoo! in 2015.
 
-    Itself a differentially private release, made by the mechanism of Blocki, Datta and Bonneau.
+    The list is itself a differentially private release, made by the mechanism of Blocki, Datta and
+    Bonneau.
 
     >>> passwords = yahoo()
     >>> passwords.total, passwords.distinct

@@ -68,12 +68,12 @@ class ClampedLaplace:
 
     @cached_property
     def points(self) -> int:
-        """How many points the grid has."""
+        """The number of points of the grid."""
         lower, upper, step = self._grid
         return math.floor((upper - lower) / step) + 1
 
     def epsilon(self, sensitivity: Number) -> float:
-        """What one release costs: the smallest float not below the value in the class's text.
+        """The cost of one release is the smallest float not below the value in the class's text.
 
         Args:
           sensitivity: by how much the number may change between neighbours, in its own units.

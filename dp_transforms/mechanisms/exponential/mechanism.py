@@ -104,7 +104,7 @@ class ExponentialMechanism:
 
     @cached_property
     def precision_bits(self) -> int:
-        """How many bits weights and their sums may have, trailing zeros not counted."""
+        """The most bits that weights and their sums may have, trailing zeros not counted."""
         eta, most = self.eta, self.max_outcomes
         if self.precision == "theoretical":
             span = max(1, abs(self.utility_min)) + max(1, abs(self.utility_max))
@@ -116,7 +116,7 @@ class ExponentialMechanism:
         return eta.bits * self._range + (most - 1).bit_length()
 
     def epsilon(self, sensitivity: float | Fraction = 1) -> float:
-        """What one choice costs: the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
+        """One choice costs the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
 
         Args:
           sensitivity: by how much any outcome's utility may change between neighbours.

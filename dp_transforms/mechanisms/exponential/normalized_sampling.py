@@ -45,7 +45,7 @@ def require_exact(value: Any, precision: int) -> None:
 
 
 def significant_bits(value: Any) -> int:
-    """How many bits the significand of a non-negative integer has, without trailing zeros."""
+    """Counts the bits of the significand of a non-negative integer, without trailing zeros."""
     number = gmpy2.mpz(value)
     return int(number.bit_length() - number.bit_scan1()) if number else 0
 

@@ -72,7 +72,7 @@ def round_at_random(
 
 
 class _Refused(Exception):
-    """What is wrong with a value, without saying what it is."""
+    """Names the fault of a value, without the value."""
 
 
 def _array(values: Any) -> Array:

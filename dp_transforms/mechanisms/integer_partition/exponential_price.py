@@ -1,4 +1,4 @@
-"""What a release of the exponential mechanism costs, exactly, and the rate that an epsilon buys.
+"""The exact cost of a release of the exponential mechanism, and the rate that an epsilon buys.
 
 Theorem. Let q = e**-c, phi(q) = prod_{i >= 1} (1 - q**i), and Pr_f[x] = q**||x - f||_1 / Z(f) over
 all lists, or over those between two walls. If the Young diagrams of f and f' differ in kappa cells,

@@ -38,7 +38,7 @@ TRIES = 2**20
 class _TotalMechanism(PartitionMechanism):
     _possible: ClassVar[str]
     _limit_name: ClassVar[str]
-    """Of the field with the public number."""
+    """The name of the field with the public number."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""What all mechanisms over integer partitions share: their parameters, and one release or many."""
+"""The base of all mechanisms over integer partitions: their parameters, and one release or many."""
 
 from __future__ import annotations
 
@@ -84,11 +84,11 @@ class PartitionMechanism(ABC):
     decay: Decay = field(init=False, repr=False, compare=False)
 
     words: ClassVar[str] = ExponentialLaw.words
-    """What the mechanism is called in privacy statements."""
+    """The name of the mechanism in privacy statements."""
     min_rate: ClassVar[Fraction] = MIN_RATE
     """The smallest c."""
     decodes: ClassVar[bool] = False
-    """Whether releases come with the noisy coordinates from which they are decoded."""
+    """True if releases come with the noisy coordinates from which they are decoded."""
 
     def __post_init__(self) -> None:
         sensitivity = positive_integer("sensitivity", self.sensitivity)
@@ -186,7 +186,7 @@ class PartitionMechanism(ABC):
         return float(self.decay.log_enclosure(53)[0])
 
     def possible_lists(self) -> dict[str, Any]:
-        """Which lists can be released, as public words and numbers for a privacy statement."""
+        """Tells the lists it can release, as public words and numbers for a privacy statement."""
         return {"possible_lists": "all"}
 
     def release(

@@ -143,7 +143,7 @@ class PartitionTable:
 
     @property
     def ranks(self) -> int:
-        """How many frequencies may be positive."""
+        """The number of frequencies that may be positive."""
         return len(self._rows)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""What is known of a release's distribution from public numbers alone, whatever the private list.
+"""Facts known of a release's distribution from public numbers alone, whatever the private list.
 
 Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c,
 but they differ in that factor and in their tails. Error bars, estimates and plans are written for
@@ -51,7 +51,7 @@ class ReleaseLaw(ABC):
         """An n with Pr[x_i > f_i + n] <= failure, for every f and i."""
 
     def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
-        """For each rank i an n with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
+        """An n for each rank i with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
         return [self.largest_excess(failure)] * len(ranks)
 
     @abstractmethod
@@ -145,7 +145,7 @@ class ExponentialLaw(ReleaseLaw):
 
 
 def corner_chains(released: FrequencyList) -> IntArray:
-    """How many corners each maximal chain of the list's diagram has, at consecutive vertices."""
+    """Counts the corners of each maximal chain of the list's diagram, at consecutive vertices."""
     # A corner lies between any two runs, the endless ones included.
     is_long = Blocks.of(released).lengths > 1
     return np.diff(np.flatnonzero(np.concatenate([[True], is_long, [True]])))
@@ -222,4 +222,4 @@ class GeometricLaw(ReleaseLaw):
 
 
 LAWS: dict[str, type[ReleaseLaw]] = {law.words: law for law in (ExponentialLaw, GeometricLaw)}
-"""By the name that a privacy statement gives the mechanism."""
+"""Laws by the name that a privacy statement gives the mechanism."""

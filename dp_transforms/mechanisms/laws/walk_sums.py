@@ -64,7 +64,7 @@ class WalkSums:
         states = np.arange(window + 1)
         above, below = (np.exp(-self._number(rate) * states) for rate in (up, down))
         self.weights: ComplexArray = np.concatenate([below[:0:-1], above])
-        """What each state costs."""
+        """The cost of each state."""
         # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e.
         rest = -np.expm1(-self._number(up) * states[1:])
         self._leaving = np.append(1, np.cumprod(above[1:] / rest))
@@ -137,7 +137,7 @@ class WalkSums:
 
     @cached_property
     def _scales(self) -> tuple[Any, Any]:
-        """By bit, s such that T(D, D') s(D') / s(D) is at most about 1.
+        """The s of each bit, such that T(D, D') s(D') / s(D) is at most about 1.
 
         In a run of zeros it is B(-D) below zero and 1 / A(D) above. Then a step from D <= 0 has the
         weight q**|D| if D stays, and 1 - q**|D| if it moves.
@@ -178,7 +178,7 @@ class WalkSums:
 
 
 def _sides(bit: int) -> tuple[slice, slice]:
-    """Where a move starts, and where it ends."""
+    """Returns the states where a move starts, and the states where it ends."""
     here, there = slice(None, -1), slice(1, None)
     return (there, here) if bit else (here, there)
 

@@ -1,4 +1,4 @@
-"""How many partitions users have: a small release from which to choose kappa.
+"""Users' numbers of partitions: a small release from which to choose kappa.
 
 A user's degree is the number of distinct partitions that the user has, or ``max_degree`` if that is
 less. How many users have a degree of each cell is a histogram, whose cells are public: degrees 1 to
@@ -92,7 +92,7 @@ class UserDegreeMechanism:
 
     @cached_property
     def noise(self) -> DiscreteLaplace:
-        """What is added to each cell."""
+        """The noise that is added to each cell."""
         assert isinstance(self.epsilon, ExactNumber)
         return DiscreteLaplace(1 / self.epsilon)
 

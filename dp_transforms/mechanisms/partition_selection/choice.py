@@ -176,7 +176,7 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """Why that strategy is taken."""
+        """The reason for taking that strategy."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             if chosen.max_partitions_per_user == 1:

@@ -1,4 +1,4 @@
-"""What each of a user's partitions may spend, so that all together stay within (epsilon, delta).
+"""The budget of each of a user's partitions, so that all together stay within (epsilon, delta).
 
 A mechanism that decides about partitions independently, each (epsilon', delta')-differentially
 private in its own count, composes over the partitions that one user can change. Two rules:

@@ -115,7 +115,7 @@ def _low(law: ThresholdLaw, y: int, miss: Any, start: int) -> int:
     """low(y) for a y above the threshold, from ``start`` on."""
 
     def is_left(n: int) -> bool:
-        """Whether P_n[Y >= y | named] <= miss is not certain."""
+        """Tells whether P_n[Y >= y | named] <= miss is not certain."""
         tie, gap = gmpy2.mpq(law.tie), law.threshold - n
         named = (1 - tie) * _above(law, gap) + tie * _above(law, gap - 1)
         return bool(_above(law, y - n - 1).upper > (miss * named).lower)

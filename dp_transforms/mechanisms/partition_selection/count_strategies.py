@@ -321,7 +321,7 @@ class GaussianSelection(NoisyCountStrategy):
 
     @cached_property
     def budget(self) -> GaussianBudget:
-        """What one user may change, kappa counts by one each."""
+        """The change that one user may make, kappa counts by one each."""
         return calibrate(*self._budget, self.max_partitions_per_user, self._users_changed)
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How much Gaussian noise, and which threshold: the whole delta twice, instead of two halves.
+"""The amount of Gaussian noise, and the threshold: the whole delta twice, instead of two halves.
 
 A user who is added changes some partitions that others have (their statistics shift) and brings
 some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t), t being
@@ -48,7 +48,7 @@ from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.noise.float_tails import FloatTail, NormalFloatTail
 
 _PRECISION = 192
-"""Of calibrations: enough for delta = 1e-30 at epsilon = 50."""
+"""The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""
 
 _GUARD_BITS = 32
 _TABLE_SIGMA2 = 512**2
@@ -65,7 +65,7 @@ _NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
 
 @dataclass(frozen=True)
 class GaussianBudget:
-    """What one user may change.
+    """The change that one user may make.
 
     Attributes:
       mu2: squared L2 norm of the shift of all statistics, in units of the noise's variance.
@@ -111,7 +111,7 @@ def largest_budgets(
     users_changed: int,
     is_private: Callable[[GaussianBudget, Fraction, Fraction, int], bool],
 ) -> Iterator[GaussianBudget]:
-    """For each share of delta that noise may use, the largest budget that is private."""
+    """Yields the largest private budget for each share of delta that noise may use."""
     for share in noise_shares:
         mu2 = largest_mu2(epsilon, share * delta) / users_changed
 
@@ -124,11 +124,11 @@ def largest_budgets(
 def is_private(
     budget: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
 ) -> bool:
-    """Whether the inequality above certainly holds for every f in [0, users_changed]."""
+    """Tells whether the inequality above certainly holds for every f in [0, users_changed]."""
     target = gmpy2.mpq(delta)
 
     def bound(first: Fraction, last: Fraction) -> bool:
-        """Whether it holds for all f between the two, by the worse end of each term."""
+        """Tells whether it holds for all f from first to last, by the worse end of each term."""
         down, up = rounding_pair(_PRECISION)
         exposed = gmpy2.mpq(last * budget.exposure)
         noise = gaussian_delta((users_changed - first) * budget.mu2, epsilon - exposed)

@@ -54,7 +54,7 @@ class KeepLaw(ABC):
         return None
 
     def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Which partitions are kept: an array of bools, as long as ``statistics``.
+        """Decides which partitions are kept: an array of bools, as long as ``statistics``.
 
         Args:
           statistics: integer array of shape (n,), not negative.
@@ -111,7 +111,7 @@ class KeepLaw(ABC):
 
     @property
     def never_keeps(self) -> bool:
-        """Whether pi is 0 everywhere."""
+        """True if pi is 0 everywhere."""
         return False
 
     def _smallest_dropped_at_most(self, probability: Any) -> int:
@@ -144,7 +144,7 @@ class KeepLaw(ABC):
         return keep, np.flatnonzero(still_open)
 
     def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
-        """Whether U >= 1 - pi, from the first 64 bits of U, and more where they do not tell."""
+        """Tells whether U >= 1 - pi, from the first 64 bits of U, and more if they do not tell."""
 
         def is_dropped(bits: int) -> bool:
             number = known_from(word if bits == WORD_BITS else prefix(bits), bits)

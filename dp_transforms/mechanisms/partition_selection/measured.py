@@ -150,7 +150,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def rounds(self) -> tuple[Round, ...]:
-        """Those of the usual plan."""
+        """The rounds of the usual plan."""
         return self.usual.rounds
 
     def one_order(self, index: int) -> bool:
@@ -169,7 +169,7 @@ class MeasuredSelection(WeightedStrategy):
         return _branch(self, measured)
 
     def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
-        """What noisy counts say is to be done.
+        """Returns the plan that noisy counts call for.
 
         Args:
           counts: how many users are in each of the classes.
@@ -235,7 +235,7 @@ class MeasuredSelection(WeightedStrategy):
         )
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        """That of the usual plan."""
+        """Returns ``keep_enclosure`` of the usual plan."""
         return self.usual.keep_enclosure(users, precision)
 
     @property
@@ -250,7 +250,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def _few_rounds(self) -> tuple[int, int]:
-        """How many, and their growth."""
+        """The number of rounds where they are few, and their growth."""
         tuning = self.tuning
         large = self.max_partitions_per_user > tuning.small_kappa
         return tuning.few_rounds, tuning.growths[large]
@@ -265,7 +265,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def statistic_epsilon(self) -> Fraction:
-        """Of epsilon, what the statistic spends."""
+        """The part of epsilon that the statistic spends."""
         one = self.max_partitions_per_user == 1
         share = self.tuning.difference_share if one else self.tuning.statistic_share
         return share * Fraction(self.epsilon)
@@ -332,7 +332,7 @@ class _PlannedRounds(RenyiRoundsSelection):
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
-    """How many users are in each of the classes between edges.
+    """Counts the users in each of the classes between edges.
 
     Args:
       has: positive integer array: how many distinct partitions each user has.

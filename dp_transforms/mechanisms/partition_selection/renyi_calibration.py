@@ -1,4 +1,4 @@
-"""How much Renyi divergence, and how much exposure, a selection may spend in its rounds.
+"""The Renyi divergence and the exposure that a selection may spend in its rounds.
 
 Neighbours: D' is D and all records of one more user u. In each round, given what earlier rounds
 released, u has a set of d <= kappa partitions; those of other users follow from their own records
@@ -83,12 +83,15 @@ from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed,
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
-"""Of delta, what several rounds spend as c(sum R); any is private, this one keeps the most."""
+"""The share of delta that several rounds spend as c(sum R).
+
+Any is private, this one keeps the most.
+"""
 
 
 @dataclass(frozen=True)
 class RenyiBudget:
-    """What one user may change in a round.
+    """The change that one user may make in a round.
 
     Attributes:
       order: an integer above 1.
@@ -101,7 +104,7 @@ class RenyiBudget:
     exposure: Fraction
 
     def share(self, divergence: Fraction, exposure: Fraction) -> RenyiBudget:
-        """These shares of the divergence and of the exposure."""
+        """Returns a budget with these shares of the divergence and of the exposure."""
         return RenyiBudget(self.order, self.divergence * divergence, self.exposure * exposure)
 
 

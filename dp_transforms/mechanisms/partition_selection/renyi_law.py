@@ -106,7 +106,7 @@ class RenyiLaw(KeepLaw):
 
     @staticmethod
     def is_long(budget: RenyiBudget, partitions: int, resolution: int) -> bool:
-        """Whether a law would go on to statistics that are too large.
+        """Tells whether a law would go on to statistics that are too large.
 
         Near pi = 1/2 the divergence of a step h of the angle 2 arcsin(sqrt(pi)) is a h**2 / 2, so
         that all of the half circle takes pi / h steps.
@@ -185,7 +185,7 @@ class _Curve:
 
 
 class _Bound:
-    """How the users of d partitions limit pi, d being the most of those with a step.
+    """The limit of pi by the users of d partitions, d being the largest number with the same step.
 
     Log-odds and their differences are in units of 2**-128.
     """
@@ -235,8 +235,8 @@ class _Bound:
         return self.holds(difference, low, high)
 
     def holds(self, difference: int, low: int, high: int) -> bool:
-        """Whether both divergences are certainly within R / d, from all log-odds in [low, high] to
-        those that are larger by this difference at most."""
+        """Tells whether both divergences are certainly within R / d, from all log-odds in [low,
+        high] to log-odds that are larger by this difference at most."""
         if not difference:
             return True
         down, up = rounding_pair(_PRECISION)
@@ -262,7 +262,7 @@ class _Bound:
     def _holds_between(
         self, low: int, high: int, step: Enclosure, grown: Enclosure, shrunk: Any
     ) -> bool:
-        """Whether what ``holds`` at both ends does so between them."""
+        """Tells whether the claim of ``holds``, true at both ends, is true between them."""
         down, up = rounding_pair(_PRECISION)
         power, order = self._power, self._power + 1
         first = down.div(1, up.add(1, _inverse_odds(low)[1]))

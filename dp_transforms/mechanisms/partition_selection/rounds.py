@@ -29,10 +29,10 @@ from dp_transforms.mechanisms.partition_selection.strategy import SelectionStrat
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 _MIDDLE = 4
-"""Where to begin among them."""
+"""The place among the orders where to begin."""
 
 _UNSPENT = Fraction(1, 1 << 32)
-"""Of delta: nothing is lost, and checks in floating point find at most delta."""
+"""The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
 
 _LAST_RESOLUTION = 4
 _LONGEST = 1 << 9
@@ -64,7 +64,7 @@ class Round(Protocol):
         """The probability of being kept, by the sum of weights."""
 
     def weight(self, partitions: int) -> int:
-        """What a user of ``partitions`` partitions adds to each; falls as they grow."""
+        """The weight that a user of ``partitions`` partitions adds to each; falls as they grow."""
 
     def describe(self) -> dict[str, float]:
         """Public facts, as JSON-ready values."""
@@ -86,16 +86,18 @@ class WeightedStrategy(SelectionStrategy):
 
     @property
     def most_rounds(self) -> int:
-        """How many rounds there are, at most if a measurement decides."""
+        """The number of rounds, or the most there are if a measurement decides."""
         return len(self.rounds)
 
     def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
-        """What is done after a measurement, if there is one."""
+        """Returns the strategy to follow after a measurement, if there is one."""
         return self
 
     def one_order(self, index: int) -> bool:
-        """Whether one random order of all partitions chooses for every user of a round, so that
-        users who share more than that many partitions give to the same ones."""
+        """Tells whether one random order of all partitions chooses for every user of a round.
+
+        Users who share more than ``max_partitions_per_user`` partitions then give to the same ones.
+        """
         return False
 
     def round_after(self, index: int, named: int) -> Round:
@@ -103,7 +105,7 @@ class WeightedStrategy(SelectionStrategy):
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """What users add to each of their partitions in round ``index``.
+        """Returns the weights that users add to each of their partitions in round ``index``.
 
         Args:
           partitions: integer array: how many partitions each user has in the round.
@@ -127,7 +129,7 @@ class WeightedStrategy(SelectionStrategy):
         extend: Extend,
         named: int = 0,
     ) -> BoolArray:
-        """Which partitions round ``index`` selects.
+        """Decides which partitions round ``index`` selects.
 
         Args:
           sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
@@ -272,12 +274,12 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @property
     def _roots(self) -> tuple[int, int]:
-        """Of the steps in the last round: after many names, and after few."""
+        """The roots of the steps in the last round: after many names, and after few."""
         return 3, 6
 
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
-        """Of each round."""
+        """The budget of each round."""
         return calibrate(*self._calibrated)
 
     @cached_property
@@ -286,7 +288,7 @@ class RenyiRoundsSelection(WeightedStrategy):
 
     @cached_property
     def _last_rounds(self) -> list[RenyiRound]:
-        """Of the last round's budget, by each of the roots."""
+        """Rounds of the last round's budget, by each of the roots."""
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
         if kappa == 1:
             return [RenyiRound(RenyiLaw(budget, kappa))]

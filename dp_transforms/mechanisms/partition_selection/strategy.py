@@ -1,4 +1,4 @@
-"""What all selection strategies share: their public parameters, and what they can be asked."""
+"""The base of all selection strategies: their public parameters, and the questions they answer."""
 
 from __future__ import annotations
 
@@ -65,11 +65,11 @@ class SelectionStrategy(ABC):
     neighbours: str = ADD_OR_REMOVE
 
     name: ClassVar[str]
-    """What the strategy is called in options and reports."""
+    """The name of the strategy in options and reports."""
     has_noisy_counts: ClassVar[bool] = False
-    """Whether noisy counts come with the selected partitions."""
+    """True if noisy counts come with the selected partitions."""
     uses_weights: ClassVar[bool] = False
-    """Whether users with fewer partitions count for more in each, so that counts do not suffice."""
+    """True if users with fewer partitions count for more in each, so that counts do not suffice."""
     needs_positive_budget: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -168,7 +168,7 @@ class CountStrategy(SelectionStrategy):
         return self.law.drop_probability(self._beyond(users))
 
     def decide(self, users: IntArray, words: WordArray, extend: Extend) -> BoolArray:
-        """Which partitions are kept, by uniform numbers that the caller derives.
+        """Decides which partitions are kept, by uniform numbers that the caller derives.
 
         Args:
           users: int64 array of shape (n,): distinct users per partition, not negative.
@@ -180,7 +180,7 @@ class CountStrategy(SelectionStrategy):
         return self.law.decide(self._all_beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
-        """Which partitions are kept: ``decide`` with the numbers of one channel of a tape."""
+        """Decides which partitions are kept: ``decide`` with numbers of one channel of a tape."""
         return self.law.select(self._all_beyond(users), tape, channel)
 
     def _beyond(self, users: int) -> int:

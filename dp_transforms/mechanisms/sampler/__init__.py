@@ -1,1 +1,1 @@
-"""How the exponential mechanism on integer partitions is drawn: a walk along diagonals."""
+"""Draws from the exponential mechanism on integer partitions: a walk along diagonals."""

@@ -1,4 +1,4 @@
-"""Where inside its blocks a walk moves, once its states at the block ends are known.
+"""Finds where inside its blocks a walk moves, once its states at the block ends are known.
 
 These questions involve closed forms or transfer weights between two known states only, never
 messages. So they settle themselves, at whatever precision they need, and never make a release
@@ -89,7 +89,7 @@ def fill_blocks(
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
-    """How far the moves near one end reach, but for a probability of at most 1/4 each.
+    """Returns the reach of the moves near one end, but for a probability of at most 1/4 each.
 
     The largest of s distinct parts of an infinite run is above s + x with a probability of at most
     s q**x. This decides how places are drawn, not how likely they are. MPFR rounds correctly, so

@@ -34,7 +34,7 @@ _CONSTANT_BITS = 64
 LOST = 2.0**-900  # What underflows beside others of its group is less than this, in their scale.
 
 CLEARANCE = 2.0**100
-"""What is larger than the bound on a loss by this factor is not affected by it."""
+"""A number that is larger than the bound on a loss by this factor is not affected by the loss."""
 
 _GROUP = 32  # The most rows of a group.
 _LARGEST_RANGE = 300  # The logarithm of how much the entries of a group may differ.

@@ -55,7 +55,7 @@ NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
 _ENDLESS = 2**62
 
 STRAIGHT, TURNED, HELD = range(3)
-"""What the vertex in front of a bit is, see the module."""
+"""Kinds of the vertex in front of a bit, see the module."""
 
 
 class Decisions(Protocol):
@@ -68,7 +68,7 @@ class Decisions(Protocol):
         """
 
     def kept(self, run: int) -> int:
-        """How many bits of that regular run it follows: fewer than all."""
+        """Returns the number of bits that the walk follows of that regular run: fewer than all."""
 
     def nearest(self, gap: int, least: int) -> int:
         """The gap where the walk leaves f, going straight along it without a chain.
@@ -77,7 +77,7 @@ class Decisions(Protocol):
         """
 
     def away(self, gap: int, vertex: int, chain: int) -> bool:
-        """Whether the next bit leads away."""
+        """Tells whether the next bit leads away."""
 
 
 class Runs:

@@ -25,7 +25,7 @@ _WIDEST_FLOAT_WINDOW = 2000
 
 @dataclass(frozen=True)
 class Level:
-    """How precisely questions are settled."""
+    """The precision with which questions are settled."""
 
     window: int  # the states -window..window are looked at
     bits: int = 53  # of the numbers

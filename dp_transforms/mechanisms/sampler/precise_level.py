@@ -64,7 +64,7 @@ class PreciseLevel:
         self._messages = self._backward()
 
     def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
-        """As ``FloatLevel.states``."""
+        """Draws the states as ``FloatLevel.states`` does."""
         lower, upper = tape.uniform("head", 0).enclosure(self._precision)
         state = choose(lower, upper, *self._head())
         states = [state]
@@ -182,7 +182,7 @@ class LookingAhead:
         self._down, self._up = rounding_pair(_BITS)
 
     def states(self, tape: RandomTape, count: int = NO_WALL) -> IntArray:
-        """As ``FloatLevel.states``."""
+        """Draws the states as ``FloatLevel.states`` does."""
         return self._floats.states(tape, count, lambda *question: self._settle(tape, *question))
 
     def _settle(self, tape: RandomTape, index: int, state: int) -> int:
@@ -232,8 +232,8 @@ class LookingAhead:
         upper: Any,
         transfer: PreciseTransfer,
     ) -> bool:
-        """Whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the bit
-        in front of that is 1."""
+        """Tells whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the
+        bit in front of the block is 1."""
         down, up = self._down, self._up
         leak = gmpy2.mpfr(0)
         while True:

@@ -35,7 +35,7 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
 
     @cached_property
     def _step(self) -> list[tuple[ObjectArray, ObjectArray]]:
-        """For each bound: what each state keeps in one step, and what moves up from each state."""
+        """The weights that each state keeps in one step, and that move up from it, by bound."""
         up = self.weights.powers(1)
         down = up[-2:0:-1]
         steps = []
@@ -116,14 +116,14 @@ class PreciseTransfer(Transfer[tuple[ObjectArray, ObjectArray]]):
         return self.forward(length, row, bound)
 
     def _is_whole(self, length: int) -> bool:
-        """Whether a run of this length is passed at once, by steps or by a matrix."""
+        """Tells whether a run of this length is passed at once, by steps or by a matrix."""
         is_power = length & (length - 1) == 0
         return length <= self._most_steps or is_power or length >= self.long
 
     def in_first_part(
         self, near: int, far: int, start: int, moves: int
     ) -> tuple[list[Any], list[Any]]:
-        """As in ``FloatTransfer``."""
+        """Computes the same as in ``FloatTransfer``."""
         states, contexts = slice(start, start + moves + 1), rounding_pair(self.precision)
         lower, upper = (
             map(context.mul, first[start, states], second[states, start + moves])

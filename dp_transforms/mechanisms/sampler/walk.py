@@ -145,7 +145,7 @@ def shares(
 
 @dataclass
 class Walk:
-    """Where a walk's moves are."""
+    """The places of a walk's moves."""
 
     head_parts: list[int]  # in the first infinite run: distances from the run's end, >= 1
     blocks: IntArray  # of the moves in blocks
