@@ -229,9 +229,8 @@ def release_histogram(
     Raises:
       ValueError: a count is not a positive integer.
     """
-    counts = sorted(histogram, reverse=True)
     try:
-        frequency_list = FrequencyList(counts, [histogram[count] for count in counts])
+        frequency_list = FrequencyList.from_histogram(histogram)
     except ValueError:
         # The original message names the entry.
         raise ValueError("counts must be positive integers, and partitions be counted") from None

@@ -67,9 +67,8 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
     """The path from records to a released list, on records with and without a user."""
 
     def bounded(records: pa.Table, secret: JobSecret) -> FrequencyList:
-        counts = histogram(_counts(records, mechanism.sensitivity, secret))
-        values = sorted(counts, reverse=True)
-        return FrequencyList(values, [counts[value] for value in values])
+        counts = _counts(records, mechanism.sensitivity, secret)
+        return FrequencyList.from_histogram(histogram(counts))
 
     def draw(records: pa.Table, count: int) -> list[Any]:
         lists = [bounded(records, JobSecret.from_os()) for _ in range(count)]

@@ -121,8 +121,7 @@ def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
     from dp_transforms.runtime.local import count_distinct_users
 
     partitions = work.counted_here(count_distinct_users, mechanism.sensitivity)
-    counts = sorted(partitions, reverse=True)
-    frequency_list = FrequencyList(counts, [partitions[count] for count in counts])
+    frequency_list = FrequencyList.from_histogram(partitions)
     return release_frequency_list(frequency_list, mechanism, work.secret)
 
 

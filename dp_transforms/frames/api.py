@@ -8,7 +8,7 @@ session's budget is spent, before a record is used.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
@@ -89,7 +89,7 @@ def release(
                 records.tables(), made.sensitivity, secret, records.num_buckets
             )
         )
-        released = release_frequency_list(_list_of(partitions), made, secret)
+        released = release_frequency_list(FrequencyList.from_histogram(partitions), made, secret)
     return ListRelease(released, jobs.list_statement(made, _columns(records)) | told)
 
 
@@ -285,7 +285,10 @@ def release_by_period(
         )
         lists = {
             name: release_frequency_list(
-                _list_of(counted.get(name, {})), made, secret, f"list of period {name!r}"
+                FrequencyList.from_histogram(counted.get(name, {})),
+                made,
+                secret,
+                f"list of period {name!r}",
             )
             for name in names
         }
@@ -350,7 +353,7 @@ def release_degrees(
     secret = _serving(secret, records)
     with charge as told:
         if degree_bound is None:
-            private = _list_of(
+            private = FrequencyList.from_histogram(
                 _in_memory(
                     lambda: count_degrees(records.tables(), degree, secret, records.num_buckets)
                 )
@@ -452,11 +455,6 @@ def plan(
     if reference is None:
         reference = zipf_list(positive_integer("users", users))
     return plan_releases(reference, several, delta, max_partitions_per_user)
-
-
-def _list_of(histogram: Mapping[int, int]) -> FrequencyList:
-    counts = sorted(histogram, reverse=True)
-    return FrequencyList(counts, [histogram[count] for count in counts])
 
 
 def _columns(records: Any) -> list[str]:

@@ -9,7 +9,7 @@ import math
 import operator
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -86,9 +86,20 @@ class FrequencyList:
         if isinstance(counts, np.ndarray) and counts.dtype.kind in "iu":
             values, repeats = np.unique(counts, return_counts=True)
             return cls(values[::-1], repeats[::-1])
-        tally = Counter(_positive_integers("counts", list(counts)).tolist())
-        descending = sorted(tally, reverse=True)
-        return cls(descending, [tally[value] for value in descending])
+        return cls.from_histogram(Counter(_positive_integers("counts", list(counts)).tolist()))
+
+    @classmethod
+    def from_histogram(cls, histogram: Mapping[int, int]) -> FrequencyList:
+        """The list with histogram[v] items of frequency v, for every v.
+
+        Raises:
+          ValueError: see ``FrequencyList``.
+
+        >>> list(FrequencyList.from_histogram({1: 3, 5: 1}))
+        [(5, 1), (1, 3)]
+        """
+        descending = sorted(histogram, reverse=True)
+        return cls(descending, [histogram[value] for value in descending])
 
     @classmethod
     def from_runs(cls, values: Integers, repeats: Integers) -> FrequencyList:
