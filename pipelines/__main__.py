@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import importlib
+import os
 import sys
 from collections.abc import Sequence
 
@@ -58,7 +59,7 @@ commands:
 {_NAME} COMMAND --help explains one; {_NAME} --version prints the version.
 {_NAME} --completion SHELL prints a script that completes commands and flags
 by TAB in bash, zsh, fish and others (extra: completion).
-Exit codes: 0 done, 1 failed, 2 a fault in the command line, 130 interrupted.
+Exit codes: 0 done, 1 failed, 2 a fault in the command line, 3 released before, 130 interrupted.
 
 A first release, from made-up records:
   {_NAME} sample --users=100000 --output=records.csv
@@ -110,6 +111,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # Imported only now: Beam takes a second, and help should not.
         module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
         code: int = module.main(arguments) or SUCCESS
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever reads the output, such as head, has seen enough of it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SUCCESS
     except KeyboardInterrupt:
         print(f"error: {INTERRUPTED_TEXT}", file=sys.stderr)
         return INTERRUPTED

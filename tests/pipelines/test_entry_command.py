@@ -126,3 +126,11 @@ def test_the_beginning_of_several_flags_names_them(capsys):
         main(["release-groups", "--epsilon=1"])
     assert stopped.value.code == 2
     assert "--epsilon_all or --epsilon_groups" in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_fault():
+    command = [sys.executable, "-m", "pipelines", "plan", "--users=10", "--epsilon=4"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
