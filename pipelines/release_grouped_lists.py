@@ -168,7 +168,7 @@ def warnings_of_small_groups(
             continue
         for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
             reference = zipf_list(users)
-            part = 2 * expected_dist(mechanism, reference)[0] / reference.total
+            part = 2 * expected_dist(mechanism, reference).dist / reference.total
             if part > LARGE_ERROR:
                 error = f"an error of {part:.0%} of them" if part < 1 else "more noise than users"
                 yield (
