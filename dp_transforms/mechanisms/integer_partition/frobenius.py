@@ -115,8 +115,11 @@ class FrobeniusMechanism(WithinBounds):
     def noisy_coordinates(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None
     ) -> NoisyCoordinates:
-        """The coordinates of a release that is not decoded; see ``release`` for the arguments."""
-        return self._draw(frequency_list)((tape or RandomTape.from_os()).serve("frequency list"))
+        """The coordinates of a release that is not decoded; see ``release`` for the arguments and
+        the errors."""
+        drawn: NoisyCoordinates
+        (drawn,) = self._drawn(frequency_list, [tape or RandomTape.from_os()])
+        return drawn
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         return epsilon / self.sensitivity

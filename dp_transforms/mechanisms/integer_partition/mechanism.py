@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, ClassVar
@@ -218,6 +218,11 @@ class PartitionMechanism(ABC):
         """
         if count < 0:
             raise ValueError(f"count must not be negative, got {count}")
+        several = itertools.islice(tapes or iter(RandomTape.from_os, None), count)
+        return [self._released(drawn) for drawn in self._drawn(frequency_list, several)]
+
+    def _drawn(self, frequency_list: FrequencyList, tapes: Iterable[RandomTape]) -> Iterator[Any]:
+        """Draws once from each tape. Raises as ``release``."""
         if not isinstance(frequency_list, FrequencyList):
             raise TypeError(
                 "a mechanism releases a FrequencyList, got a "
@@ -225,10 +230,8 @@ class PartitionMechanism(ABC):
             )
         if frequency_list.total > MAX_TOTAL:
             raise ValueError("the total of a list to release must be at most 2**62")
-        draw, released = self._draw(frequency_list), []
-        for tape in itertools.islice(tapes or iter(RandomTape.from_os, None), count):
-            released.append(self._released(draw(tape.serve("frequency list"))))
-        return released
+        draw = self._draw(frequency_list)
+        return (draw(tape.serve("frequency list")) for tape in tapes)
 
     def _released(self, drawn: Any) -> ReleasedList:
         """The public list that was drawn."""

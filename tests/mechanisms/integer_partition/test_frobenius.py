@@ -12,7 +12,7 @@ from dp_transforms.mechanisms import Eta, FrequencyList, FrobeniusMechanism, Par
 from dp_transforms.mechanisms.integer_partition.frobenius import EndingRule
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
 from tests.enumeration import as_list, partitions_of_at_most
 
 RATIO = Eta(1, 1, 1)  # q = 1/2
@@ -250,3 +250,12 @@ def test_bad_parameters_are_named():
         FrobeniusMechanism(epsilon=1, max_total=-1)
     with pytest.raises(ValueError, match=r"2\*\*24"):
         FrobeniusMechanism(epsilon=1).release(FrequencyList([2**25], [2**25]))
+    for draw in (FrobeniusMechanism(epsilon=1).release, FrobeniusMechanism(1).noisy_coordinates):
+        with pytest.raises(ValueError, match=r"at most 2\*\*62"):
+            draw(FrequencyList([2**62 + 1], [1]))
+        with pytest.raises(TypeError, match=r"from_counts"):
+            draw([3, 1])
+        tape = RandomTape.from_os()
+        draw(FrequencyList(), tape)
+        with pytest.raises(ValueError, match="has served a release"):
+            draw(FrequencyList(), tape)
