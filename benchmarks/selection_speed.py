@@ -135,7 +135,7 @@ def select_file(path: str, strategy: str | SelectionStrategy, output: str) -> No
     """Selects the partitions of a CSV file's records, at kappa = 10."""
     if isinstance(strategy, str):
         strategy = made(strategy, EPSILON, DELTA, 10)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         _ = (
             pipeline
             | ReadRecords(RecordFiles(path, "user", ["item"]))

@@ -98,7 +98,7 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
         )
 
     def run() -> None:
-        with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        with beam.Pipeline() as pipeline:
             _ = pipeline | reader | job
 
     return run

@@ -41,7 +41,7 @@ class BoundContributions(TellsBound, beam.PTransform):
         the job is a classic template; at run time, there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
     ...     bounded = records | BoundContributions(max_partitions_per_user=1)
     ...     users = bounded | beam.Keys() | beam.combiners.ToList()
@@ -95,7 +95,7 @@ class DeclareBounded(TellsBound, beam.PTransform):
     Raises:
       ValueError: kappa is out of range, or smaller than what is known of the input.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 3)]) | DeclareBounded(2)
     ...     _ = counts | beam.Map(print)
     ('jazz', 40)

@@ -48,7 +48,7 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     >>> from dp_transforms import DeclareBounded
     >>> from dp_transforms.mechanisms.partition_selection import OptimalSelection
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)
     ...     _ = counts | SelectFromCounts(OptimalSelection(1, 1e-9)) | beam.Map(print)
     jazz

@@ -50,7 +50,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
         there are nulls.
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "jazz"), ("bob", "jazz")])
     ...     _ = records | CountDistinctUsers() | beam.Map(print)
     ('jazz', 2)

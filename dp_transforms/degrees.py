@@ -59,7 +59,7 @@ class CountDegrees(TellsBound, beam.PTransform):
         classic template; at run time, there are nulls.
       TypeError, at run time: nodes are not strings, bytes or integers of one type.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
     ...     degrees = edges | CountDegrees() | beam.combiners.ToList()
     ...     _ = degrees | beam.Map(sorted) | beam.Map(print)
@@ -121,7 +121,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     Raises:
       ValueError, TypeError: as for ``CountDegrees``.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])
     ...     degrees = edges | CountProjectedDegrees(degree_bound=3)
     ...     _ = degrees | beam.Map(lambda table: print(table["count"].to_pylist()))

@@ -98,7 +98,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     ...     [Attribute("gender", ("f", "m", "x"))],
     ...     epsilon_all=50, epsilon_groups=50, max_partitions_per_user=1,
     ... )
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     lists = pipeline | beam.Create(records) | release
     ...     found = lists | beam.MapTuple(lambda attribute, group, found: (group, list(found)))
     ...     _ = found | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)

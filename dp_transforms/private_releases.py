@@ -29,7 +29,7 @@ class PrivateFrequencyList(Releases, beam.PTransform):
     Raises:
       ValueError: as the three transforms.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([(user, user % 2) for user in range(50)])
     ...     released = records | PrivateFrequencyList(epsilon=60, max_partitions_per_user=1)
     ...     _ = released | beam.Map(print)

@@ -80,7 +80,7 @@ class SelectPartitions(Releases, beam.PTransform):
       TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
 
     >>> records = [(user, "jazz") for user in range(400)] + [(999, "rock")]
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     _ = (
     ...         pipeline
     ...         | beam.Create(records)

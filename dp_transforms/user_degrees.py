@@ -40,7 +40,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
     Raises:
       ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
 
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
     ...     degrees = records | ReleaseUserDegrees(epsilon=100, max_degree=3)
     ...     _ = degrees | beam.Map(lambda released: print(released.lowest, released.users))

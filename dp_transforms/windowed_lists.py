@@ -208,7 +208,7 @@ class ReleaseWindowedLists(_ByWindow):
 
     >>> day = 24 * 60 * 60
     >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "home", day + 1)]
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     windowed = (
     ...         pipeline
     ...         | beam.Create(visits)
@@ -343,7 +343,7 @@ class SelectWindowedPartitions(_ByWindow):
       ValueError: as ``ReleaseWindowedLists`` and ``SelectPartitions``.
 
     >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     _ = (
     ...         pipeline
     ...         | beam.Create(visits)

@@ -18,7 +18,7 @@ KAPPA = 2
 
 def release(visits: list[dict], output: str) -> None:
     """Writes how often pages are visited, and which may be named: epsilon 1, delta 1e-6 in all."""
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         rows = pipeline | beam.Create(visits)
         records = rows | beam.Map(lambda row: (row["visitor"], row["page"]))
         bounded = records | BoundContributions(KAPPA)

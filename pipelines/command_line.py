@@ -395,7 +395,8 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     multi_processing = direct.direct_running_mode == "multi_processing"
     loud = flags.show_private_errors or flags.log_level
     if name != DEFAULT_RUNNER or not multi_processing or loud:
-        runner = create_runner(name)
+        # Not all versions of Beam know this runner by its short name.
+        runner = FnApiRunner() if name == DEFAULT_RUNNER else create_runner(name)
         if isinstance(runner, PortableRunner):
             prepare_portable(runner, options)
         return runner

@@ -14,13 +14,13 @@ few_pipelines = settings(deadline=None, max_examples=int(os.environ.get("PIPELIN
 _collected = collections.defaultdict(list)
 
 
-def run(elements, *transforms, runner="FnApiRunner", element_type=None):
+def run(elements, *transforms, runner=None, element_type=None):
     """The elements that come out of the transforms, one after the other, on an in-process runner.
 
     Args:
       elements: what goes in; or a function of a pipeline that gives a PCollection.
       transforms: what to apply.
-      runner: runs in this process.
+      runner: runs in this process; by default, that of this process's tests.
       element_type: the declared type of the elements.
     """
     key = uuid.uuid4().hex

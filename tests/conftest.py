@@ -4,8 +4,9 @@ import zlib
 
 from hypothesis import settings
 
-from tests.quick_beam import keep_what_beam_looks_up
+from tests.quick_beam import keep_what_beam_looks_up, run_in_process
 
+run_in_process()
 keep_what_beam_looks_up()
 
 # A busy machine, or an import in the first example, is no fault of a property.

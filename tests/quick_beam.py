@@ -6,8 +6,17 @@ import functools
 import types
 import weakref
 
-from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms import userstate
+
+
+IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+"""The in-process runner by the name that all versions of Beam have."""
+
+
+def run_in_process():
+    """Makes the in-process runner the default: DirectRunner tries to download another first."""
+    StandardOptions.DEFAULT_RUNNER = IN_PROCESS
 
 
 def keep_what_beam_looks_up():

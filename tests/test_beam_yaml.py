@@ -31,7 +31,7 @@ def run(steps, tmp_path, records):
         {"type": "WriteToJson", "config": {"path": str(tmp_path / "rows")}},
     ]
     specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         expand_pipeline(pipeline, yaml.safe_dump(specification))
     lines = [line for path in tmp_path.glob("rows*") for line in path.read_text().splitlines()]
     return [json.loads(line) for line in lines]
@@ -159,7 +159,7 @@ RELEASE = step("ReleaseFrequencyList", epsilon=1.0)
 def build(*steps):
     chain = [step("Create", elements=[{"user": "ann", "partition": "jazz"}]), *steps]
     specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
-    expand_pipeline(beam.Pipeline(runner="FnApiRunner"), yaml.safe_dump(specification))
+    expand_pipeline(beam.Pipeline(), yaml.safe_dump(specification))
 
 
 def test_bounds_travel_with_rows():

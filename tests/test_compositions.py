@@ -143,7 +143,7 @@ def Composition(begin, kind, chain, release, records):
 def refused(kind, chain, release):
     """The message of the error when the pipeline is built, if there is one."""
     try:
-        _ = beam.Pipeline(runner="FnApiRunner") | Composition(kind, chain, release, PLANTED)
+        _ = beam.Pipeline() | Composition(kind, chain, release, PLANTED)
     except ValueError as error:
         return str(error)
     return None
@@ -182,7 +182,7 @@ def known_kappa(kind, chain, release):
         return told or 2
     if told is not None:
         return told
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     return bound_of(composed(pipeline | source(kind, PLANTED), kind, chain, "main")).partitions
 
 

@@ -92,7 +92,7 @@ def test_display_data_tells_kappa_and_no_secret():
     transform = BoundContributions(3, SECRET)
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
     assert items == {"max_partitions_per_user": 3}
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     _ = pipeline | beam.Create([("a", "b")]) | transform
     shown = [
         DisplayData.create_from(part.transform).items

@@ -44,7 +44,7 @@ def test_bounded_tables_agree_with_the_reference(batches, kappa, cap):
 
 
 def steps(transform, *before):
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     pcoll = pipeline | beam.Create([table_of([("a", "b")])])
     for i, other in enumerate(before):
         pcoll |= f"{i}" >> other

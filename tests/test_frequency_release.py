@@ -158,7 +158,7 @@ def test_display_data():
 
 
 def test_hints_are_for_the_release_alone():
-    pipeline = beam.Pipeline(runner="FnApiRunner", options=PipelineOptions())
+    pipeline = beam.Pipeline(options=PipelineOptions())
     counts = pipeline | beam.Create([("a", 1)]) | DeclareBounded(1)
     _ = counts | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
     proto = pipeline.to_runner_api()

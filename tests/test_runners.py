@@ -68,9 +68,9 @@ MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_proce
 @pytest.mark.parametrize(
     ("runner", "flags"),
     [
-        ("FnApiRunner", []),
+        (None, []),
         ("DirectRunner", []),
-        pytest.param("FnApiRunner", MULTI_PROCESSING, marks=pytest.mark.slow),
+        pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
         # Every bundle is run three times.
         (FnApiRunner(bundle_repeat=2), []),
     ],

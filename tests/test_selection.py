@@ -251,7 +251,7 @@ def test_bounded_records_need_no_second_bound():
 
 
 def steps_of(transform, *before):
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     pcoll = pipeline | beam.Create([("a", "b")])
     for other in before:
         pcoll |= other
@@ -320,6 +320,6 @@ def test_strategies_that_need_records_are_refused_on_counts():
 
 def test_classic_templates_are_refused():
     options = PipelineOptions(["--template_location=gs://bucket/template"])
-    records = beam.Pipeline(runner="FnApiRunner", options=options) | beam.Create([("a", "b")])
+    records = beam.Pipeline(options=options) | beam.Create([("a", "b")])
     with pytest.raises(ValueError, match="template"):
         _ = records | SelectPartitions(1, 1e-3, 1)

@@ -32,7 +32,7 @@ def test_the_transform_releases_what_the_mechanism_does(kind):
     elif kind == "none":
         records, degrees = [], {}
     expected = MECHANISM.release_under(degrees, SECRET.secret)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         released = pipeline | beam.Create(records) | ReleaseUserDegrees(0.3, 5, secret=SECRET)
         assert_that(released, equal_to([expected]))
 
@@ -45,7 +45,7 @@ def test_in_process_the_same_degrees_are_counted(monkeypatch, plain_share):
 
 
 def test_counts_and_windows_are_refused():
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     records = pipeline | beam.Create(RECORDS)
     counts = records | BoundContributions(2) | CountDistinctUsers()
     with pytest.raises(ValueError, match="these are counts"):

@@ -209,7 +209,7 @@ REFUSED = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_windows_are_refused_with_the_reason(name):
     steps, message = REFUSED[name]
-    records = beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", 1)]) | "Into" >> steps
+    records = beam.Pipeline() | beam.Create([("a", 1)]) | "Into" >> steps
     release = ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
     with pytest.raises(ValueError, match=message):
         _ = records | release
@@ -244,7 +244,7 @@ def test_lists_by_period_are_of_tables_in_the_global_window():
 
 
 def test_a_release_is_no_longer_any_users():
-    records = beam.Pipeline(runner="FnApiRunner") | beam.Create([("a", 1)]) | WINDOWED
+    records = beam.Pipeline() | beam.Create([("a", 1)]) | WINDOWED
     release = ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
                                    max_partitions_per_user=1)  # fmt: skip
     assert bound_of(records | release) == Bound()
@@ -354,7 +354,7 @@ def test_names_count_a_user_in_so_many_windows():
 
 def test_names_of_sessions_are_refused_and_arguments_checked_at_once():
     options = {"start": 0, "stop": DAY, "max_windows_per_user": 1, "max_partitions_per_user": 1}
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     sessions = pipeline | timed(OTHERS) | beam.WindowInto(window.Sessions(60))
     with pytest.raises(ValueError, match="sessions tell by where they begin"):
         _ = sessions | SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)

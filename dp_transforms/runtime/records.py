@@ -221,7 +221,7 @@ class ToRecords(beam.PTransform):
         column, a dictionary no such key, or a tuple is too short.
 
     >>> visits = pa.table({"account": [1, 2], "country": ["NO", "IT"], "device": ["tv", "tv"]})
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     records = pipeline | beam.Create([visits]) | ToRecords("account", ["country", "device"])
     ...     _ = records | beam.Map(lambda table: print(table.column_names))
     ['user', 'partition']

@@ -67,7 +67,7 @@ def test_columns():
 
 def test_a_pipeline_writes_the_list_or_nothing(tmp_path):
     def write(element, name):
-        with beam.Pipeline(runner="FnApiRunner") as pipeline:
+        with beam.Pipeline() as pipeline:
             released = pipeline | beam.Create([element])
             _ = released | beam.io.WriteToText(str(tmp_path / name), shard_name_template="")
 
@@ -79,7 +79,7 @@ def test_a_pipeline_writes_the_list_or_nothing(tmp_path):
 
 
 def test_the_transform_releases_such_lists(tmp_path):
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         records = pipeline | beam.Create([("ann", "jazz")]) | DeclareBounded(2)
         released = records | CountDistinctUsers() | ReleaseFrequencyList(epsilon=1)
         assert released.element_type is ReleasedList

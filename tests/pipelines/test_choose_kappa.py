@@ -46,7 +46,7 @@ def test_beam_and_this_process_release_the_same(tmp_path, records):
     publish = PublishRelease(
         ReleaseDirectory(str(tmp_path / "out"), DEGREES_FILE), DEGREES_HEADER, {"epsilon": 0.5}
     )
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         build(pipeline, work, mechanism, publish)
     released = read_degrees(str(tmp_path / "out"))
     assert released == release_here(work, mechanism)

@@ -58,7 +58,7 @@ def statements(tmp_path):
 def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
     mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA)
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         reader = RecordFiles(write(tmp_path), "user", ["page"])
         of_list = ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE)
         of_names = ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE)

@@ -59,7 +59,7 @@ def oracle(release):
 )
 def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
     release, out = DegreeRelease(1.0, degree, bound), str(tmp_path / "out")
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         build(
             pipeline,
             Work(RecordFiles(write(tmp_path), "from", ["to"]), SECRET),

@@ -134,7 +134,7 @@ def check_release(directory, write, mechanism, pipeline):
     ],
 )
 def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
-    check_release(tmp_path, write, mechanism, beam.Pipeline(runner="FnApiRunner"))
+    check_release(tmp_path, write, mechanism, beam.Pipeline())
 
 
 def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
@@ -155,7 +155,7 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
     counts = sorted(count_distinct_users(reader("csv").tables(), 5, SECRET, 3).items())
     assert hashlib.sha256(repr(counts).encode()).hexdigest()[:16] == "4919cdcd7a187f08"
     directory = ReleaseDirectory(str(tmp_path / "out"), FREQUENCIES_FILE)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         publish = PublishLists(directory, {}, list_tables)
         build(pipeline, Work(reader("csv"), SECRET), mechanism, publish)
     assert (tmp_path / "out" / FREQUENCIES_FILE).read_bytes() == FREQUENCIES_HEADER + lines

@@ -44,7 +44,7 @@ def test_the_job_releases_what_the_library_does(tmp_path):
     records = make_records(ages=True)
     columns = ("user", "page", "gender", "age", "language")
     transform = release(TO_SELECT, selection=SELECTION)
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         path = write(tmp_path, records, columns)
         build(
             pipeline,

@@ -62,7 +62,7 @@ def test_the_job_selects_what_the_library_does(tmp_path, name):
     reader = RecordFiles(f"{tmp_path}/a.csv", "user", ["page"])
     directory = ReleaseDirectory(str(tmp_path / "out"), "released_partitions.csv")
     publish = PublishRelease(directory, header_line(reader.partition_fields, False), {})
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         build(pipeline, Work(reader), SelectPartitions(strategy=strategy, secret=SECRET), publish)
     found = released(tmp_path)
     assert found == [["partition"]] + [[p] for p in sorted(selected(RECORDS, strategy))]

@@ -146,7 +146,7 @@ def test_a_partition_is_needed():
         ToRecords("user", [])
 
 
-@pytest.mark.parametrize("runner", ["FnApiRunner", "DirectRunner"])
+@pytest.mark.parametrize("runner", [None, "DirectRunner"])
 def test_every_kind_comes_back(runner):
     pairs = [("ann", 3), ("bob", 3), ("ann", 3)]
     expected = [("ann", 3), ("bob", 3)]
@@ -167,7 +167,7 @@ def test_element_types_are_declared():
     class Missing:
         pass
 
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
 
     def types(elements):
         records = pipeline | f"{elements}" >> beam.Create(elements)
@@ -247,7 +247,7 @@ TRANSFORMS = [ALL, CountDistinctUsers(), ReleaseFrequencyList(epsilon=1, max_par
     ],
 )
 def test_windows_are_refused(windowing, transform):
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     with pytest.raises(ValueError, match="must be bounded and in the global window"):
         _ = pipeline | beam.Create([("a", 1)]) | windowing | transform
 
@@ -255,7 +255,7 @@ def test_windows_are_refused(windowing, transform):
 @pytest.mark.parametrize("transform", TRANSFORMS)
 @pytest.mark.parametrize("steps", [(), (beam.Map(same), beam.Reshuffle())])
 def test_windows_beside_the_global_one_are_refused(transform, steps):
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     plain = pipeline | beam.Create([("a", 1)])
     windowed = plain | beam.WindowInto(window.FixedWindows(60))
     mixed = (plain, windowed) | beam.Flatten()
@@ -271,7 +271,7 @@ def test_windows_beside_the_global_one_are_refused(transform, steps):
 @pytest.mark.parametrize("transform", TRANSFORMS)
 def test_classic_templates_are_refused(transform):
     options = beam.options.pipeline_options.PipelineOptions(template_location="gs://bucket/t")
-    pipeline = beam.Pipeline(runner="FnApiRunner", options=options)
+    pipeline = beam.Pipeline(options=options)
     with pytest.raises(ValueError, match="classic template"):
         _ = pipeline | beam.Create([("a", 1)]) | transform
 

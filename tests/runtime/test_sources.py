@@ -100,7 +100,7 @@ def test_records_of_every_source_are_counted_and_come_back_alike(name, files):
 
 @pytest.mark.parametrize("name", [name for name in SOURCES if name != "bigquery"])
 def test_a_misspelt_field_is_an_error_when_the_pipeline_is_built(name, files):
-    pipeline = beam.Pipeline(runner="FnApiRunner")
+    pipeline = beam.Pipeline()
     records = pipeline | SOURCES[name](files)
     there = "visitor, country, device, note"
     with pytest.raises(ValueError, match=f"no (field|column) 'visiter', only {there}"):

@@ -212,7 +212,7 @@ def test_the_lines_of_a_list_are_those_of_its_own_file(tmp_path):
 )
 def test_the_transform_sorts_lines_and_writes_even_without_any(tmp_path, lines):
     directory = ReleaseDirectory(str(tmp_path), "list.csv")
-    with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    with beam.Pipeline() as pipeline:
         elements = pipeline | beam.Create(lines).with_output_types(bytes)
         elements | PublishRelease(directory, b"name\n", STATEMENT)
     assert (tmp_path / "list.csv").read_bytes() == b"".join([b"name\n", *sorted(lines)])
