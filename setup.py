@@ -12,29 +12,32 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=find_packages(
-        include=["dp_transforms", "dp_transforms.*", "pipelines", "pipelines.*"]
-    ),
+    packages=[
+        *find_packages(include=["dp_transforms", "dp_transforms.*", "pipelines", "pipelines.*"]),
+        "dp_transforms.runner_configs",
+    ],
+    package_dir={"dp_transforms.runner_configs": "runner_configs"},
     package_data={
         "dp_transforms": ["beam_yaml_providers.yaml", "py.typed"],
+        "dp_transforms.runner_configs": ["*/*.yaml", "*/README.md"],
         "pipelines": ["py.typed"],
         "dp_transforms.sample_data": ["*.csv", "README.md"],
     },
-    entry_points={"console_scripts": ["dp-frequency-lists = pipelines.__main__:main"]},
+    entry_points={"console_scripts": ["dp-frequency-lists = dp_transforms.__main__:main"]},
     install_requires=[
-        "apache-beam>=2.77,<2.78",
+        "apache-beam>=2.65,<3",
         "dp-accounting>=0.6,<0.7",
         "gmpy2>=2.2",
         "numpy>=1.24",
-        # Beam 2.77 itself allows no later pyarrow.
-        "pyarrow>=16,<26",
+        # Beam says which later ones go with it.
+        "pyarrow>=16",
         "cryptography>=39",
         "scipy>=1.9",
     ],
     extras_require={
         # Beam builds a source distribution from this file for remote workers, with these two.
-        "gcp": ["apache-beam[gcp]>=2.77,<2.78", "build", "setuptools>=68"],
-        "yaml": ["apache-beam[yaml]>=2.77,<2.78"],
+        "gcp": ["apache-beam[gcp]>=2.65,<3", "build", "setuptools>=68"],
+        "yaml": ["apache-beam[yaml]>=2.65,<3"],
         # DuckDB's wheel has its own ADBC driver.
         "database": ["adbc-driver-manager>=1.0", "adbc-driver-postgresql>=1.0", "duckdb>=1.1"],
         "report": ["matplotlib"],

@@ -8,6 +8,7 @@ import difflib
 import functools
 import io
 import logging
+import os
 import re
 import shlex
 import signal
@@ -17,6 +18,8 @@ import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+import dp_transforms
+from dp_transforms.__main__ import RUN_MODULE
 from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 from pipelines.errors import DoneError, InputError, input_error_message
@@ -110,7 +113,8 @@ class JobParser(OneLineParser):
             "--config",
             metavar="FILE.yaml",
             action="append",
-            help="flags as a YAML mapping, one 'flag: value' on each line; the command line wins",
+            help="flags as a YAML mapping, one 'flag: value' on each line; the command line wins. "
+            "A file of runner_configs goes by its name there, such as flink/session.yaml",
         )
         group.add_argument(
             "--dry_run",
@@ -165,7 +169,7 @@ class JobParser(OneLineParser):
         import yaml
 
         try:
-            with open(path, encoding="utf-8") as file:
+            with open(_option_file(path), encoding="utf-8") as file:
                 settings = yaml.safe_load(file)
         except OSError as error:
             self.error(f"--config={path} cannot be read: {(error.strerror or '').lower()}")
@@ -402,8 +406,18 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
         return runner
     # In its own multi-processing mode the runner starts workers that log to stderr.
     direct.direct_running_mode = "in_memory"
-    command = f"{shlex.quote(sys.executable)} -m pipelines.workers.local_worker"
+    words = [sys.executable, "-c", RUN_MODULE, "pipelines.workers.local_worker"]
+    command = shlex.join(words)
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
+
+
+def _option_file(path: str) -> str:
+    """The path; or, where nothing is there, the file of ``runner_configs`` that it names, such as
+    ``flink/session.yaml``, from the installed package or the checkout."""
+    package = os.path.dirname(dp_transforms.__file__)
+    homes = (os.path.join(folder, "runner_configs") for folder in (package, f"{package}/.."))
+    ours = (os.path.join(home, path) for home in homes)
+    return path if os.path.exists(path) else next(filter(os.path.isfile, ours), path)
 
 
 @contextlib.contextmanager

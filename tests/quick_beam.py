@@ -9,7 +9,6 @@ import weakref
 from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
 from apache_beam.transforms import userstate
 
-
 IN_PROCESS = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 """The in-process runner by the name that all versions of Beam have."""
 

@@ -36,7 +36,7 @@ def source_distribution(tmp_path_factory):
     checkout = tmp_path_factory.mktemp("checkout")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, checkout)
-    for name in ("dp_transforms", "pipelines"):
+    for name in ("dp_transforms", "pipelines", "runner_configs"):
         ignore = shutil.ignore_patterns("__pycache__")
         shutil.copytree(REPOSITORY / name, checkout / name, ignore=ignore)
     subprocess.run(
@@ -59,6 +59,7 @@ def test_the_source_distribution_holds_the_packages_and_their_data(source_distri
         f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")
     }
     data.add("dp_transforms/beam_yaml_providers.yaml")
+    data.add("runner_configs/flink/session.yaml")
     assert data | {"LICENSE", "README.md", "setup.py"} <= names
 
 
@@ -85,6 +86,8 @@ def test_the_source_distribution_installs_and_works_elsewhere(source_distributio
     run = [python, "-m", "pipelines.release_frequency_list", *job]
     subprocess.run(run, cwd=tmp_path, check=True)
     FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")
+    run = [tmp_path / "venv" / "bin" / "dp-frequency-lists", "release", *job, "--overwrite"]
+    subprocess.run([*run, "--config=direct/two_processes.yaml"], cwd=tmp_path, check=True)
     code = "import dp_transforms, pipelines; print(dp_transforms.__file__, pipelines.__file__)"
     where = subprocess.run(
         [python, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -32,6 +32,7 @@ from apache_beam.portability.api import (
 )
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
+from dp_transforms.__main__ import RUN_MODULE
 from pipelines.workers.warm import FORKS
 
 LOOPBACK = "127.0.0.1"
@@ -140,7 +141,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with theirs:
             descriptor = theirs.fileno()
             self._warm = subprocess.Popen(
-                [sys.executable, "-m", "pipelines.workers.warm", str(descriptor)],
+                [sys.executable, "-c", RUN_MODULE, "pipelines.workers.warm", str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(descriptor,),
             )

@@ -1,0 +1,45 @@
+"""The command ``dp-frequency-lists``, which ``python -m dp_transforms`` runs too.
+
+Its jobs are the package ``pipelines``. A user may have a package of that name, in the current
+directory or on PYTHONPATH, so the jobs are loaded from beside this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+import sys
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+
+RUN_MODULE = "import sys; from dp_transforms.__main__ import run; run(sys.argv.pop(1))"
+"""For ``python -c``, before a module's name and its arguments: runs a module of ``pipelines``."""
+
+
+def load_jobs() -> None:
+    """Makes ``pipelines`` in this process the package of this project."""
+    start = Path(__file__).parents[1] / "pipelines" / "__init__.py"
+    loaded = sys.modules.get("pipelines")
+    if loaded is not None and loaded.__file__ == str(start):
+        return
+    spec = spec_from_file_location("pipelines", start)
+    assert spec is not None and spec.loader is not None
+    sys.modules["pipelines"] = module_from_spec(spec)
+    spec.loader.exec_module(sys.modules["pipelines"])
+
+
+def run(module: str) -> None:
+    """Runs a module of ``pipelines`` as the program."""
+    load_jobs()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def main() -> int:
+    """Runs a command; returns its exit code."""
+    load_jobs()
+    code: int = importlib.import_module("pipelines.__main__").main()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

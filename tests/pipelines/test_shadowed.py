@@ -1,0 +1,56 @@
+"""The command beside a user's own package of the name ``pipelines``."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from dp_transforms.__main__ import RUN_MODULE
+from pipelines.__main__ import COMMANDS
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """Runs Python in a directory that has such a package and is on PYTHONPATH."""
+    (tmp_path / "pipelines").mkdir()
+    (tmp_path / "pipelines" / "__init__.py").write_text("raise RuntimeError('of the user')\n")
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+
+    def run(*arguments):
+        command = [sys.executable, *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120
+        )
+
+    return run
+
+
+def test_a_users_package_is_not_loaded(beside):
+    lists = "import pipelines"
+    assert "of the user" in beside("-c", lists).stderr  # as it should be for the user
+    helps = (
+        "from dp_transforms.__main__ import load_jobs; load_jobs()\n"
+        "from pipelines.__main__ import COMMANDS, main\n"
+        "for name in COMMANDS:\n"
+        "    try: main([name, '--help'])\n"
+        "    except SystemExit: pass\n"
+    )
+    done = beside("-c", helps)
+    assert done.returncode == 0 and not done.stderr
+    assert done.stdout.count("usage: ") >= len(COMMANDS)
+    assert beside("-m", "dp_transforms", "--version").stdout.startswith("dp-frequency-lists ")
+
+
+def test_a_release_on_beam_with_processes_of_its_own(beside, tmp_path):
+    (tmp_path / "records.csv").write_text("user,page\n" + "".join(f"{i},a\n" for i in range(50)))
+    flags = ["--user_column=user", "--partition_column=page", "--epsilon=1", "--output=out"]
+    flags += ["--input=records.csv", "--max_partitions_per_user=1"]
+    done = beside("-m", "dp_transforms", "release", *flags, "--config=direct/two_processes.yaml")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out" / "released_frequencies.csv").exists()
+
+
+def test_workers_are_those_of_this_project(beside):
+    done = beside("-c", RUN_MODULE, "pipelines.worker_pool", "--help")
+    assert done.returncode == 0 and "--port" in done.stdout
