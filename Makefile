@@ -1,6 +1,7 @@
 # make run   a first release, from a million made-up users, in out/release
 # make test  the tests;  make test-long  also those that take minutes
 # make test-laws  10,000 releases of each of 67 lists at three rates, and of other mechanisms; some 20 minutes
+# make test-oldest  transforms and jobs with the oldest version of Beam that is supported
 # make flink-up, flink-down  a Flink cluster on this machine;  make test-flink  the jobs on it
 # make spark-up, spark-down, test-spark  the same for Spark
 # make test-dataflow  a dry run for Dataflow
@@ -23,7 +24,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench coverage test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -49,6 +50,9 @@ test-slow: .venv/installed-test
 test-laws: .venv/installed-test
 	$(BIN)/python -m pytest -q -n auto --dist=worksteal --timeout=0 -m law $(if $(PART),--part=$(PART))
 
+test-oldest: .venv-oldest/installed
+	.venv-oldest/bin/python -m pytest -q -n auto --dist=worksteal tests/transforms tests/runtime tests/frames tests/pipelines
+
 mutants: .venv/installed-test
 	$(BIN)/python -m tests.mutants
 
@@ -63,6 +67,11 @@ fuzz: .venv/installed-test
 bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
 	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS))
+
+.venv-oldest/installed: setup.py
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" apache-beam==2.65.0
+	@touch $@
 
 .venv-bench/installed: setup.py
 	$(PYTHON) -m venv .venv-bench
@@ -116,7 +125,7 @@ docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 clean:
-	rm -rf .venv .venv-bench .venv-peers out build dist *.egg-info
+	rm -rf .venv .venv-bench .venv-oldest .venv-peers out build dist *.egg-info
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv
