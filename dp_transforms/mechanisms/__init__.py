@@ -1,7 +1,7 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
 from dp_transforms.mechanisms.eta import Eta as Eta
-from dp_transforms.mechanisms.exponential.clamped_laplace import ClampedLaplace as ClampedLaplace
+from dp_transforms.mechanisms.exponential.mechanism import ClampedLaplace as ClampedLaplace
 from dp_transforms.mechanisms.exponential.mechanism import (
     ExponentialMechanism as ExponentialMechanism,
 )
