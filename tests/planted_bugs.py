@@ -337,8 +337,8 @@ MUTANTS = (
     Mutant(
         "users add twice the step that a Renyi law allows",
         f"{_SELECTION}/rounds.py",
-        "return self.law.step(partitions)",
-        "return 2 * self.law.step(partitions)",
+        "np.array([weight(int(d)) for",
+        "2 * np.array([weight(int(d)) for",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
@@ -479,7 +479,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is reserved but not committed is spent again",
-        "dp_transforms/budget/filter.py",
+        "dp_transforms/budget/budget.py",
         "costs = [*spent, cost]\n",
         "costs = [cost]\n",
         ("tests/budget/test_ledger.py",),

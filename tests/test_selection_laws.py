@@ -64,7 +64,7 @@ def pair_law(strategy, size):
     """The probability that one of two partitions with the same users is selected in rounds."""
     # One of the two may be named, which are few.
     few = [strategy.round_after(index, 1) for index in range(len(strategy.rounds))]
-    keep = [[r.law.keep_probability(size * r.weight(t)) for r in few] for t in (2, 1)]
+    keep = [[law.keep_probability(size * law.step(t)) for law in few] for t in (2, 1)]
     # States: both remain, or this one remains alone.
     together, single, done = 1.0, 0.0, 0.0
     for here, there in zip(*keep, strict=True):

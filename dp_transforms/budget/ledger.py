@@ -26,7 +26,7 @@ nothing back but by ``abandon``, in which a person vouches for it.
 A ledger has one privacy unit, which says what neighbours are: losses about users, edges and nodes
 do not add up. The guarantee for everything that was ever released under a ledger is (epsilon,
 delta)-DP for its budget and its unit, even if jobs are started, or their epsilons chosen, depending
-on earlier outputs (see ``filter``).
+on earlier outputs (see ``budget.PrivacyFilter``).
 
 The file is an SQLite database of mode 600 with a rollback journal, which, unlike a write-ahead log,
 needs no memory that processes share. Each step is a connection and a transaction of its own. A
@@ -47,8 +47,7 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from dp_transforms.budget import ledger_file
-from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
 from dp_transforms.budget.ledger_file import (
     CorruptedLedgerError,
     Header,
@@ -120,8 +119,7 @@ class Ledger:
 
         Args:
           path: of a file that does not exist, on a file system that locks.
-          epsilon: the whole budget's.
-          delta: the whole budget's.
+          epsilon, delta: the whole budget's.
           composition_delta: the part of delta to spend on composition. Many small reservations then
             cost less than the sum of their epsilons, but only delta - composition_delta is left for
             mechanisms that need a delta of their own.
@@ -203,8 +201,7 @@ class Ledger:
         """Spends a part of the budget, before anything is computed for release.
 
         Args:
-          epsilon: the mechanism's.
-          delta: the mechanism's.
+          epsilon, delta: the mechanism's.
           purpose: what it is for, in a line of printable text that holds nothing private.
           unit: what the mechanism's neighbours are.
           loss_range: the length of an interval that holds the privacy loss of every output, where
@@ -245,7 +242,13 @@ class Ledger:
         """
         origin = origin or Origin()
         for request in requests:
-            self._check(request)
+            check_text("purpose", request.purpose, 1)
+            if request.unit is not self.unit:
+                raise PrivacyUnitError(
+                    f"{self.path} is a ledger for neighbours that {self.unit.neighbours}, and this "
+                    f"release is for those that {request.unit.neighbours}: losses of the two do "
+                    "not add up; take another ledger"
+                )
         with self._writing() as (lines, write):
             lost = [line for line in lines if _is_lost(line)]
             write(line.closed(State.ABANDONED) for line in lost)
@@ -260,9 +263,7 @@ class Ledger:
                         f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
                     )
                 spent.append(cost)
-                made.append(
-                    LedgerLine.new(number, purpose, cost, unit, origin, announces=announces)
-                )
+                made.append(LedgerLine(number, purpose, cost, unit, origin, announces))
             write(made)
         return [Reservation(self, line.id) for line in made]
 
@@ -307,15 +308,6 @@ class Ledger:
         """
         self._close(ids, State.ABANDONED)
 
-    def _check(self, request: Request) -> None:
-        check_text("purpose", request.purpose, 1)
-        if request.unit is not self.unit:
-            raise PrivacyUnitError(
-                f"{self.path} is a ledger for neighbours that {self.unit.neighbours}, "
-                f"and this release is for those that {request.unit.neighbours}: losses of the two "
-                "do not add up; take another ledger"
-            )
-
     def _close(self, ids: Iterable[int], state: State) -> None:
         with self._writing() as (lines, write):
             write(self._open_line(lines, number).closed(state) for number in ids)
@@ -356,21 +348,26 @@ class Ledger:
 
 
 class Reservation:
-    """A part of a ledger's budget that is spent, for a release that may be under way."""
+    """A part of a ledger's budget that is spent, for a release that may be under way.
+
+    Attributes:
+      id: the reservation's, for the methods of ``Ledger``.
+    """
 
     def __init__(self, ledger: Ledger, id: int):
-        self._ledger = ledger
+        self._ledger, self.id = ledger, id
         self._open = True
-        self.id = id
 
     def commit(self) -> None:
         """See ``Ledger.commit``."""
-        self._ledger.commit(self.id)
-        self._open = False
+        self._close(State.COMMITTED)
 
     def abandon(self) -> None:
         """See ``Ledger.abandon``."""
-        self._ledger.abandon(self.id)
+        self._close(State.ABANDONED)
+
+    def _close(self, state: State) -> None:
+        self._ledger._close([self.id], state)
         self._open = False
 
     def __enter__(self) -> Reservation:

@@ -33,7 +33,7 @@ from dp_transforms.budget import (
     State,
     ledger_file,
 )
-from dp_transforms.budget.filter import Cost, zcdp_of
+from dp_transforms.budget.budget import Cost, zcdp_of
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
@@ -437,7 +437,7 @@ def test_a_damaged_ledger_refuses_everything(path, change):
 
 def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
-    line = LedgerLine.new(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
+    line = LedgerLine(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
     with ledger_file.connected(str(path)) as connection:
         ledger_file.write(connection, line)
     with pytest.raises(CorruptedLedgerError, match="its reservations exceed its budget"):
@@ -447,7 +447,7 @@ def test_reservations_beyond_the_budget_are_refused(path):
 OTHER_FILES = {
     "text": (b"epsilon,1\n", "is not a privacy ledger"),
     "empty": (b"", "is not a privacy ledger"),
-    "earlier": (b'{"entry":{"budget":1},"sha256":"00"}\n', r"earlier version \(JSON lines\)"),
+    "earlier": (b'{"entry":{"budget":1},"sha256":"00"}\n', "earlier version.s JSON lines"),
 }
 
 

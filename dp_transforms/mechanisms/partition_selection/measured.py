@@ -50,7 +50,6 @@ from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.partition_selection.rounds import (
     RenyiRoundsSelection,
-    Round,
     RoundPlan,
     WeightedStrategy,
     calibrate,
@@ -149,7 +148,7 @@ class MeasuredSelection(WeightedStrategy):
         return self.tuning.many_rounds
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[KeepLaw, ...]:
         """The rounds of the usual plan."""
         return self.usual.rounds
 
@@ -343,29 +342,15 @@ def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _CountRound:
-    """A round in which every user weighs the same."""
-
-    law: KeepLaw
-
-    def weight(self, partitions: int) -> int:
-        return 1
-
-    def describe(self) -> dict[str, float]:
-        return {}
-
-
-@dataclass(frozen=True)
 class _ByCounts(WeightedStrategy):
     """``optimal`` as a single round."""
 
     name: ClassVar[str] = OptimalSelection.name
 
     @cached_property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[KeepLaw, ...]:
         kappa, neighbours = self.max_partitions_per_user, self.neighbours
-        of_counts = OptimalSelection(*self._budget, kappa, neighbours=neighbours)
-        return (_CountRound(of_counts.law),)
+        return (OptimalSelection(*self._budget, kappa, neighbours=neighbours).law,)
 
     def _parameters(self) -> dict[str, Any]:
         return {}

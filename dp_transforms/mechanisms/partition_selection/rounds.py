@@ -7,7 +7,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import gmpy2
 import numpy as np
@@ -56,20 +56,6 @@ class RoundPlan(NamedTuple):
     root: int = 6
 
 
-class Round(Protocol):
-    """Weights and keep-probabilities of one round."""
-
-    @property
-    def law(self) -> KeepLaw:
-        """The probability of being kept, by the sum of weights."""
-
-    def weight(self, partitions: int) -> int:
-        """The weight that a user of ``partitions`` partitions adds to each; falls as they grow."""
-
-    def describe(self) -> dict[str, float]:
-        """Public facts, as JSON-ready values."""
-
-
 class WeightedStrategy(SelectionStrategy):
     """A selection in rounds, each of the partitions that earlier rounds did not select.
 
@@ -81,8 +67,8 @@ class WeightedStrategy(SelectionStrategy):
 
     @property
     @abstractmethod
-    def rounds(self) -> tuple[Round, ...]:
-        """Weights and laws of every round, in order."""
+    def rounds(self) -> tuple[KeepLaw, ...]:
+        """The law of every round, in order: its statistic is the sum of its users' steps."""
 
     @property
     def most_rounds(self) -> int:
@@ -100,7 +86,7 @@ class WeightedStrategy(SelectionStrategy):
         """
         return False
 
-    def round_after(self, index: int, named: int) -> Round:
+    def round_after(self, index: int, named: int) -> KeepLaw:
         """Round ``index``, after so many partitions were named by earlier ones."""
         return self.rounds[index]
 
@@ -115,7 +101,7 @@ class WeightedStrategy(SelectionStrategy):
           An int64 array of the same shape.
         """
         counts = np.asarray(partitions)
-        weight = self.round_after(index, named).weight
+        weight = self.round_after(index, named).step
         distinct, places = np.unique(counts, return_inverse=True)
         values = np.array([weight(int(d)) for d in distinct], dtype=np.int64)
         return values[places].reshape(counts.shape)
@@ -140,33 +126,29 @@ class WeightedStrategy(SelectionStrategy):
         Returns:
           An array of n bools.
         """
-        round_ = self.round_after(index, named)
-        beyond = np.maximum(sums - self._taken_off(round_), 0)
+        law = self.round_after(index, named)
+        beyond = np.maximum(sums - self._taken_off(law), 0)
         beyond[users < self.pre_threshold] = 0
-        return round_.law.decide(beyond, words, extend)
+        return law.decide(beyond, words, extend)
 
-    def _taken_off(self, round_: Round) -> int:
+    def _taken_off(self, law: KeepLaw) -> int:
         """The most that the users before the pre-threshold could give.
 
         Without it the user who completes the pre-threshold decides as a partition's first user does
         without one.
         """
-        return (self.pre_threshold - 1) * round_.weight(1)
+        return (self.pre_threshold - 1) * law.step(1)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         if users < self.pre_threshold:
             return exactly(0)
         drop = exactly(1)
         for index in range(len(self.rounds)):
-            round_ = self.round_after(index, 0)
-            smallest_sum = users * round_.weight(self.max_partitions_per_user)
-            beyond = max(0, smallest_sum - self._taken_off(round_))
-            drop *= round_.law.drop_enclosure(beyond, precision + 8).rational()
+            law = self.round_after(index, 0)
+            smallest_sum = users * law.step(self.max_partitions_per_user)
+            beyond = max(0, smallest_sum - self._taken_off(law))
+            drop *= law.drop_enclosure(beyond, precision + 8).rational()
         return 1 - drop
-
-    def keep_probability(self, users: int) -> float:
-        lo, hi = self.keep_enclosure(users, 256)
-        return float((lo + hi) / 2)
 
     @cached_property
     def median_users(self) -> int | None:
@@ -175,28 +157,6 @@ class WeightedStrategy(SelectionStrategy):
 
     def _parameters(self) -> dict[str, Any]:
         return {"rounds": [round_.describe() for round_ in self.rounds]}
-
-
-@dataclass(frozen=True)
-class RenyiRound:
-    """One round: steps and keep-probabilities.
-
-    Attributes:
-      law: the keep-probabilities by the sum of steps.
-    """
-
-    law: RenyiLaw
-
-    def weight(self, partitions: int) -> int:
-        return self.law.step(partitions)
-
-    def describe(self) -> dict[str, float]:
-        budget = self.law.budget
-        return {
-            "order": budget.order,
-            "divergence": float(budget.divergence),
-            "exposure": float(budget.exposure),
-        }
 
 
 @dataclass(frozen=True)
@@ -244,11 +204,11 @@ class RenyiRoundsSelection(WeightedStrategy):
         return self.number_of_rounds
 
     @cached_property
-    def rounds(self) -> tuple[RenyiRound, ...]:
+    def rounds(self) -> tuple[RenyiLaw, ...]:
         kappa = self.max_partitions_per_user
         # What early rounds hardly ever miss is left to the next one.
         early = [
-            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2))
+            RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2)
             for budget in self.budgets[:-1]
         ]
         return (*early, self._last_rounds[0])
@@ -257,7 +217,7 @@ class RenyiRoundsSelection(WeightedStrategy):
         # A sample of each user's own finds what most users have.
         return index > 0
 
-    def round_after(self, index: int, named: int) -> RenyiRound:
+    def round_after(self, index: int, named: int) -> RenyiLaw:
         few = named < self.many_names * self.max_partitions_per_user
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
@@ -287,15 +247,15 @@ class RenyiRoundsSelection(WeightedStrategy):
         return candidates(*self._calibrated)
 
     @cached_property
-    def _last_rounds(self) -> list[RenyiRound]:
+    def _last_rounds(self) -> list[RenyiLaw]:
         """Rounds of the last round's budget, by each of the roots."""
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
         if kappa == 1:
-            return [RenyiRound(RenyiLaw(budget, kappa))]
+            return [RenyiLaw(budget, kappa)]
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in self._roots]
+        return [RenyiLaw(budget, kappa, resolution, root=root) for root in self._roots]
 
 
 @lru_cache(maxsize=256)

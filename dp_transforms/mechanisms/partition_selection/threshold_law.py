@@ -81,6 +81,9 @@ class ThresholdLaw(KeepLaw):
             return exactly(1)
         if self.saturation is not None and statistic >= self.saturation:
             return exactly(0)
+        if statistic == self.threshold and 2 * self.tie == 1:
+            # P[X <= 0] + P[X <= -1] = 1, which no enclosures of the two would settle.
+            return exactly(self.tie)
         drop = self._at_most(self.threshold - statistic, precision)
         if not self.tie:
             return drop

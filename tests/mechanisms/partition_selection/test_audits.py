@@ -196,11 +196,10 @@ _keeps = {}
 def round_keep(strategy, index, total, users, named):
     key = (strategy, index, total, users, named)
     if key not in _keeps:
-        round_ = strategy.round_after(index, named)
-        beyond = max(0, total - (strategy.pre_threshold - 1) * round_.weight(1))
+        law = strategy.round_after(index, named)
+        beyond = max(0, total - (strategy.pre_threshold - 1) * law.step(1))
         if users < strategy.pre_threshold:
             beyond = 0
-        law = round_.law
         _keeps[key] = exact(law.keep_enclosure(beyond, BITS)[0]) if beyond else mpmath.mpf(0)
     return _keeps[key]
 
