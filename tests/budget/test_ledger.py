@@ -75,6 +75,7 @@ def test_the_course_of_a_reservation(path):
     assert states(ledger)[-1] is State.RESERVED
     assert ledger.remaining() == PrivacyBudget(0, 9e-7)
     assert ledger.budget == Ledger.open(path).budget == PrivacyBudget(1, 1e-6)
+    assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
 
 
 def test_the_budget_can_be_used_up_exactly_and_not_beyond(path):
@@ -107,12 +108,6 @@ def test_a_ledger_has_one_unit(path, unit):
     assert line.unit is unit and line.to_json()["unit"] == unit.value
 
 
-def test_users_are_the_unit_if_nothing_is_said(path):
-    ledger = Ledger.create(path, epsilon=1)
-    ledger.reserve(0.5, purpose="list")
-    assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
-
-
 def test_many_lists_under_a_composition_delta(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
     # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
@@ -128,7 +123,7 @@ def test_many_lists_under_a_composition_delta(path):
     )
 
 
-@pytest.mark.parametrize("epsilon", ["0.25", "0.3", "0.5", "0.55", "0.8", "1", "1.09", "1.1"])
+@pytest.mark.parametrize("epsilon", ["0.3", "0.8", "1.1"])
 def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
     mechanism = partition_mechanism(float(epsilon))
     ledger = Ledger.create(path, epsilon=5, delta=1e-6, composition_delta=1e-6)
@@ -142,31 +137,21 @@ def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
         ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
 
 
-def test_lines_for_a_privacy_statement(path):
+def test_a_line_for_a_privacy_statement(path):
     ledger = Ledger.create(path, epsilon=1)
-    with ledger.reserve("1/3", purpose="all users", loss_range="2/5"):
-        pass
+    ledger.reserve("1/3", purpose="all users", loss_range="2/5").commit()
     ledger.reserve(0.5, purpose="ages")
-    assert json.loads(json.dumps([line.to_json() for line in ledger.lines()])) == [
-        {
-            "id": 1,
-            "state": "committed",
-            "unit": "user",
-            "purpose": "all users",
-            "epsilon": "1/3",
-            "delta": "0",
-            "loss_range": "0.4",
-        },
-        {
-            "id": 2,
-            "state": "reserved",
-            "unit": "user",
-            "purpose": "ages",
-            "epsilon": "0.5",
-            "delta": "0",
-            "loss_range": "1",
-        },
-    ]
+    first, second = json.loads(json.dumps([line.to_json() for line in ledger.lines()]))
+    assert first == {
+        "id": 1,
+        "state": "committed",
+        "unit": "user",
+        "purpose": "all users",
+        "epsilon": "1/3",
+        "delta": "0",
+        "loss_range": "0.4",
+    }
+    assert (second["id"], second["state"], second["loss_range"]) == (2, "reserved", "1")
 
 
 def test_a_reservation_is_closed_once(path):
@@ -509,13 +494,6 @@ def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(pat
         ledger.begin(second)
 
 
-def test_who_does_not_announce_gets_nothing_back(path):
-    ledger = Ledger.create(path, epsilon=1)
-    (one,) = ledger.reserve_all([Request("a", HALF)])
-    assert not ledger.give_back([one.id])
-    assert ledger.spent() == PrivacyBudget(0.5)
-
-
 @pytest.mark.parametrize("announces", [False, True])
 @pytest.mark.parametrize("begins", [False, True])
 def test_what_a_killed_process_reserved(path, announces, begins):
@@ -577,17 +555,22 @@ def test_a_row_says_when_where_and_for_which_job(path):
             Origin(**{name: "two\nlines"})
 
 
-@pytest.mark.parametrize("purpose", ["", "two\nlines", "x" * 201])
-def test_purposes_that_are_refused(path, purpose):
-    with pytest.raises(ValueError, match="purpose must be 1 to 200 printable characters"):
-        Ledger.create(path, epsilon=1).reserve(0.1, purpose=purpose)
-
-
-def test_costs_that_are_refused(path):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"purpose": ""}, "purpose must be 1 to 200 printable characters"),
+        ({"purpose": "two\nlines"}, "purpose must be 1 to 200 printable characters"),
+        ({"purpose": "x" * 201}, "purpose must be 1 to 200 printable characters"),
+        ({"epsilon": -0.1}, "epsilon must not be negative"),
+        ({"delta": -1e-9}, "delta must be at least 0"),
+        ({"epsilon": float("nan")}, "epsilon must be a finite number"),
+        ({"epsilon": "much"}, "epsilon must be a finite number"),
+    ],
+)
+def test_reservations_that_are_refused(path, arguments, message):
     ledger = Ledger.create(path, epsilon=1)
-    for epsilon, delta in [(-0.1, 0), (0.1, -1e-9), (float("nan"), 0), ("much", 0)]:
-        with pytest.raises(ValueError, match="must"):
-            ledger.reserve(epsilon, delta, purpose="bad")
+    with pytest.raises(ValueError, match=message):
+        ledger.reserve(**({"epsilon": 0.1, "purpose": "list"} | arguments))
     assert ledger.lines() == ()
     with pytest.raises(ValueError, match="composition_delta must be between"):
         Ledger.create(f"{path}.2", epsilon=1, delta=1e-6, composition_delta=1e-3)
