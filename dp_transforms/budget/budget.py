@@ -184,6 +184,7 @@ class Cost:
     loss_range: ExactNumber
 
     def __init__(self, budget: PrivacyBudget, loss_range: Real | None = None):
+        _check_budget(budget)
         largest = 2 * budget.epsilon
         given = largest if loss_range is None else exact_fraction("loss_range", loss_range)
         if given < budget.epsilon:
@@ -222,6 +223,7 @@ class PrivacyFilter:
     composition_delta: ExactNumber
 
     def __init__(self, budget: PrivacyBudget, composition_delta: Real = 0):
+        _check_budget(budget)
         share = exact_fraction("composition_delta", composition_delta)
         if not 0 <= share <= budget.delta:
             raise ValueError(
@@ -265,6 +267,11 @@ class PrivacyFilter:
             epsilon = max(epsilon, Fraction(root, 10**_DIGITS))
         delta = self.budget.delta - self.composition_delta - sum(c.budget.delta for c in costs)
         return PrivacyBudget(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
+
+
+def _check_budget(budget: PrivacyBudget) -> None:
+    if not isinstance(budget, PrivacyBudget):
+        raise ValueError(f"budget must be a PrivacyBudget, got {budget!r}")
 
 
 def zcdp_of(epsilon: Real, delta: Real) -> Fraction:

@@ -33,7 +33,6 @@ from dp_transforms.mechanisms.integer_partition.known_total import (
 from dp_transforms.mechanisms.integer_partition.table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
-from dp_transforms.mechanisms.noise.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates as NoisyCoordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection

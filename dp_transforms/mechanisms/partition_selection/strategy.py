@@ -199,13 +199,6 @@ class NoisyCountStrategy(CountStrategy):
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
 
-    def select_with_counts(
-        self, users: IntArray, tape: RandomTape, channel: str = CHANNEL
-    ) -> tuple[BoolArray, IntArray]:
-        """``decide_with_counts`` with the numbers of one channel of a tape."""
-        words = tape.words(channel, len(users))
-        return self.decide_with_counts(users, words, lambda i, bits: tape.prefix(channel, i, bits))
-
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:

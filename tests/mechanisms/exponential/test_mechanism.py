@@ -53,31 +53,9 @@ def test_every_small_eta_has_exactly_the_law_of_the_definition():
         assert {i: Fraction(share, int(total)) for i, share in shares.items()} == law
 
 
-@pytest.mark.parametrize("part", slow_unless(range(12), [0]))
-def test_every_small_eta_draws_its_law(part):
-    # A twelfth of the 360 parameters in each run; the stated false-alarm rate is for all together.
-    utilities = [-9, -2, -2, 0, 1, 3, 50]
-    for number, eta in enumerate(SMALL_ETAS[part::12]):
-        mechanism = ExponentialMechanism(eta, -3, 4, max_outcomes=7)
-        sample = draws(mechanism, utilities, 500, seed=1000 * part + number)
-        law = definition(eta, utilities, -3, 4)
-        laws.assert_follows(sample, law, laws.SIGNIFICANCE / len(SMALL_ETAS))
-
-
 @pytest.mark.parametrize(
     ("outcomes", "count"),
-    slow_unless(
-        [
-            (1, 20),
-            (2, 20_000),
-            (3, 20_000),
-            (10, 20_000),
-            (100, 10_000),
-            (1_000, 4_000),
-            (10_000, 1_500),
-        ],
-        [(1, 20), (100, 10_000)],
-    ),
+    slow_unless([(1, 20), (3, 20_000), (100, 10_000), (10_000, 1_500)], [(1, 20), (100, 10_000)]),
 )
 def test_sizes_from_one_to_ten_thousand(outcomes, count):
     eta = Eta(5, 3, 1)
@@ -93,7 +71,6 @@ def test_a_wide_range_of_utilities():
     mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
     law = mechanism.probabilities([2999, 3000, 3001])
     assert law == [gmpy2.mpq(1, 2), gmpy2.mpq(1, 4), gmpy2.mpq(1, 4)]
-    laws.assert_follows(draws(mechanism, [2999, 3000, 3001], 5_000), dict(enumerate(law)))
 
 
 def test_fractional_utilities_draw_the_mixture_over_all_roundings():

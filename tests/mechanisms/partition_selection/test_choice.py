@@ -16,6 +16,7 @@ from dp_transforms.mechanisms.partition_selection import (
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from pipelines.reports.plots import plot_explanation
+from tests.mechanisms.partition_selection.test_noisy_thresholds import select_with_counts
 
 NAMES = [
     "optimal",
@@ -121,8 +122,8 @@ def test_a_pre_threshold_shifts_the_law(name):
         assert shifted.saturation_count == plain.saturation_count + 4
     if shifted.has_noisy_counts:
         users = np.full(2000, plain.median_users)
-        keep, noisy = plain.select_with_counts(users, InsecureSeededTape(3))
-        later, moved = shifted.select_with_counts(users + 4, InsecureSeededTape(3))
+        keep, noisy = select_with_counts(plain, users, InsecureSeededTape(3))
+        later, moved = select_with_counts(shifted, users + 4, InsecureSeededTape(3))
         assert np.array_equal(keep, later) and np.array_equal(noisy[keep] + 4, moved[keep])
 
 
