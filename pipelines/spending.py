@@ -24,7 +24,7 @@ from dp_transforms.budget import (
     Request,
     State,
 )
-from dp_transforms.budget.ledger import has_ended
+from dp_transforms.budget.ledger_file import has_ended
 from pipelines.errors import DoneError, InputError
 from pipelines.files.paths import local_path, reason
 

@@ -315,14 +315,14 @@ MUTANTS = (
     ),
     Mutant(
         "intervals of noisy counts forget that only large ones are released",
-        f"{_SELECTION}/count_intervals.py",
+        f"{_SELECTION}/threshold_law.py",
         "> (miss * named).lower",
         "> miss",
         (f"{_TEST_SELECTION}/test_count_intervals.py",),
     ),
     Mutant(
         "the upper end of an interval of a noisy count is a step too low",
-        f"{_SELECTION}/count_intervals.py",
+        f"{_SELECTION}/threshold_law.py",
         "np.maximum(noisy + beyond - 1, law.smallest)",
         "np.maximum(noisy + beyond - 2, law.smallest)",
         (f"{_TEST_SELECTION}/test_count_intervals.py",),

@@ -20,7 +20,7 @@ from dp_transforms.mechanisms.partition_selection import (
     TruncatedGeometricSelection,
     make_strategy,
 )
-from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
+from dp_transforms.mechanisms.partition_selection.threshold_law import count_intervals
 from dp_transforms.runtime import shuffle
 from dp_transforms.runtime.shuffle import OnThreads
 from tests.beam_runs import rows_of, run

@@ -115,6 +115,7 @@ def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
     if isinstance(mechanism, FrobeniusMechanism):
         sensitivity = mechanism.sensitivity
         decay = mechanism.epsilon_cost / sensitivity
+        # Less noise costs more: geometric noise of a larger q is that of a smaller q, and some.
         if Fraction(decay) * sensitivity < Fraction(mechanism.epsilon_cost):
             decay = math.nextafter(decay, math.inf)
         return dp_event.DiscreteLaplaceDpEvent(decay, sensitivity)

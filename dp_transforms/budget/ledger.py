@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
 import sqlite3
@@ -56,7 +57,6 @@ from dp_transforms.budget.ledger_file import (
     State,
     check_text,
     connected,
-    has_ended,
 )
 from dp_transforms.mechanisms.decimals import Real
 
@@ -250,8 +250,7 @@ class Ledger:
                     "not add up; take another ledger"
                 )
         with self._writing() as (lines, write):
-            lost = [line for line in lines if _is_lost(line)]
-            write(line.closed(State.ABANDONED) for line in lost)
+            write(line.closed(State.ABANDONED) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
             spent, made = _spent(lines), []
@@ -326,16 +325,8 @@ class Ledger:
         """The lines, and a function that writes some, in a transaction that excludes others'."""
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            changed = False
-
-            def write(lines: Iterable[LedgerLine]) -> None:
-                nonlocal changed
-                for line in lines:
-                    ledger_file.write(connection, line)
-                    changed = True
-
-            yield self._read(connection), write
-            connection.execute("COMMIT" if changed else "ROLLBACK")
+            yield self._read(connection), functools.partial(ledger_file.write, connection)
+            connection.execute("COMMIT")
 
     def _read(self, connection: sqlite3.Connection) -> tuple[LedgerLine, ...]:
         """The lines, after all checks, in a transaction."""
@@ -378,18 +369,9 @@ class Reservation:
             self.commit()
 
 
-def _is_lost(line: LedgerLine) -> bool:
-    return line.may_be_given_back and has_ended(line.process)
-
-
-def _counting(lines: Iterable[LedgerLine]) -> Iterator[LedgerLine]:
-    """The lines that count as spent."""
-    return (one for one in lines if one.state is not State.ABANDONED and not _is_lost(one))
-
-
 def _of_job(lines: Iterable[LedgerLine], job_id: str) -> tuple[LedgerLine, ...]:
-    return tuple(line for line in _counting(lines) if line.origin.job_id == job_id)
+    return tuple(line for line in lines if line.counts and line.origin.job_id == job_id)
 
 
 def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
-    return [line.cost for line in _counting(lines)]
+    return [line.cost for line in lines if line.counts]

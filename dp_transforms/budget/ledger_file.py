@@ -14,7 +14,7 @@ import socket
 import sqlite3
 import stat
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -54,8 +54,7 @@ class Header(NamedTuple):
 
 
 class State(enum.Enum):
-    """The fate of a reservation. All but ABANDONED count as spent, unless the job of a RESERVED one
-    has ended without beginning a release."""
+    """The fate of a reservation."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
@@ -139,6 +138,16 @@ class LedgerLine:
     def may_be_given_back(self) -> bool:
         """Nothing has come out under it, and nothing can once it is given back."""
         return self.state is State.RESERVED and self.announces and not self.begun
+
+    @property
+    def is_lost(self) -> bool:
+        """Its job has ended without beginning a release."""
+        return self.may_be_given_back and has_ended(self.process)
+
+    @property
+    def counts(self) -> bool:
+        """It counts as spent."""
+        return self.state is not State.ABANDONED and not self.is_lost
 
 
 def _write(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
@@ -285,9 +294,10 @@ def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[Ledge
     return header, lines
 
 
-def write(connection: sqlite3.Connection, line: LedgerLine) -> None:
-    """Writes a line, in the place of one with its id."""
-    _write(connection, "reservations", _row(line))
+def write(connection: sqlite3.Connection, lines: Iterable[LedgerLine]) -> None:
+    """Writes lines, each in the place of one with its id."""
+    for line in lines:
+        _write(connection, "reservations", _row(line))
 
 
 def this_process() -> str:

@@ -424,7 +424,7 @@ def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
     line = LedgerLine(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
     with ledger_file.connected(str(path)) as connection:
-        ledger_file.write(connection, line)
+        ledger_file.write(connection, [line])
     with pytest.raises(CorruptedLedgerError, match="its reservations exceed its budget"):
         ledger.spent()
 

@@ -49,7 +49,7 @@ class KeepLaw(ABC):
         """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
 
     def step(self, partitions: int) -> int:
-        """What a user of ``partitions`` partitions adds to the statistic of each; 1 for counts."""
+        """Returns what a user of ``partitions`` partitions adds to each one's statistic."""
         return 1
 
     def describe(self) -> dict[str, float]:

@@ -21,12 +21,12 @@ from dp_transforms.mechanisms.decimals import (
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
-from dp_transforms.mechanisms.partition_selection.count_intervals import (
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw, as_float
+from dp_transforms.mechanisms.partition_selection.threshold_law import (
     CONFIDENCE,
+    ThresholdLaw,
     count_intervals,
 )
-from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw, as_float
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import RandomTape
 
 ADD_OR_REMOVE = "add_or_remove"

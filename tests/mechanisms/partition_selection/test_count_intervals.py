@@ -12,9 +12,8 @@ from dp_transforms.mechanisms.partition_selection import (
     LaplaceSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
 from dp_transforms.mechanisms.partition_selection.gaussian import RoundedGaussian
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, count_intervals
 
 STRATEGIES = {
     "laplace": LaplaceSelection(1, 1e-5),
