@@ -35,7 +35,7 @@ are those of the optimal primitive.
 **Intervals** hold the numbers of users of named partitions, from their noisy counts alone. With t
 for the threshold, the noisy count Y = n + X of a partition that is named has
 
-    P_n[Y = y | named] = P[X = y - n] k(y) / pi(n),    k(y) = 1 for y > t, tie for y = t, 0 below
+    P_n[Y = y | named] = P[X = y - n] r(y) / pi(n),    r(y) = 1 for y > t, tie for y = t, 0 below
 
 so that few users who are named at all have a noisy count far above their number: y - n is then no
 draw of X. An interval that is right for all partitions, named or not, holds the number of users of
@@ -47,12 +47,12 @@ With 2 a = 1 - confidence it is
     low(y) = the smallest n that may be named and has P_n[Y >= y | named] > a
     c = the smallest integer with P[X >= c] <= a
 
-Coverage. n exceeds the upper end if Y <= n - c. As k does not fall, being named makes Y no smaller:
+Coverage. n exceeds the upper end if Y <= n - c. As r does not fall, being named makes Y no smaller:
 P_n[Y <= y | named] <= P[X <= y - n], which is P[X >= c] <= a at y = n - c.
 
 The noise is log-concave, P[X = x]**2 >= P[X = x-1] P[X = x+1]: geometric noise is, truncated or
 not, and the rounded Gaussian as the convolution of two log-concave functions (Prekopa 1973). So P[X
-= y-n-1] / P[X = y-n] does not fall in y, and k(y) is the same for n and n+1: the laws of Y given
+= y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1: the laws of Y given
 that it is named have a monotone likelihood ratio, and P_n[Y >= y | named] does not fall in n. So n
 is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definition of a tail, the Y for
 which that is so have probability at most a.
