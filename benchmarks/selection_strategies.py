@@ -249,14 +249,17 @@ class RenyiSelection(CountStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         # What is refused is refused now.
-        kappa = self.max_partitions_per_user
-        renyi.candidates(*self._budget, kappa, users_changed=self._users_changed)
+        _ = self._calibration.candidates
 
     @cached_property
     def law(self) -> RenyiLaw:
+        (budget,) = self._calibration.best
+        return RenyiLaw(budget, self.max_partitions_per_user)
+
+    @cached_property
+    def _calibration(self) -> renyi.Calibration:
         kappa = self.max_partitions_per_user
-        (budget,) = renyi.calibrate(*self._budget, kappa, users_changed=self._users_changed)
-        return RenyiLaw(budget, kappa)
+        return renyi.Calibration(*self._budget, kappa, users_changed=self._users_changed)
 
     def _parameters(self) -> dict[str, Any]:
         return {"order": self.law.budget.order}

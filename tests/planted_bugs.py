@@ -344,8 +344,8 @@ MUTANTS = (
     Mutant(
         "every round of Renyi laws spends the whole budget",
         f"{_SELECTION}/rounds.py",
-        "tuple(total.share(*share) for share in shares)",
-        "tuple(total for share in shares)",
+        "tuple(total.share(*share) for share in of_rounds)",
+        "tuple(total for share in of_rounds)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
@@ -428,8 +428,8 @@ MUTANTS = (
     Mutant(
         "each plan may have an order of its own",
         f"{_SELECTION}/measured.py",
-        "next(one for one in self._candidates if one[0].order == self.order)",
-        "self._candidates[min(self.growth, len(self._candidates) - 1)]",
+        "next(one for one in self._calibration.candidates if one[0].order == self.order)",
+        "self._calibration.candidates[min(self.growth, len(self._calibration.candidates) - 1)]",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

@@ -220,20 +220,8 @@ def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
     number, state, purpose, epsilon, delta, loss_range, *origin = row[:10]
     host, process, announces, begun, *times = row[10:]
     cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
-    begun, of_job = bool(begun), Origin(*origin)
-    return LedgerLine(
-        number,
-        purpose,
-        cost,
-        unit,
-        of_job,
-        bool(announces),
-        State(state),
-        begun,
-        host,
-        process,
-        *times,
-    )
+    given = number, purpose, cost, unit, Origin(*origin), bool(announces)
+    return LedgerLine(*given, State(state), bool(begun), host, process, *times)
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, ClassVar, NamedTuple
 
 import gmpy2
@@ -160,6 +160,88 @@ class WeightedStrategy(SelectionStrategy):
 
 
 @dataclass(frozen=True)
+class Calibration:
+    """The budgets of rounds, by all that they follow from.
+
+    Args:
+      epsilon, delta: positive, and delta below 1.
+      partitions: the most that one user has in a round.
+      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
+        round before, and its share of the exposure ``growth**2`` times: early rounds keep
+        partitions of many users, for which a small exposure is no loss.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+      statistic: the epsilon of a statistic that came before.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    partitions: int
+    rounds: int = 1
+    growth: int = 1
+    users_changed: int = 1
+    statistic: Fraction = Fraction(0)
+
+    @cached_property
+    def best(self) -> tuple[RenyiBudget, ...]:
+        """The rounds' budgets, at the order whose last round keeps the most.
+
+        Every order is private: the search decides only how much is kept.
+        """
+        # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+        resolution = min(1, self.rounds - 1, self.partitions - 1)
+        every = self.candidates
+
+        def kept(place: int) -> float:
+            if not 0 <= place < len(every):
+                return -1.0
+            last = every[place][-1]
+            return RenyiLaw(last, self.partitions, resolution, coarser=_SEARCH_COARSER).kept
+
+        # The further from the best order, the fewer are kept.
+        best = min(_MIDDLE, len(every) - 1)
+        way = 1 if kept(best + 1) > kept(best) else -1
+        while kept(best + way) > kept(best):
+            best += way
+        return every[best]
+
+    @cached_property
+    def candidates(self) -> list[tuple[RenyiBudget, ...]]:
+        """The rounds' budgets at every order to try, ascending; at least one.
+
+        Raises:
+          StrategyRefusal: there is none, or they would need more users than there are.
+        """
+        epsilon, delta = self.epsilon, self.delta
+        shares = [growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)]
+        of_rounds = list(zip(*shares, strict=True))
+        scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
+        orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
+        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed, self.statistic)
+        totals = [total_budget(order, epsilon, *rest) for order in orders]
+        private = [
+            tuple(total.share(*share) for share in of_rounds)
+            for total in totals
+            if total.divergence > 0 and total.exposure > 0
+        ]
+        given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {self.partitions} "
+        if not private:
+            raise StrategyRefusal(
+                f"delta must be smaller for this strategy, got {given}partitions a user"
+            )
+        short = [
+            budgets
+            for budgets in private
+            if not any(RenyiLaw.is_long(budget, self.partitions, 1) for budget in budgets)
+        ]
+        if not short:
+            raise StrategyRefusal(
+                "this strategy would need more than 2**48 users in a partition at "
+                f"{given}partitions a user; take a larger epsilon"
+            )
+        return short
+
+
+@dataclass(frozen=True)
 class RenyiRoundsSelection(WeightedStrategy):
     """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_law`` instead of noise.
 
@@ -197,7 +279,8 @@ class RenyiRoundsSelection(WeightedStrategy):
             raise ValueError(
                 f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
             )
-        assert self._candidates
+        # What is refused is refused now.
+        _ = self._calibration.candidates
 
     @property
     def most_rounds(self) -> int:
@@ -222,15 +305,10 @@ class RenyiRoundsSelection(WeightedStrategy):
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
 
-    @property
-    def _calibrated(self) -> tuple[Fraction, Fraction, int, int, int, int]:
-        return (
-            *self._budget,
-            self.max_partitions_per_user,
-            self.number_of_rounds,
-            self.growth,
-            self._users_changed,
-        )
+    @cached_property
+    def _calibration(self) -> Calibration:
+        rounds = self.max_partitions_per_user, self.number_of_rounds, self.growth
+        return Calibration(*self._budget, *rounds, self._users_changed)
 
     @property
     def _roots(self) -> tuple[int, int]:
@@ -240,11 +318,7 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
         """The budget of each round."""
-        return calibrate(*self._calibrated)
-
-    @cached_property
-    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
-        return candidates(*self._calibrated)
+        return self._calibration.best
 
     @cached_property
     def _last_rounds(self) -> list[RenyiLaw]:
@@ -256,94 +330,6 @@ class RenyiRoundsSelection(WeightedStrategy):
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
         return [RenyiLaw(budget, kappa, resolution, root=root) for root in self._roots]
-
-
-@lru_cache(maxsize=256)
-def calibrate(
-    epsilon: Fraction,
-    delta: Fraction,
-    partitions: int,
-    rounds: int = 1,
-    growth: int = 1,
-    users_changed: int = 1,
-) -> tuple[RenyiBudget, ...]:
-    """The rounds' budgets, at the order whose last round keeps the most.
-
-    Every order is private: the search decides only how much is kept.
-
-    Args:
-      epsilon, delta: positive, and delta below 1.
-      partitions: the most that one user has in a round.
-      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
-        round before, and its share of the exposure ``growth**2`` times: early rounds keep
-        partitions of many users, for which a small exposure is no loss.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
-    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
-    resolution = min(1, rounds - 1, partitions - 1)
-    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed)
-
-    def kept(place: int) -> float:
-        if not 0 <= place < len(every):
-            return -1.0
-        return RenyiLaw(every[place][-1], partitions, resolution, coarser=_SEARCH_COARSER).kept
-
-    # The further from the best order, the fewer are kept.
-    best = min(_MIDDLE, len(every) - 1)
-    way = 1 if kept(best + 1) > kept(best) else -1
-    while kept(best + way) > kept(best):
-        best += way
-    return every[best]
-
-
-@lru_cache(maxsize=256)
-def candidates(
-    epsilon: Fraction,
-    delta: Fraction,
-    partitions: int,
-    rounds: int = 1,
-    growth: int = 1,
-    users_changed: int = 1,
-    statistic: Fraction = Fraction(0),
-) -> tuple[tuple[RenyiBudget, ...], ...]:
-    """The rounds' budgets at every order to try, ascending; at least one.
-
-    Args:
-      statistic: the epsilon of a statistic that came before.
-      Others: see ``calibrate``.
-
-    Raises:
-      StrategyRefusal: there is none, or they would need more users than there are.
-    """
-    shares = list(
-        zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
-    )
-    scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
-    orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-    spent = delta * (1 - _UNSPENT)
-    totals = [
-        total_budget(order, epsilon, spent, shares[-1], users_changed, statistic)
-        for order in orders
-    ]
-    private = [
-        tuple(total.share(*share) for share in shares)
-        for total in totals
-        if total.divergence > 0 and total.exposure > 0
-    ]
-    given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {partitions} partitions a user"
-    if not private:
-        raise StrategyRefusal(f"delta must be smaller for this strategy, got {given}")
-    short = tuple(
-        budgets
-        for budgets in private
-        if not any(RenyiLaw.is_long(budget, partitions, 1) for budget in budgets)
-    )
-    if not short:
-        raise StrategyRefusal(
-            f"this strategy would need more than 2**48 users in a partition at {given}; take a "
-            "larger epsilon"
-        )
-    return short
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:

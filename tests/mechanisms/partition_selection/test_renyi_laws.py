@@ -24,7 +24,7 @@ from dp_transforms.mechanisms.partition_selection.renyi_calibration import (
     largest_divergence,
 )
 from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw, _Bound
-from dp_transforms.mechanisms.partition_selection.rounds import calibrate
+from dp_transforms.mechanisms.partition_selection.rounds import Calibration
 from tests.mechanisms.partition_selection.renyi_bounds import bound, noise_delta
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -76,7 +76,7 @@ def game(values, law, partitions, gone, step=None):
 
 def law_of_counts(epsilon, delta, kappa):
     """The law of a single round in which every user adds one."""
-    (budget,) = calibrate(Fraction(str(epsilon)), Fraction(str(delta)), kappa)
+    (budget,) = Calibration(Fraction(str(epsilon)), Fraction(str(delta)), kappa).best
     return RenyiLaw(budget, kappa)
 
 
