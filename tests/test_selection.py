@@ -117,22 +117,6 @@ def test_another_number_of_other_users_has_other_noise_on_the_same_tape():
     assert len({noisy_users(users, noise, tape) - users for users in range(1000, 1010)}) > 1
 
 
-@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
-def test_kinds_of_records(name):
-    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
-    expected = sorted(selected(RECORDS, strategy))
-
-    def transform():
-        return SelectPartitions(strategy=strategy, secret=SECRET)
-
-    assert sorted(run(RECORDS, transform())) == expected
-    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
-    assert sorted(row.partition for row in rows) == expected
-    assert sorted(rows_of(run(as_tables(RECORDS), transform(), element_type=pa.Table))) == [
-        (name,) for name in expected
-    ]
-
-
 def test_composite_and_integer_partitions():
     pairs = [(user, (len(name), name)) for user, name in RECORDS]
     numbers = [(user, int(name[4:])) for user, name in RECORDS]

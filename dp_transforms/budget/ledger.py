@@ -44,7 +44,6 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 from dp_transforms.budget import ledger_file
@@ -100,11 +99,15 @@ class Ledger:
       path: of the file.
       identity: a random name of this ledger.
       unit: what neighbours are.
+      budget: the whole of it.
+      composition_delta: the part of delta that is set aside for composition.
     """
 
     def __init__(self, path: str, header: Header):
         self.path, self._header = path, header
         self.identity, self._filter, self.unit = header
+        self.budget = self._filter.budget
+        self.composition_delta = self._filter.composition_delta
 
     @classmethod
     def create(
@@ -119,11 +122,10 @@ class Ledger:
 
         Args:
           path: of a file that does not exist, on a file system that locks.
-          epsilon, delta: the whole budget's.
+          epsilon, delta, unit: the whole budget, and what neighbours are.
           composition_delta: the part of delta to spend on composition. Many small reservations then
             cost less than the sum of their epsilons, but only delta - composition_delta is left for
             mechanisms that need a delta of their own.
-          unit: what neighbours are, for all that is reserved.
 
         Raises:
           FileExistsError: there is something at the path; a ledger is never replaced.
@@ -151,16 +153,6 @@ class Ledger:
             ledger = cls(path, ledger_file.read(connection, path)[0])
             ledger._read(connection)
         return ledger
-
-    @property
-    def budget(self) -> PrivacyBudget:
-        """The whole budget."""
-        return self._filter.budget
-
-    @property
-    def composition_delta(self) -> Fraction:
-        """The part of delta that is set aside for composition."""
-        return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
         """All reservations, the first one first. Raises as ``open``."""
@@ -201,13 +193,10 @@ class Ledger:
         """Spends a part of the budget, before anything is computed for release.
 
         Args:
-          epsilon, delta: the mechanism's.
+          epsilon, delta, unit: the mechanism's.
           purpose: what it is for, in a line of printable text that holds nothing private.
-          unit: what the mechanism's neighbours are.
-          loss_range: the length of an interval that holds the privacy loss of every output, where
-            it is known to be below 2 epsilon: a partition mechanism's ``loss_range``, or the
-            epsilon of an exponential mechanism (see ``events.BoundedRangeDpEvent``). Counts where
-            the ledger has a composition_delta.
+          loss_range: see ``Cost``: a partition mechanism's ``loss_range``, or the epsilon of an
+            exponential mechanism. Counts where the ledger has a composition_delta.
           origin: of which job it is.
 
         Returns:
@@ -228,8 +217,7 @@ class Ledger:
         beginning a release is given back before.
 
         Args:
-          requests: the parts.
-          origin: of which job they are.
+          requests, origin: the parts, and of which job they are.
           announces: the caller promises to call ``begin`` before anything that depends on the data
             leaves its process. Only then is anything ever given back.
 

@@ -37,6 +37,7 @@ from dp_transforms.budget.budget import Cost, zcdp_of
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
+HALF = Cost(PrivacyBudget(0.5))
 
 
 @pytest.fixture
@@ -196,87 +197,6 @@ def test_concurrent_jobs_spend_all_of_it_and_no_more(in_memory):
     assert set(states(ledger)) == {State.COMMITTED, State.ABANDONED}
     numbers = [line.id for line in ledger.lines()]
     assert len(set(numbers)) == len(numbers)
-
-
-def job(path, output):
-    """Reserve, begin, release, commit; waits to be traced at its start."""
-    ledger = Ledger.open(path)
-    LIBC.ptrace(TRACE_ME, 0, 0, 0)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    (reservation,) = ledger.reserve_all([Request("killed", HALF)], announces=True)
-    ledger.begin([reservation.id])
-    with open(output, "xb", buffering=0) as file:
-        file.write(b"released")
-    reservation.commit()
-    os._exit(0)
-
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-TRACE_ME, NEXT_CALL = 0, 24
-HALF = Cost(PrivacyBudget(0.5))
-
-
-def killed_before_call(number, target, *arguments):
-    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
-    whether it was killed, and did not end before."""
-    process = os.fork()
-    if process == 0:
-        target(*arguments)
-    os.waitpid(process, 0)
-    # It stops at the beginning and at the end of each.
-    for _ in range(2 * number):
-        if LIBC.ptrace(NEXT_CALL, process, 0, 0):
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            pytest.skip("this system does not let a process trace its child")
-        _, status = os.waitpid(process, 0)
-        if not os.WIFSTOPPED(status):
-            assert os.waitstatus_to_exitcode(status) == 0
-            return False
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return True
-
-
-@pytest.fixture
-def in_memory():
-    """A directory where waiting for the disk takes no time: a killed process is no power cut."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
-        yield pathlib.Path(place)
-
-
-def test_kill_9_at_every_call_to_the_system(in_memory):
-    tmp_path = in_memory
-    original = Ledger.create(tmp_path / "original", epsilon=1)
-    original.reserve(0.25, purpose="before").commit()
-    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
-    while True:
-        shutil.copy(original.path, path)
-        output.unlink(missing_ok=True)
-        killed = killed_before_call(number, job, path, output)
-        ledger = Ledger.open(path)
-        lines = ledger.lines()[1:]
-        begun = any(line.begun for line in lines)
-        # A release never goes unrecorded, and what may have come out stays spent.
-        assert begun or not output.exists()
-        assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
-        # The ledger goes on working, up to its budget.
-        ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
-        with pytest.raises(BudgetExceededError):
-            ledger.reserve("1e-9", purpose="too much")
-        key = (output.exists(), begun, *(line.state for line in lines))
-        seen[key] = seen.get(key, 0) + 1
-        if not killed:
-            break
-        number += 1
-    assert seen.keys() == {
-        (False, False),
-        (False, False, State.RESERVED),
-        (False, True, State.RESERVED),
-        (True, True, State.RESERVED),
-        (True, True, State.COMMITTED),
-    }
 
 
 def reserve_with_room_for(path, output, room):
@@ -574,3 +494,83 @@ def test_reservations_that_are_refused(path, arguments, message):
     assert ledger.lines() == ()
     with pytest.raises(ValueError, match="composition_delta must be between"):
         Ledger.create(f"{path}.2", epsilon=1, delta=1e-6, composition_delta=1e-3)
+
+
+def job(path, output):
+    """Reserve, begin, release, commit; waits to be traced at its start."""
+    ledger = Ledger.open(path)
+    LIBC.ptrace(TRACE_ME, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    (reservation,) = ledger.reserve_all([Request("killed", HALF)], announces=True)
+    ledger.begin([reservation.id])
+    with open(output, "xb", buffering=0) as file:
+        file.write(b"released")
+    reservation.commit()
+    os._exit(0)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+TRACE_ME, NEXT_CALL = 0, 24
+
+
+def killed_before_call(number, target, *arguments):
+    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
+    whether it was killed, and did not end before."""
+    process = os.fork()
+    if process == 0:
+        target(*arguments)
+    os.waitpid(process, 0)
+    # It stops at the beginning and at the end of each.
+    for _ in range(2 * number):
+        if LIBC.ptrace(NEXT_CALL, process, 0, 0):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            pytest.skip("this system does not let a process trace its child")
+        _, status = os.waitpid(process, 0)
+        if not os.WIFSTOPPED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return False
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return True
+
+
+@pytest.fixture
+def in_memory():
+    """A directory where waiting for the disk takes no time: a killed process is no power cut."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
+        yield pathlib.Path(place)
+
+
+def test_kill_9_at_every_call_to_the_system(in_memory):
+    tmp_path = in_memory
+    original = Ledger.create(tmp_path / "original", epsilon=1)
+    original.reserve(0.25, purpose="before").commit()
+    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
+    while True:
+        shutil.copy(original.path, path)
+        output.unlink(missing_ok=True)
+        killed = killed_before_call(number, job, path, output)
+        ledger = Ledger.open(path)
+        lines = ledger.lines()[1:]
+        begun = any(line.begun for line in lines)
+        # A release never goes unrecorded, and what may have come out stays spent.
+        assert begun or not output.exists()
+        assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
+        # The ledger goes on working, up to its budget.
+        ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("1e-9", purpose="too much")
+        key = (output.exists(), begun, *(line.state for line in lines))
+        seen[key] = seen.get(key, 0) + 1
+        if not killed:
+            break
+        number += 1
+    assert seen.keys() == {
+        (False, False),
+        (False, False, State.RESERVED),
+        (False, True, State.RESERVED),
+        (True, True, State.RESERVED),
+        (True, True, State.COMMITTED),
+    }
