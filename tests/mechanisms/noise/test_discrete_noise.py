@@ -9,7 +9,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.noise import discrete_noise
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace, TwoSidedGeometric
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import noise_checks
@@ -160,12 +159,3 @@ def test_neighbours_of_a_count_are_within_epsilon():
 def test_errors(make, match):
     with pytest.raises(ValueError, match=match):
         make()
-
-
-def test_the_table_and_the_floats_agree(monkeypatch):
-    tape = InsecureSeededTape(6)
-    expected = DiscreteLaplace(600).sample(tape, "test", 20_000)
-    monkeypatch.setattr(discrete_noise, "_TABLE_SCALE", 1000)
-    noise = DiscreteLaplace(600)
-    assert noise._float_tail is None
-    assert np.array_equal(noise.sample(tape, "test", 20_000), expected)
