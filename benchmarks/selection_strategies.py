@@ -71,34 +71,16 @@ _PRECISION = 192
 _NOISE_SHARES = tuple(Fraction(i, 16) for i in range(15, 0, -1))
 
 
-@dataclass(frozen=True)
-class NormalLaw(KeepLaw):
-    """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
-
-    Args:
-      sigma2: positive; an exact rational number.
-      threshold: an integer, in the units of s.
-    """
-
-    sigma2: Fraction
-    threshold: int
-
-    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
-        if statistic < self.smallest:
-            return exactly(1)
-        gap = self.threshold - statistic
-        tail = normal_tail(gap * gap / self.sigma2, precision)
-        return tail if gap <= 0 else 1 - tail.rational()
-
-
 def weight(partitions: int) -> int:
     """floor(UNIT / sqrt(partitions)): what a user of ``partitions`` partitions adds to each."""
     return math.isqrt(UNIT * UNIT // partitions)
 
 
 @dataclass(frozen=True)
-class WeightedRound:
-    """Noise and threshold of one round.
+class WeightedLaw(KeepLaw):
+    """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
+
+    The statistic s is the sum of users' weights, in units of ``UNIT``.
 
     Attributes:
       budget: what the round may spend.
@@ -108,22 +90,31 @@ class WeightedRound:
     budget: GaussianBudget
     max_partitions_per_user: int
 
+    @property
+    def sigma2(self) -> Fraction:
+        return UNIT * UNIT / self.budget.mu2
+
     @cached_property
-    def law(self) -> NormalLaw:
-        """The probability of being kept, by the sum of weights in units of ``UNIT``."""
-        variance = UNIT * UNIT / self.budget.mu2
-        return NormalLaw(variance, _threshold(self.budget, variance, self.max_partitions_per_user))
+    def threshold(self) -> int:
+        return _threshold(self.budget, self.sigma2, self.max_partitions_per_user)
 
     @property
     def sigma(self) -> float:
         """The noise's standard deviation, where a user's weights have L2 norm 1."""
         return 1 / math.sqrt(self.budget.mu2)
 
-    def weight(self, partitions: int) -> int:
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        if statistic < self.smallest:
+            return exactly(1)
+        gap = self.threshold - statistic
+        tail = normal_tail(gap * gap / self.sigma2, precision)
+        return tail if gap <= 0 else 1 - tail.rational()
+
+    def step(self, partitions: int) -> int:
         return weight(partitions)
 
     def describe(self) -> dict[str, float]:
-        return {"sigma": self.sigma, "threshold": self.law.threshold / UNIT}
+        return {"sigma": self.sigma, "threshold": self.threshold / UNIT}
 
 
 def _threshold(budget: GaussianBudget, variance: Fraction, most: int) -> int:
@@ -165,10 +156,10 @@ class WeightedGaussianSelection(WeightedStrategy):
     name: ClassVar[str] = "weighted_gaussian"
 
     @cached_property
-    def rounds(self) -> tuple[WeightedRound, ...]:
+    def rounds(self) -> tuple[WeightedLaw, ...]:
         kappa = self.max_partitions_per_user
         budget = calibrate(*self._budget, kappa, self._users_changed)
-        return (WeightedRound(budget, kappa),)
+        return (WeightedLaw(budget, kappa),)
 
 
 @dataclass(frozen=True)
@@ -201,11 +192,11 @@ class SipsSelection(WeightedStrategy):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
 
     @cached_property
-    def rounds(self) -> tuple[WeightedRound, ...]:
+    def rounds(self) -> tuple[WeightedLaw, ...]:
         shares = renyi.growing_shares(self.number_of_rounds, self.growth)
         kappa = self.max_partitions_per_user
         budgets = calibrate_rounds(*self._budget, kappa, shares, self._users_changed)
-        return tuple(WeightedRound(budget, kappa) for budget in budgets)
+        return tuple(WeightedLaw(budget, kappa) for budget in budgets)
 
 
 @lru_cache(maxsize=256)
@@ -258,14 +249,17 @@ class RenyiSelection(CountStrategy):
     def __post_init__(self) -> None:
         super().__post_init__()
         # What is refused is refused now.
-        kappa = self.max_partitions_per_user
-        renyi.candidates(*self._budget, kappa, users_changed=self._users_changed)
+        _ = self._calibration.candidates
 
     @cached_property
     def law(self) -> RenyiLaw:
+        (budget,) = self._calibration.best
+        return RenyiLaw(budget, self.max_partitions_per_user)
+
+    @cached_property
+    def _calibration(self) -> renyi.Calibration:
         kappa = self.max_partitions_per_user
-        (budget,) = renyi.calibrate(*self._budget, kappa, users_changed=self._users_changed)
-        return RenyiLaw(budget, kappa)
+        return renyi.Calibration(*self._budget, kappa, users_changed=self._users_changed)
 
     def _parameters(self) -> dict[str, Any]:
         return {"order": self.law.budget.order}

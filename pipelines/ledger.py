@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
-from dp_transforms.budget.ledger import has_ended
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
 from pipelines.files.paths import reason
@@ -124,7 +123,7 @@ def _short(text: str) -> str:
 def _state(line: LedgerLine) -> str:
     if line.state is not State.RESERVED:
         return line.state.value
-    if line.may_be_given_back and has_ended(line.process):
+    if line.is_lost:
         return "failed, free"
     return "writing" if line.begun else line.state.value
 

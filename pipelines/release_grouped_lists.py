@@ -13,7 +13,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, require, run, warn
+from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import grouped_tables
 from pipelines.files.names import LISTS_FILE
@@ -191,6 +191,8 @@ def _release(flags: argparse.Namespace) -> ReleaseGroupedLists:
         )
     if given and not selected:
         raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
+    if selected:
+        warn_of_delta(flags.delta)
     return ReleaseGroupedLists(
         [Attribute(name, public.get(name)) for name in flags.group_by],
         epsilon_all=flags.epsilon_all,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from dp_transforms.budget import (
     BudgetExceededError,
     CorruptedLedgerError,
+    Cost,
     JobExistsError,
     Ledger,
     LedgerLine,
@@ -21,11 +22,9 @@ from dp_transforms.budget import (
     PrivacyUnit,
     PrivacyUnitError,
     Request,
-    Reservation,
     State,
 )
-from dp_transforms.budget.filter import Cost
-from dp_transforms.budget.ledger import has_ended
+from dp_transforms.budget.ledger_file import has_ended
 from pipelines.errors import DoneError, InputError
 from pipelines.files.paths import local_path, reason
 
@@ -61,9 +60,8 @@ class Charge(dict[str, Any]):
         if self.ledger is None:
             return
         try:
-            Ledger.open(self.ledger).begin(self.ids)
-        except OSError as error:
-            raise InputError(f"the ledger cannot be written: {reason(error)}") from None
+            with _faults_in_words():
+                Ledger.open(self.ledger).begin(self.ids)
         except ValueError as error:
             raise InputError(f"nothing was released: {error}") from None
 
@@ -153,12 +151,18 @@ def spending(
             ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=parts[0].unit)
         else:
             ledger = _opened(path)
-        ids = tuple(one.id for one in _reserved(ledger, parts, origin, announces))
+        requests = [part.request for part in parts]
+        with _faults_in_words():
+            ids = tuple(one.id for one in ledger.reserve_all(requests, origin, announces))
         charge = Charge(
             epsilon=str(ledger.budget.epsilon),
             delta=str(ledger.budget.delta),
             neighbours=parts[0].unit.neighbours,
-            ledger=[_told(line, ids) for line in ledger.lines()],
+            # A privacy.json is there only if its release is.
+            ledger=[
+                line.to_json() | ({"state": State.COMMITTED.value} if line.id in ids else {})
+                for line in ledger.lines()
+            ],
         )
         if path is not None:
             charge |= {"ledger_id": ledger.identity, "reservations": list(ids)}
@@ -253,14 +257,6 @@ def _is_of(statement: dict[str, Any] | None, ledger: Ledger, ids: Sequence[int])
     return budget.get("ledger_id") == ledger.identity and budget.get("reservations") == ids
 
 
-def _told(line: LedgerLine, reserved: Sequence[int]) -> dict[str, Any]:
-    """A line of the ledger for a privacy.json, which is only there if its release is."""
-    told = line.to_json()
-    if line.id in reserved:
-        told["state"] = State.COMMITTED.value
-    return told
-
-
 def _opened(path: str) -> Ledger:
     path = local_path(path)
     try:
@@ -283,12 +279,10 @@ def _commit(ledger: Ledger, ids: Sequence[int]) -> None:
         ) from None
 
 
-def _reserved(
-    ledger: Ledger, parts: Sequence[Part], origin: Origin | None, announces: bool
-) -> list[Reservation]:
-    """All parts, or an error and none."""
+@contextlib.contextmanager
+def _faults_in_words() -> Iterator[None]:
     try:
-        return ledger.reserve_all([part.request for part in parts], origin, announces)
+        yield
     except (BudgetExceededError, PrivacyUnitError, JobExistsError, CorruptedLedgerError) as error:
         raise InputError(str(error)) from None
     except OSError as error:

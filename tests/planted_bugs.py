@@ -315,14 +315,14 @@ MUTANTS = (
     ),
     Mutant(
         "intervals of noisy counts forget that only large ones are released",
-        f"{_SELECTION}/count_intervals.py",
+        f"{_SELECTION}/threshold_law.py",
         "> (miss * named).lower",
         "> miss",
         (f"{_TEST_SELECTION}/test_count_intervals.py",),
     ),
     Mutant(
         "the upper end of an interval of a noisy count is a step too low",
-        f"{_SELECTION}/count_intervals.py",
+        f"{_SELECTION}/threshold_law.py",
         "np.maximum(noisy + beyond - 1, law.smallest)",
         "np.maximum(noisy + beyond - 2, law.smallest)",
         (f"{_TEST_SELECTION}/test_count_intervals.py",),
@@ -337,15 +337,15 @@ MUTANTS = (
     Mutant(
         "users add twice the step that a Renyi law allows",
         f"{_SELECTION}/rounds.py",
-        "return self.law.step(partitions)",
-        "return 2 * self.law.step(partitions)",
+        "np.array([weight(int(d)) for",
+        "2 * np.array([weight(int(d)) for",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
         "every round of Renyi laws spends the whole budget",
         f"{_SELECTION}/rounds.py",
-        "tuple(total.share(*share) for share in shares)",
-        "tuple(total for share in shares)",
+        "tuple(total.share(*share) for share in of_rounds)",
+        "tuple(total for share in of_rounds)",
         (f"{_TEST_SELECTION}/test_audits.py::test_weighted_rounds_with_their_transcript",),
     ),
     Mutant(
@@ -428,8 +428,8 @@ MUTANTS = (
     Mutant(
         "each plan may have an order of its own",
         f"{_SELECTION}/measured.py",
-        "next(one for one in self._candidates if one[0].order == self.order)",
-        "self._candidates[min(self.growth, len(self._candidates) - 1)]",
+        "next(one for one in self._calibration.candidates if one[0].order == self.order)",
+        "self._calibration.candidates[min(self.growth, len(self._calibration.candidates) - 1)]",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
@@ -479,7 +479,7 @@ MUTANTS = (
     ),
     Mutant(
         "what is reserved but not committed is spent again",
-        "dp_transforms/budget/filter.py",
+        "dp_transforms/budget/budget.py",
         "costs = [*spent, cost]\n",
         "costs = [cost]\n",
         ("tests/budget/test_ledger.py",),

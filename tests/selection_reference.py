@@ -54,7 +54,7 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         taken = strategy.branch(strategy.plan(counts, tape))
         kappa = taken.max_partitions_per_user
     for index in range(len(taken.rounds)):
-        round_ = taken.round_after(index, len(names))
+        law = taken.round_after(index, len(names))
         one_order = taken.one_order(index)
         if one_order:
             key = secret.key(f"bound contributions, round {index}")
@@ -62,9 +62,9 @@ def selected(records, strategy, secret=SECRET, purpose="selection"):
         has = collections.Counter(user for user, _ in bounded)
         sums = collections.Counter()
         for user, name in bounded:
-            sums[name] += round_.weight(has[user])
+            sums[name] += law.step(has[user])
         own = secret.key(f"{purpose} by {strategy!r}, round {index}")
-        names |= {name for name, total in sums.items() if is_kept(round_.law, total, name, own)}
+        names |= {name for name, total in sums.items() if is_kept(law, total, name, own)}
         left = {(user, name) for user, name in left if name not in names}
     return names
 

@@ -17,7 +17,6 @@ from dp_transforms import (
     BoundContributions,
     CountDistinctUsers,
     DeclareBounded,
-    JobSecret,
     SelectFromCounts,
     SelectPartitions,
 )
@@ -32,6 +31,7 @@ from dp_transforms.mechanisms.partition_selection import (
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.runtime import shuffle
+from dp_transforms.runtime.selecting import select_locally
 from tests import reference
 from tests.beam_runs import rows_of, run, table_of
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
@@ -49,15 +49,17 @@ def few_buckets(monkeypatch):
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_selections_agree_with_the_reference(name, kappa):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=kappa)
-    expected = selected(RECORDS, strategy)
+    expected = sorted(selected(RECORDS, strategy))
     assert 0 < len(expected) < 30
-    secret = JobSecret.insecure_for_testing(100)
-    transform = SelectPartitions(2.0, 1e-2, kappa, name, secret=secret)
-    tables = run(as_tables(RECORDS), transform, element_type=pa.Table)
-    assert all(table.column_names == ["partition"] for table in tables)
-    found = [name for (name,) in rows_of(tables)]
-    assert len(found) == len(set(found))
-    assert set(found) == selected(RECORDS, strategy, secret)
+    here = select_locally(as_tables(RECORDS), strategy, SECRET, 3)
+    assert here.column_names == ["partition"]
+    assert sorted(here["partition"].to_pylist()) == expected
+    if kappa == 3 and name in ("optimal", "renyi_rounds", "measured"):
+        # On Beam the kernels are the same: one run for each way to use them.
+        transform = SelectPartitions(2.0, 1e-2, kappa, name, secret=SECRET)
+        tables = run(as_tables(RECORDS), transform, element_type=pa.Table)
+        assert all(table.column_names == ["partition"] for table in tables)
+        assert sorted(name for (name,) in rows_of(tables)) == expected
 
 
 def test_users_of_one_partition_are_not_selected_from_in_rounds():
@@ -115,40 +117,12 @@ def test_another_number_of_other_users_has_other_noise_on_the_same_tape():
     assert len({noisy_users(users, noise, tape) - users for users in range(1000, 1010)}) > 1
 
 
-def test_two_secrets_disagree():
-    outcomes = {
-        frozenset(
-            selected(RECORDS, OptimalSelection(1, 1e-2, 3), JobSecret.insecure_for_testing(i))
-        )
-        for i in range(8)
-    }
-    assert len(outcomes) > 4
-
-
-@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
-def test_kinds_of_records(name):
-    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
-    expected = sorted(selected(RECORDS, strategy))
-
-    def transform():
-        return SelectPartitions(strategy=strategy, secret=SECRET)
-
-    assert sorted(run(RECORDS, transform())) == expected
-    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
-    assert sorted(row.partition for row in rows) == expected
-    assert sorted(rows_of(run(as_tables(RECORDS), transform(), element_type=pa.Table))) == [
-        (name,) for name in expected
-    ]
-
-
 def test_composite_and_integer_partitions():
     pairs = [(user, (len(name), name)) for user, name in RECORDS]
     numbers = [(user, int(name[4:])) for user, name in RECORDS]
-    for name in ("truncated_geometric", "renyi_rounds"):
-        found = run(pairs, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
-        assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
-        found = run(numbers, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
-        assert set(found) <= {number for _, number in numbers} and len(found) > 3
+    for records, name in ((pairs, "truncated_geometric"), (numbers, "renyi_rounds")):
+        found = run(records, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
+        assert set(found) <= {partition for _, partition in records} and len(found) > 3
 
 
 @pytest.mark.parametrize("name", NOISY)
@@ -201,7 +175,7 @@ def distribution(noise, x):
     return Fraction(*map(int, (1 - gmpy2.mpq(tail)).as_integer_ratio()))
 
 
-@pytest.mark.parametrize("name", [*NOISY, "optimal"])
+@pytest.mark.parametrize("name", ["laplace", "optimal"])
 def test_counts_alone(name):
     strategy = make_strategy(name, 1.0, 1e-2)
     counts = [(f"p{n}", n) for n in range(1, 40)]
@@ -266,7 +240,7 @@ def steps_of(transform, *before):
     return [label for label in labels if label.startswith("Select/")]
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
+@pytest.mark.parametrize("name", ["optimal", "measured"])
 def test_nothing_is_selected_from_nothing(name):
     assert run([], SelectPartitions(1, 1e-2, 2, name)) == []
 
@@ -283,7 +257,9 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
     }
     assert len(keys) == 6
     found = {
-        purpose: run(RECORDS, SelectPartitions(1, 1e-2, 2, purpose=purpose, secret=SECRET))
+        purpose: run(
+            RECORDS, SelectPartitions(1, 1e-2, 2, "optimal", purpose=purpose, secret=SECRET)
+        )
         for purpose in ("selection", "other", "third")
     }
     assert len({frozenset(names) for names in found.values()}) > 1

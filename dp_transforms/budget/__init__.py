@@ -3,7 +3,9 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.budget.budget import Cost as Cost
 from dp_transforms.budget.budget import PrivacyBudget as PrivacyBudget
+from dp_transforms.budget.budget import PrivacyFilter as PrivacyFilter
 from dp_transforms.budget.budget import PrivacyUnit as PrivacyUnit
 from dp_transforms.budget.ledger import BudgetExceededError as BudgetExceededError
 from dp_transforms.budget.ledger import JobExistsError as JobExistsError
@@ -25,24 +27,22 @@ if TYPE_CHECKING:
     from dp_transforms.budget.events import gaussian_threshold_event as gaussian_threshold_event
     from dp_transforms.budget.events import partition_event as partition_event
 
-_HOMES = {
-    "accounting": ("Composition", "compose", "largest_epsilon"),
-    "events": (
-        "ApproximateDpEvent",
-        "BoundedRangeDpEvent",
-        "gaussian_threshold_event",
-        "partition_event",
-    ),
-}
+_ACCOUNTING = ("Composition", "compose", "largest_epsilon")
+_EVENTS = (
+    "ApproximateDpEvent",
+    "BoundedRangeDpEvent",
+    "gaussian_threshold_event",
+    "partition_event",
+)
 
 
 def __getattr__(name: str) -> Any:
     # Loaded when first used: dp-accounting and scipy take seconds, and few jobs compose.
-    for home, names in _HOMES.items():
+    for home, names in (("accounting", _ACCOUNTING), ("events", _EVENTS)):
         if name in names:
             return getattr(import_module(f"{__name__}.{home}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *(name for names in _HOMES.values() for name in names)]
+    return [*globals(), *_ACCOUNTING, *_EVENTS]

@@ -8,7 +8,6 @@ public numbers only, so the smallest holds too.
 | method | theorem |
 | --- | --- |
 | basic | epsilons and deltas add up |
-| advanced | Kairouz, Oh and Viswanath (2015), Theorem 3.5 |
 | zcdp | rhos add up: epsilon**2 / 8 for bounded range, epsilon**2 / 2 for pure DP |
 | rdp | the exact Renyi divergence of the worst case adds up, order by order |
 | pld | privacy-loss distributions of the worst case convolve |
@@ -85,7 +84,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     parts = [part for event in events for part in _parts(event, 1)]
-    bounds = (_basic, _advanced, _zcdp, _rdp, _pld)
+    bounds = (_basic, _zcdp, _rdp, _pld)
     by_method = {
         bound.__name__.lstrip("_"): epsilon
         for bound in bounds
@@ -263,32 +262,12 @@ def _left_for_composition(parts: list[_Part], delta: float) -> float:
     )
 
 
-def _pure(parts: list[_Part]) -> list[tuple[int, float]] | None:
-    """(count, epsilon) of each, if all are epsilon-DP for some epsilon unless they fail."""
-    epsilons = [(part.count, part.epsilon) for part in parts if part.epsilon is not None]
-    return epsilons if len(epsilons) == len(parts) else None
-
-
 def _basic(parts: list[_Part], delta: float) -> float | None:
-    pure = _pure(parts)
-    if pure is None:
+    if any(part.epsilon is None for part in parts):
         return None
     if math.fsum(part.count * part.delta for part in parts) > delta:
         return math.inf
-    return math.fsum(count * epsilon for count, epsilon in pure)
-
-
-def _advanced(parts: list[_Part], delta: float) -> float | None:
-    pure = _pure(parts)
-    if pure is None:
-        return None
-    left = _left_for_composition(parts, delta)
-    if left <= 0:
-        return math.inf
-    mean = sum(count * epsilon * math.tanh(epsilon / 2) for count, epsilon in pure)
-    squares = sum(count * epsilon**2 for count, epsilon in pure)
-    log = min(math.log(1 / left), math.log(math.e + math.sqrt(squares) / left))
-    return mean + math.sqrt(2 * squares * log)
+    return math.fsum(part.count * (part.epsilon or 0.0) for part in parts)
 
 
 def _zcdp(parts: list[_Part], delta: float) -> float | None:

@@ -1,20 +1,51 @@
-"""Privacy budgets: how much (epsilon, delta)-differential privacy may be spent, or was, and what
-about: whose records two neighbouring inputs differ in."""
+"""Amounts of differential privacy, and a filter: may one more mechanism run under a budget?
+
+Composition theorems fix the privacy parameters in advance. A shared budget does not: whether a job
+asks at all, and for how much, may depend on what earlier jobs released. ``PrivacyFilter`` is a rule
+for refusing requests that keeps the whole within the budget all the same.
+
+Two rules, of which one must admit:
+
+  * basic: the epsilons add up to at most epsilon (Rogers, Roth, Ullman and Vadhan 2016);
+  * zCDP: the rhos add up to at most ``rho_limit``, the largest rho for which rho-zCDP gives
+    (epsilon, composition_delta)-DP (Whitehouse, Ramdas, Rogers and Wu 2023, "Fully-Adaptive
+    Composition in Differential Privacy"; Feldman and Zrnic 2021).
+
+In both the mechanisms' own deltas add up to at most delta - composition_delta.
+
+Theorem. The admitted mechanisms together are (epsilon, delta)-DP.
+
+Proof. Set aside failures, whose probabilities add up to at most delta - composition_delta (see
+``accounting``). Let L be the total privacy loss, for two neighbours with distributions P and Q of
+everything released; it must be shown that E_P[max(0, 1 - e**(epsilon - L))] <= composition_delta.
+Where the epsilons add up to at most epsilon, L <= epsilon, and nothing is contributed. Elsewhere
+the rhos add up to at most rho_limit at every step. Stop every run before the request that would
+exceed rho_limit: the stopped process is a zCDP filter's, so its expectation is at most
+composition_delta, and it agrees with the real one on all runs in which nothing was stopped. QED.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
-from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.decimals import ExactNumber, Real, exact_fraction, round_down
+
+_PRECISION = 128
+_DIGITS = 12
 
 
 class PrivacyUnit(enum.Enum):
     """The neighbours that a guarantee compares. Losses of different units do not add up.
 
-    Each has a name for flags and files, and says what neighbours are.
+    Each has a name for flags and files.
     """
 
     USER = "user"
@@ -29,15 +60,12 @@ class PrivacyUnit(enum.Enum):
         >>> PrivacyUnit.USER.neighbours
         'add or remove all records of one user'
         """
-        return _NEIGHBOURS[self]
-
-
-_NEIGHBOURS = {
-    PrivacyUnit.USER: "add or remove all records of one user",
-    PrivacyUnit.REPLACED_USER: "replace all records of one user by another's",
-    PrivacyUnit.EDGE: "add or remove all records of one edge",
-    PrivacyUnit.NODE: "add or remove one node with all its edges",
-}
+        return {
+            PrivacyUnit.USER: "add or remove all records of one user",
+            PrivacyUnit.REPLACED_USER: "replace all records of one user by another's",
+            PrivacyUnit.EDGE: "add or remove all records of one edge",
+            PrivacyUnit.NODE: "add or remove one node with all its edges",
+        }[self]
 
 
 @dataclass(frozen=True)
@@ -58,8 +86,6 @@ class PrivacyBudget:
     >>> budget = PrivacyBudget(epsilon=1, delta="1e-6")
     >>> sum([PrivacyBudget(0.1)] * 10, PrivacyBudget(0)) == PrivacyBudget(1)
     True
-    >>> budget.covers(PrivacyBudget(0.5)), budget.covers(PrivacyBudget("1.000000001"))
-    (True, False)
     >>> print(budget - PrivacyBudget(0.25, 1e-7))
     epsilon 0.75, delta 0.0000009
     """
@@ -76,10 +102,6 @@ class PrivacyBudget:
             raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
         object.__setattr__(self, "epsilon", exact_epsilon)
         object.__setattr__(self, "delta", exact_delta)
-
-    def covers(self, cost: PrivacyBudget) -> bool:
-        """Tells whether neither epsilon nor delta of ``cost`` is larger."""
-        return cost.epsilon <= self.epsilon and cost.delta <= self.delta
 
     def split(self, parts: int) -> PrivacyBudget:
         """An equal share, by basic composition: ``parts`` of it make up the whole.
@@ -142,3 +164,139 @@ def _parts(weights: Mapping[str, Real]) -> dict[str, Fraction]:
         raise ValueError(f"weights must be positive numbers, one at least, got {dict(weights)}")
     whole = sum(exact.values(), Fraction(0))
     return {name: weight / whole for name, weight in exact.items()}
+
+
+@dataclass(frozen=True)
+class Cost:
+    """The cost of one mechanism.
+
+    Args:
+      budget: it is (epsilon, delta)-DP.
+      loss_range: apart from failures of probability delta, the privacy loss of every output lies in
+        one interval of this length (see ``events.BoundedRangeDpEvent``). That of -epsilon to
+        epsilon always holds it, so what is given above 2 epsilon, or nothing, is 2 epsilon.
+
+    Raises:
+      ValueError: loss_range is below epsilon. The interval contains 0, so epsilon is no more.
+    """
+
+    budget: PrivacyBudget
+    loss_range: ExactNumber
+
+    def __init__(self, budget: PrivacyBudget, loss_range: Real | None = None):
+        _check_budget(budget)
+        largest = 2 * budget.epsilon
+        given = largest if loss_range is None else exact_fraction("loss_range", loss_range)
+        if given < budget.epsilon:
+            raise ValueError(
+                f"loss_range must not be below epsilon={budget.epsilon}, got {loss_range}: a "
+                "mechanism of that range is epsilon-DP for an epsilon of that"
+            )
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "loss_range", ExactNumber(min(given, largest)))
+
+    @property
+    def rho(self) -> Fraction:
+        """Apart from failures of probability delta, it is rho-zCDP: a range of r is r**2 / 8-zCDP,
+        which at r = 2 epsilon is the epsilon**2 / 2 of epsilon-DP."""
+        return self.loss_range**2 / 8
+
+
+@dataclass(frozen=True)
+class PrivacyFilter:
+    """The rules above, for one budget.
+
+    Args:
+      budget: epsilon and delta for everything together.
+      composition_delta: the part of delta that the zCDP rule may use; 0 leaves only the basic rule.
+
+    Raises:
+      ValueError: composition_delta is not between 0 and delta.
+
+    >>> shared = PrivacyFilter(PrivacyBudget(1, 1e-6), composition_delta=1e-6)
+    >>> one_list = Cost(PrivacyBudget(0.1), loss_range=0.1)
+    >>> shared.admits([one_list] * 18, one_list), shared.admits([one_list] * 19, one_list)
+    (True, False)
+    """
+
+    budget: PrivacyBudget
+    composition_delta: ExactNumber
+
+    def __init__(self, budget: PrivacyBudget, composition_delta: Real = 0):
+        _check_budget(budget)
+        share = exact_fraction("composition_delta", composition_delta)
+        if not 0 <= share <= budget.delta:
+            raise ValueError(
+                f"composition_delta must be between 0 and delta={budget.delta}, "
+                f"got {composition_delta}"
+            )
+        object.__setattr__(self, "budget", budget)
+        object.__setattr__(self, "composition_delta", share)
+
+    @cached_property
+    def rho_limit(self) -> Fraction:
+        """The rho of zCDP that gives (epsilon, composition_delta)-DP, rounded down."""
+        if not self.composition_delta or not self.budget.epsilon:
+            return Fraction(0)
+        return zcdp_of(self.budget.epsilon, self.composition_delta)
+
+    def admits(self, spent: Iterable[Cost], cost: Cost) -> bool:
+        """Tells whether a mechanism of this cost may run after those that were admitted."""
+        costs = [*spent, cost]
+        if sum(c.budget.delta for c in costs) > self.budget.delta - self.composition_delta:
+            return False
+        if sum(c.budget.epsilon for c in costs) <= self.budget.epsilon:
+            return True
+        return sum(c.rho for c in costs) <= self.rho_limit
+
+    def remaining(self, spent: Iterable[Cost], ranges: Real = 2) -> PrivacyBudget:
+        """The most that one more mechanism may cost; its epsilon rounded down to 12 places.
+
+        Args:
+          spent: what was admitted.
+          ranges: the mechanism's loss_range as a multiple of its epsilon, from 1 to 2.
+        """
+        multiple = exact_fraction("ranges", ranges)
+        if not 1 <= multiple <= 2:
+            raise ValueError(f"ranges must be between 1 and 2, got {ranges}")
+        costs = list(spent)
+        epsilon = self.budget.epsilon - sum(c.budget.epsilon for c in costs)
+        rho = self.rho_limit - sum(c.rho for c in costs)
+        if rho > 0:
+            root = math.isqrt(math.floor(8 * rho / multiple**2 * 10 ** (2 * _DIGITS)))
+            epsilon = max(epsilon, Fraction(root, 10**_DIGITS))
+        delta = self.budget.delta - self.composition_delta - sum(c.budget.delta for c in costs)
+        return PrivacyBudget(max(epsilon, Fraction(0)), max(delta, Fraction(0)))
+
+
+def _check_budget(budget: PrivacyBudget) -> None:
+    if not isinstance(budget, PrivacyBudget):
+        raise ValueError(f"budget must be a PrivacyBudget, got {budget!r}")
+
+
+def zcdp_of(epsilon: Real, delta: Real) -> Fraction:
+    """A rho such that rho-zCDP implies (epsilon, delta)-DP, within a millionth of the best known.
+
+    For every order a > 1, rho-zCDP implies (epsilon, delta)-DP with
+
+        ln delta = (a - 1) (a rho - epsilon) + (a - 1) ln(1 - 1/a) - ln a
+
+    (Canonne, Kamath and Steinke 2020, "The Discrete Gaussian for Differential Privacy", Proposition
+    12 for Renyi divergence a rho). Solved for rho; any order gives a valid rho, so the search for
+    the best one may be in floats. What is returned is computed with directed rounding.
+
+    >>> rho = zcdp_of(1, 1e-6)
+    """
+    exact_epsilon, exact_delta = exact_fraction("epsilon", epsilon), exact_fraction("delta", delta)
+    rough_epsilon, log_delta = float(exact_epsilon), math.log(exact_delta)
+    orders = 1 + np.geomspace(1e-3, 1e9, 100_000)
+    rough = (
+        rough_epsilon + (log_delta + np.log(orders)) / (orders - 1) - np.log1p(-1 / orders)
+    ) / orders
+    with gmpy2.context(precision=_PRECISION):
+        a = gmpy2.mpfr(float(orders[np.argmax(rough)]))
+        log_delta = gmpy2.log(gmpy2.mpfr(gmpy2.mpq(exact_delta)))
+        per_order = (log_delta + gmpy2.log(a)) / (a - 1) - gmpy2.log1p(-1 / a)
+        rho = Fraction(*((gmpy2.mpq(exact_epsilon) + per_order) / a).as_integer_ratio())
+    # No intermediate result exceeds 2**30, so the rounding errors are far below 2**-80.
+    return max(Fraction(0), round_down(rho - Fraction(1, 2**80), _DIGITS))

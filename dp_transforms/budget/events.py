@@ -2,7 +2,8 @@
 
 Neighbours of every event: add or remove all records of one user.
 
-* a frequency or degree list: ``partition_event``;
+* a frequency or degree list: ``partition_event``, for noise on Frobenius coordinates the library's
+  ``DiscreteLaplaceDpEvent``;
 * ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
 * partition selection, with or without noisy counts: ``ApproximateDpEvent``;
 * discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
@@ -16,6 +17,7 @@ asks for, they are events of their own, which other accountants refuse rather th
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import attr
@@ -84,15 +86,44 @@ class ApproximateDpEvent(dp_event.DpEvent):
     delta: float = attr.ib(default=0.0, validator=_check)
 
 
-def partition_event(mechanism: PartitionMechanism) -> BoundedRangeDpEvent | ApproximateDpEvent:
-    """Returns the cost of a release of a frequency or degree list, and its range if it is pure."""
+def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
+    """Returns the cost of a release of a frequency or degree list.
+
+    Noise on Frobenius coordinates costs what discrete Laplace noise of q = e**-c costs on one
+    number that changes by kappa, which is less than kappa c-DP alone says from kappa = 2 on.
+
+    Proof. What is released is a function of the noisy coordinates (``frobenius``), of which
+    neighbours move any by m_1 + m_2 + ... <= kappa. A shift by m has the loss c (|n - m| - |n|), at
+    most c m, for noise n. So with u = t - c m its delta at t is, for -c m <= t <= c m,
+
+        g(u) = (1 - e**u) / (1 + q) + sum of (1 - q) / (1 + q) q**n (1 - e**(u + 2 c n))
+               over 0 < n < -u / (2 c),
+
+    in which m stands no more; above c m it is 0. Let m <= m' be two of the shifts and t >= 0. The
+    loss of the first is at most c m, and delta falls in t, so that both together have at most the
+    delta of the second at t - c m >= -c m': this is g(t - c m - c m'), the delta of one shift by
+    m + m'. For t < 0 the same follows since both pairs of distributions are symmetric. What
+    dominates one part of a product dominates the whole with it, and what dominates each step of
+    an adaptive composition the composition (Zhu, Dong and Wang 2022, "Optimal accounting of
+    differential privacy via characteristic function", Theorem 10), so that all shifts come
+    together; and g falls, so that a shift by kappa has the largest delta. QED. It is reached by
+    kappa new partitions of one user each, which move one coordinate. At kappa = 1 the loss is c or
+    -c, as that of randomised response: no accounting can say less than for any epsilon-DP.
+    """
     if mechanism.failure_probability:
         return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
+    if isinstance(mechanism, FrobeniusMechanism):
+        sensitivity = mechanism.sensitivity
+        decay = mechanism.epsilon_cost / sensitivity
+        # Less noise costs more: geometric noise of a larger q is that of a smaller q, and some.
+        if Fraction(decay) * sensitivity < Fraction(mechanism.epsilon_cost):
+            decay = math.nextafter(decay, math.inf)
+        return dp_event.DiscreteLaplaceDpEvent(decay, sensitivity)
     return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)
 
 
-def list_event(epsilon: float) -> BoundedRangeDpEvent | ApproximateDpEvent:
-    """The cost of a release by ``partition_mechanism(epsilon)``, and its range."""
+def list_event(epsilon: float) -> dp_event.DpEvent:
+    """Returns the cost of a release by ``partition_mechanism(epsilon)``."""
     if epsilon < FrobeniusMechanism.min_rate:
         return ApproximateDpEvent(epsilon)  # no mechanism is for less
     return partition_event(partition_mechanism(epsilon))

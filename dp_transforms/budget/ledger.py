@@ -26,7 +26,7 @@ nothing back but by ``abandon``, in which a person vouches for it.
 A ledger has one privacy unit, which says what neighbours are: losses about users, edges and nodes
 do not add up. The guarantee for everything that was ever released under a ledger is (epsilon,
 delta)-DP for its budget and its unit, even if jobs are started, or their epsilons chosen, depending
-on earlier outputs (see ``filter``).
+on earlier outputs (see ``budget.PrivacyFilter``).
 
 The file is an SQLite database of mode 600 with a rollback journal, which, unlike a write-ahead log,
 needs no memory that processes share. Each step is a connection and a transaction of its own. A
@@ -39,16 +39,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import os
 import secrets
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from fractions import Fraction
 from typing import NamedTuple
 
 from dp_transforms.budget import ledger_file
-from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
 from dp_transforms.budget.ledger_file import (
     CorruptedLedgerError,
     Header,
@@ -57,7 +56,6 @@ from dp_transforms.budget.ledger_file import (
     State,
     check_text,
     connected,
-    has_ended,
 )
 from dp_transforms.mechanisms.decimals import Real
 
@@ -101,11 +99,15 @@ class Ledger:
       path: of the file.
       identity: a random name of this ledger.
       unit: what neighbours are.
+      budget: the whole of it.
+      composition_delta: the part of delta that is set aside for composition.
     """
 
     def __init__(self, path: str, header: Header):
         self.path, self._header = path, header
         self.identity, self._filter, self.unit = header
+        self.budget = self._filter.budget
+        self.composition_delta = self._filter.composition_delta
 
     @classmethod
     def create(
@@ -120,12 +122,10 @@ class Ledger:
 
         Args:
           path: of a file that does not exist, on a file system that locks.
-          epsilon: the whole budget's.
-          delta: the whole budget's.
+          epsilon, delta, unit: the whole budget, and what neighbours are.
           composition_delta: the part of delta to spend on composition. Many small reservations then
             cost less than the sum of their epsilons, but only delta - composition_delta is left for
             mechanisms that need a delta of their own.
-          unit: what neighbours are, for all that is reserved.
 
         Raises:
           FileExistsError: there is something at the path; a ledger is never replaced.
@@ -153,16 +153,6 @@ class Ledger:
             ledger = cls(path, ledger_file.read(connection, path)[0])
             ledger._read(connection)
         return ledger
-
-    @property
-    def budget(self) -> PrivacyBudget:
-        """The whole budget."""
-        return self._filter.budget
-
-    @property
-    def composition_delta(self) -> Fraction:
-        """The part of delta that is set aside for composition."""
-        return self._filter.composition_delta
 
     def lines(self) -> tuple[LedgerLine, ...]:
         """All reservations, the first one first. Raises as ``open``."""
@@ -203,14 +193,10 @@ class Ledger:
         """Spends a part of the budget, before anything is computed for release.
 
         Args:
-          epsilon: the mechanism's.
-          delta: the mechanism's.
+          epsilon, delta, unit: the mechanism's.
           purpose: what it is for, in a line of printable text that holds nothing private.
-          unit: what the mechanism's neighbours are.
-          loss_range: the length of an interval that holds the privacy loss of every output, where
-            it is known to be below 2 epsilon: a partition mechanism's ``loss_range``, or the
-            epsilon of an exponential mechanism (see ``events.BoundedRangeDpEvent``). Counts where
-            the ledger has a composition_delta.
+          loss_range: see ``Cost``: a partition mechanism's ``loss_range``, or the epsilon of an
+            exponential mechanism. Counts where the ledger has a composition_delta.
           origin: of which job it is.
 
         Returns:
@@ -231,8 +217,7 @@ class Ledger:
         beginning a release is given back before.
 
         Args:
-          requests: the parts.
-          origin: of which job they are.
+          requests, origin: the parts, and of which job they are.
           announces: the caller promises to call ``begin`` before anything that depends on the data
             leaves its process. Only then is anything ever given back.
 
@@ -245,10 +230,15 @@ class Ledger:
         """
         origin = origin or Origin()
         for request in requests:
-            self._check(request)
+            check_text("purpose", request.purpose, 1)
+            if request.unit is not self.unit:
+                raise PrivacyUnitError(
+                    f"{self.path} is a ledger for neighbours that {self.unit.neighbours}, and this "
+                    f"release is for those that {request.unit.neighbours}: losses of the two do "
+                    "not add up; take another ledger"
+                )
         with self._writing() as (lines, write):
-            lost = [line for line in lines if _is_lost(line)]
-            write(line.closed(State.ABANDONED) for line in lost)
+            write(line.closed(State.ABANDONED) for line in lines if line.is_lost)
             if origin.job_id and _of_job(lines, origin.job_id):
                 raise JobExistsError(f"{self.path} has reservations of job {origin.job_id!r}")
             spent, made = _spent(lines), []
@@ -260,9 +250,7 @@ class Ledger:
                         f"({self.budget}) only {self._filter.remaining(spent, ranges)} is left"
                     )
                 spent.append(cost)
-                made.append(
-                    LedgerLine.new(number, purpose, cost, unit, origin, announces=announces)
-                )
+                made.append(LedgerLine(number, purpose, cost, unit, origin, announces))
             write(made)
         return [Reservation(self, line.id) for line in made]
 
@@ -307,15 +295,6 @@ class Ledger:
         """
         self._close(ids, State.ABANDONED)
 
-    def _check(self, request: Request) -> None:
-        check_text("purpose", request.purpose, 1)
-        if request.unit is not self.unit:
-            raise PrivacyUnitError(
-                f"{self.path} is a ledger for neighbours that {self.unit.neighbours}, "
-                f"and this release is for those that {request.unit.neighbours}: losses of the two "
-                "do not add up; take another ledger"
-            )
-
     def _close(self, ids: Iterable[int], state: State) -> None:
         with self._writing() as (lines, write):
             write(self._open_line(lines, number).closed(state) for number in ids)
@@ -334,16 +313,8 @@ class Ledger:
         """The lines, and a function that writes some, in a transaction that excludes others'."""
         with connected(self.path) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            changed = False
-
-            def write(lines: Iterable[LedgerLine]) -> None:
-                nonlocal changed
-                for line in lines:
-                    ledger_file.write(connection, line)
-                    changed = True
-
-            yield self._read(connection), write
-            connection.execute("COMMIT" if changed else "ROLLBACK")
+            yield self._read(connection), functools.partial(ledger_file.write, connection)
+            connection.execute("COMMIT")
 
     def _read(self, connection: sqlite3.Connection) -> tuple[LedgerLine, ...]:
         """The lines, after all checks, in a transaction."""
@@ -356,21 +327,26 @@ class Ledger:
 
 
 class Reservation:
-    """A part of a ledger's budget that is spent, for a release that may be under way."""
+    """A part of a ledger's budget that is spent, for a release that may be under way.
+
+    Attributes:
+      id: the reservation's, for the methods of ``Ledger``.
+    """
 
     def __init__(self, ledger: Ledger, id: int):
-        self._ledger = ledger
+        self._ledger, self.id = ledger, id
         self._open = True
-        self.id = id
 
     def commit(self) -> None:
         """See ``Ledger.commit``."""
-        self._ledger.commit(self.id)
-        self._open = False
+        self._close(State.COMMITTED)
 
     def abandon(self) -> None:
         """See ``Ledger.abandon``."""
-        self._ledger.abandon(self.id)
+        self._close(State.ABANDONED)
+
+    def _close(self, state: State) -> None:
+        self._ledger._close([self.id], state)
         self._open = False
 
     def __enter__(self) -> Reservation:
@@ -381,18 +357,9 @@ class Reservation:
             self.commit()
 
 
-def _is_lost(line: LedgerLine) -> bool:
-    return line.may_be_given_back and has_ended(line.process)
-
-
-def _counting(lines: Iterable[LedgerLine]) -> Iterator[LedgerLine]:
-    """The lines that count as spent."""
-    return (one for one in lines if one.state is not State.ABANDONED and not _is_lost(one))
-
-
 def _of_job(lines: Iterable[LedgerLine], job_id: str) -> tuple[LedgerLine, ...]:
-    return tuple(line for line in _counting(lines) if line.origin.job_id == job_id)
+    return tuple(line for line in lines if line.counts and line.origin.job_id == job_id)
 
 
 def _spent(lines: Iterable[LedgerLine]) -> list[Cost]:
-    return [line.cost for line in _counting(lines)]
+    return [line.cost for line in lines if line.counts]

@@ -14,12 +14,11 @@ import socket
 import sqlite3
 import stat
 import urllib.parse
-from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, NamedTuple
 
-from dp_transforms.budget.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.budget.budget import Cost, PrivacyBudget, PrivacyFilter, PrivacyUnit
 
 _WAIT_SECONDS = 60.0
 _APPLICATION, _VERSION = 0x64704C67, 4
@@ -55,8 +54,7 @@ class Header(NamedTuple):
 
 
 class State(enum.Enum):
-    """The fate of a reservation. All but ABANDONED count as spent, unless the job of a RESERVED one
-    has ended without beginning a release."""
+    """The fate of a reservation."""
 
     RESERVED = "reserved"
     COMMITTED = "committed"
@@ -85,50 +83,37 @@ class Origin:
         check_text("output", self.output, most=4096)
 
 
+def _now() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 @dataclass(frozen=True)
 class LedgerLine:
-    """One reservation.
+    """One reservation; a new one is of this process, now.
 
     Attributes:
       id: counts reservations from 1.
       purpose, cost, origin: as given.
-      state: see ``State``.
       unit: the ledger's.
-      host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
       announces: the caller begins before it writes.
+      state: see ``State``.
       begun: something may have been written under it.
+      host, process: the machine's name, and a name of the process that made it; see ``has_ended``.
       reserved_at, closed_at: when, in UTC; the second is empty while it is open.
     """
 
     id: int
     purpose: str
     cost: Cost
-    state: State
     unit: PrivacyUnit
     origin: Origin
-    host: str
-    process: str
     announces: bool
-    begun: bool
-    reserved_at: str
+    state: State = State.RESERVED
+    begun: bool = False
+    host: str = field(default_factory=socket.gethostname)
+    process: str = field(default_factory=lambda: this_process())
+    reserved_at: str = field(default_factory=_now)
     closed_at: str = ""
-
-    @classmethod
-    def new(
-        cls,
-        id: int,
-        purpose: str,
-        cost: Cost,
-        unit: PrivacyUnit,
-        origin: Origin,
-        announces: bool,
-    ) -> LedgerLine:
-        """A line of this process, now."""
-        host, process = socket.gethostname(), this_process()
-        reserved = State.RESERVED
-        return cls(
-            id, purpose, cost, reserved, unit, origin, host, process, announces, False, _now()
-        )
 
     def closed(self, state: State) -> LedgerLine:
         """The line with its last state, which it has from now on."""
@@ -154,8 +139,18 @@ class LedgerLine:
         """Nothing has come out under it, and nothing can once it is given back."""
         return self.state is State.RESERVED and self.announces and not self.begun
 
+    @property
+    def is_lost(self) -> bool:
+        """Its job has ended without beginning a release."""
+        return self.may_be_given_back and has_ended(self.process)
 
-def _insert(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
+    @property
+    def counts(self) -> bool:
+        """It counts as spent."""
+        return self.state is not State.ABANDONED and not self.is_lost
+
+
+def _write(connection: sqlite3.Connection, table: str, row: Sequence[Any]) -> None:
     marks = ", ".join("?" * (len(row) + 1))
     connection.execute(f"REPLACE INTO {table} VALUES ({marks})", (*row, _checksum(row)))
 
@@ -201,15 +196,9 @@ def connected(path: str) -> Iterator[sqlite3.Connection]:
 
 
 def _no_ledger(path: str) -> CorruptedLedgerError:
-    with open(path, "rb") as file:
-        start = file.read(10)
-    if start == b'{"entry":{':
-        return CorruptedLedgerError(
-            f"{path} is a ledger of an earlier version (JSON lines), which is not read any more: "
-            "create another one with what is left in it"
-        )
     return CorruptedLedgerError(
-        f"{path} is not a privacy ledger of this version: check its path. It was not changed"
+        f"{path} is not a privacy ledger of this version: check its path. It was not changed. (In "
+        "place of an earlier version's JSON lines create another one with what is left)"
     )
 
 
@@ -221,45 +210,18 @@ def _damaged(path: str) -> CorruptedLedgerError:
 
 
 def _row(line: LedgerLine) -> tuple[Any, ...]:
-    budget = line.cost.budget
-    return (
-        line.id,
-        line.state.value,
-        line.purpose,
-        str(budget.epsilon),
-        str(budget.delta),
-        str(line.cost.loss_range),
-        *astuple(line.origin),
-        line.host,
-        line.process,
-        int(line.announces),
-        int(line.begun),
-        line.reserved_at,
-        line.closed_at,
-    )
+    amounts = line.cost.budget.epsilon, line.cost.budget.delta, line.cost.loss_range
+    told = (line.id, line.state.value, line.purpose, *map(str, amounts), *astuple(line.origin))
+    seen = (line.host, line.process, int(line.announces), int(line.begun))
+    return (*told, *seen, line.reserved_at, line.closed_at)
 
 
 def _line(row: Sequence[Any], unit: PrivacyUnit) -> LedgerLine:
-    number, state, purpose, epsilon, delta, loss_range, *others = row
-    command, output, label, job_id, host, process, announces, begun, reserved, closed = others
-    return LedgerLine(
-        number,
-        purpose,
-        Cost(PrivacyBudget(epsilon, delta), loss_range),
-        State(state),
-        unit,
-        Origin(command, output, label, job_id),
-        host,
-        process,
-        bool(announces),
-        bool(begun),
-        reserved,
-        closed,
-    )
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    number, state, purpose, epsilon, delta, loss_range, *origin = row[:10]
+    host, process, announces, begun, *times = row[10:]
+    cost = Cost(PrivacyBudget(epsilon, delta), loss_range)
+    given = number, purpose, cost, unit, Origin(*origin), bool(announces)
+    return LedgerLine(*given, State(state), bool(begun), host, process, *times)
 
 
 def check_text(name: str, text: str, least: int = 0, most: int = 200) -> None:
@@ -281,7 +243,7 @@ def create(path: str, header: Header) -> None:
             for statement in _SCHEMA:
                 connection.execute(statement)
             row = (header.identity, *map(str, amounts), header.unit.value)
-            _insert(connection, "budget", row)
+            _write(connection, "budget", row)
             connection.execute("COMMIT")
         # Unlike a rename, a link refuses to replace what is there.
         os.link(temporary, path)
@@ -320,9 +282,10 @@ def read(connection: sqlite3.Connection, path: str) -> tuple[Header, tuple[Ledge
     return header, lines
 
 
-def write(connection: sqlite3.Connection, line: LedgerLine) -> None:
-    """Writes a line, in the place of one with its id."""
-    _insert(connection, "reservations", _row(line))
+def write(connection: sqlite3.Connection, lines: Iterable[LedgerLine]) -> None:
+    """Writes lines, each in the place of one with its id."""
+    for line in lines:
+        _write(connection, "reservations", _row(line))
 
 
 def this_process() -> str:
@@ -338,21 +301,18 @@ def has_ended(process: str) -> bool:
     """Tells whether a process that ``this_process`` named has ended for certain: it ran on this
     boot of this machine, among the same process numbers, and its number is free or another's by
     now."""
-    boot_and_space, _, number = process.rpartition(" ")[0].rpartition(" ")
     try:
-        if not process or boot_and_space != _namespace():
+        boot_and_space, number, start = process.rsplit(" ", 2)
+        if boot_and_space != _namespace():
             return False
-        os.kill(int(number), 0)
+        with contextlib.suppress(PermissionError):  # there is one, of another user
+            os.kill(int(number), 0)
+        state, started = _started(int(number))
     except ProcessLookupError:
         return True
     except (OSError, ValueError, OverflowError):
-        # There is one, of another user; what it is can mostly still be read.
-        pass
-    try:
-        state, started = _started(int(number))
-    except (OSError, ValueError):
         return False
-    return state in "ZX" or started != process.rpartition(" ")[2]
+    return state in "ZX" or started != start
 
 
 def _namespace() -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.budget.filter import Cost
+from dp_transforms.budget.budget import Cost
 from dp_transforms.columnar.edges import known_degree
 from dp_transforms.frames import jobs
 from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases

@@ -16,7 +16,7 @@ from dp_transforms.budget import (
     PrivacyUnitError,
     State,
 )
-from dp_transforms.budget.filter import Cost, PrivacyFilter
+from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.frames import api
 from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 from dp_transforms.mechanisms.decimals import Real
@@ -30,7 +30,7 @@ class Session:
 
     What a release costs is taken off before any record is read, and a release that costs more than
     is left is refused. Epsilons may be chosen after seeing earlier releases (see
-    ``budget.filter``). A release that fails is paid for all the same: that it failed may depend on
+    ``budget.budget``). A release that fails is paid for all the same: that it failed may depend on
     the data.
 
     Args:

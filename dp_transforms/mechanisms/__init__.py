@@ -1,7 +1,7 @@
 """Exact mechanisms for one machine: pure Python, numpy and gmpy2. Imports no Beam and no Arrow."""
 
 from dp_transforms.mechanisms.eta import Eta as Eta
-from dp_transforms.mechanisms.exponential.clamped_laplace import ClampedLaplace as ClampedLaplace
+from dp_transforms.mechanisms.exponential.mechanism import ClampedLaplace as ClampedLaplace
 from dp_transforms.mechanisms.exponential.mechanism import (
     ExponentialMechanism as ExponentialMechanism,
 )
@@ -33,7 +33,6 @@ from dp_transforms.mechanisms.integer_partition.known_total import (
 from dp_transforms.mechanisms.integer_partition.table import PartitionTable as PartitionTable
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
-from dp_transforms.mechanisms.noise.discrete_noise import discrete_laplace as discrete_laplace
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates as NoisyCoordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds as PartitionBounds
 from dp_transforms.mechanisms.partition_selection import GaussianSelection as GaussianSelection

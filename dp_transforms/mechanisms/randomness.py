@@ -20,6 +20,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 from collections.abc import Callable
+from typing import Any
 
 import gmpy2
 import numpy as np
@@ -170,3 +171,26 @@ def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
         shrink to p as the precision grows. A p that is known exactly returns (p, p).
     """
     return settled(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
+
+
+def draw_below(total: int, tape: RandomTape, channel: str, min_retries: int = 1) -> Any:
+    """A uniform integer in [0, total), as gmpy2.mpz, by rejection of K-bit numbers not below it.
+
+    With K the smallest integer that has total <= 2**K, a draw is rejected with probability below
+    1/2 (Ilvento 2019, Algorithm 2). How many draws were needed can be seen from outside in the time
+    they take, so that at least ``min_retries`` = k are made: more are needed with probability below
+    2**-k, and otherwise the number says nothing about the total.
+
+    Args:
+      total: positive.
+      tape, channel: attempt a reads the number at (channel, a).
+    """
+    length = int((gmpy2.mpz(total) - 1).bit_length())
+    accepted = None
+    attempt = 0
+    while accepted is None or attempt < min_retries:
+        drawn = gmpy2.mpz(tape.prefix(channel, attempt, length))
+        if accepted is None and drawn < total:
+            accepted = drawn
+        attempt += 1
+    return accepted

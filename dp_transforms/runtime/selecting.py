@@ -41,10 +41,9 @@ from dp_transforms.mechanisms.partition_selection import (
     SelectionStrategy,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.partition_selection.count_intervals import count_intervals
 from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
 from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, count_intervals
 from dp_transforms.runtime.local import all_pairs, partition_counts
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition_selection import SelectionStrategy
-from dp_transforms.mechanisms.partition_selection.count_intervals import CONFIDENCE
 from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
+from dp_transforms.mechanisms.partition_selection.threshold_law import CONFIDENCE
 from dp_transforms.version import VERSION
 from pipelines.files.names import COORDINATES_FILE
 

@@ -44,7 +44,7 @@ def test_weights_have_at_most_norm_one():
 @pytest.mark.parametrize("kappa", [1, 2, 10, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (10.0, 0.01)])
 def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, kappa):
-    law = WeightedGaussianSelection(epsilon, delta, kappa).rounds[0].law
+    law = WeightedGaussianSelection(epsilon, delta, kappa).rounds[0]
     counts = np.arange(1, kappa + 1)
     weights = np.array([weight(d) for d in counts.tolist()])
     selected = stats.norm.sf((law.threshold - weights) / math.sqrt(law.sigma2))
@@ -121,7 +121,7 @@ def test_sums_of_weights_are_selected_by_the_law():
         select_here(pairs, strategy, JobSecret.insecure_for_testing(seed))["partition"].to_pylist()
         for seed in range(count)
     ]
-    law = strategy.rounds[0].law
+    law = strategy.rounds[0]
     for partition, total in ((1, 3 * UNIT + UNIT), (2, UNIT)):
         kept = sum(partition in names for names in selected)
         laws.assert_probability(kept, count, law.keep_enclosure(total, 128))

@@ -1,7 +1,10 @@
 """Composition against exact sums, numerical maxima, and the exact laws of real mechanisms."""
 
+import itertools
 import math
+import operator
 from collections import Counter
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -20,10 +23,13 @@ from dp_transforms.budget import (
 from dp_transforms.budget.accounting import bounded_range_divergence, pure_divergence
 from dp_transforms.budget.events import list_event
 from dp_transforms.mechanisms import (
+    FrequencyList,
+    FrobeniusMechanism,
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
     partition_mechanism,
 )
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates
 from tests import enumeration
 
 
@@ -229,8 +235,66 @@ def test_largest_epsilon_uses_up_the_budget(count):
 
 @pytest.mark.parametrize("epsilon", [0.05, 0.2499, 0.25, 0.5, 1.0, 1.5])
 def test_a_list_s_event_is_that_of_its_mechanism(epsilon):
-    assert list_event(epsilon).epsilon == partition_mechanism(epsilon).loss_range
-    assert compose([list_event(epsilon)]).epsilon == epsilon
+    event = list_event(epsilon)
+    if isinstance(event, BoundedRangeDpEvent):
+        assert event.epsilon == partition_mechanism(epsilon).loss_range
+    assert compose([event]).epsilon == epsilon
+
+
+def losses(shift, q):
+    """The law of the loss, in units of c, of discrete Laplace noise on a number that is moved."""
+    law = Counter({shift: 1 / (1 + q)})
+    law.update({shift - 2 * n: (1 - q) / (1 + q) * q**n for n in range(1, shift)})
+    law[-shift] += q**shift / (1 + q)
+    return law
+
+
+def delta_at(law, q, t):
+    """The delta at epsilon = t c, exactly."""
+    return sum(p * (1 - q ** (loss - t)) for loss, p in law.items() if loss > t)
+
+
+@pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(2, 3), Fraction(19, 20)])
+def test_all_shifts_in_one_coordinate_are_the_worst(q):
+    """Of all ways to move coordinates by up to 6. Between multiples of c both deltas are linear in
+    e**epsilon, and the laws of both orders of a pair are the same."""
+    for kappa in range(1, 7):
+        worst = [delta_at(losses(kappa, q), q, t) for t in range(-kappa, kappa + 1)]
+        for shifts in enumeration.partitions_of_at_most(kappa):
+            law = {0: Fraction(1)}
+            for shift in shifts:
+                both = Counter()
+                for (a, p), (b, r) in itertools.product(law.items(), losses(shift, q).items()):
+                    both[a + b] += p * r
+                law = both
+            found = [delta_at(law, q, t) for t in range(-kappa, kappa + 1)]
+            assert all(map(operator.le, found, worst))
+
+
+def test_new_partitions_of_one_user_move_one_coordinate():
+    before, after = FrequencyList([9, 2], [1, 3]), FrequencyList([9, 2, 1], [1, 3, 7])
+    index = np.arange(1, 20)
+    moved = [
+        FrobeniusCoordinates(after).of(arm, index) - FrobeniusCoordinates(before).of(arm, index)
+        for arm in (ROWS, COLUMNS)
+    ]
+    assert sorted(np.concatenate(moved))[-2:] == [0, 7]
+
+
+@pytest.mark.parametrize(("epsilon", "kappa", "count"), [(0.3, 10, 30), (0.1, 3, 50)])
+def test_composed_noise_on_coordinates_costs_what_its_exact_law_says(epsilon, kappa, count):
+    delta = 1e-6
+    event = partition_event(FrobeniusMechanism(epsilon=epsilon, sensitivity=kappa))
+    claimed = compose(times(count, event), delta).epsilon
+    pure = compose(times(count, ApproximateDpEvent(epsilon)), delta).epsilon
+    q = math.exp(-epsilon / kappa)
+    single = np.array([losses(kappa, q)[loss] for loss in range(-kappa, kappa + 1)])
+    law = np.array([1.0])
+    for _ in range(count):
+        law = np.convolve(law, single)
+    exact = dict(zip(range(-count * kappa, count * kappa + 1), law.tolist(), strict=True))
+    at, less = (delta_at(exact, q, one * kappa / epsilon) for one in (claimed, 0.999 * claimed))
+    assert at <= delta < less and claimed < pure
 
 
 def test_events_survive_the_library_s_own_serialisation():

@@ -8,7 +8,7 @@ from dp_accounting import dp_event
 from dp_accounting.rdp import RdpAccountant
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.budget.filter import Cost, PrivacyFilter, zcdp_of
+from dp_transforms.budget.budget import Cost, PrivacyFilter, zcdp_of
 
 TINY = Fraction(1, 10**40)
 

@@ -33,10 +33,11 @@ from dp_transforms.budget import (
     State,
     ledger_file,
 )
-from dp_transforms.budget.filter import Cost, zcdp_of
+from dp_transforms.budget.budget import Cost, zcdp_of
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
+HALF = Cost(PrivacyBudget(0.5))
 
 
 @pytest.fixture
@@ -75,6 +76,7 @@ def test_the_course_of_a_reservation(path):
     assert states(ledger)[-1] is State.RESERVED
     assert ledger.remaining() == PrivacyBudget(0, 9e-7)
     assert ledger.budget == Ledger.open(path).budget == PrivacyBudget(1, 1e-6)
+    assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
 
 
 def test_the_budget_can_be_used_up_exactly_and_not_beyond(path):
@@ -107,12 +109,6 @@ def test_a_ledger_has_one_unit(path, unit):
     assert line.unit is unit and line.to_json()["unit"] == unit.value
 
 
-def test_users_are_the_unit_if_nothing_is_said(path):
-    ledger = Ledger.create(path, epsilon=1)
-    ledger.reserve(0.5, purpose="list")
-    assert ledger.unit is ledger.lines()[0].unit is PrivacyUnit.USER
-
-
 def test_many_lists_under_a_composition_delta(path):
     ledger = Ledger.create(path, epsilon=1, delta=1e-6, composition_delta=1e-6)
     # rho = 0.02435 holds 19 lists of 0.1**2 / 8; the epsilons alone would hold ten.
@@ -128,7 +124,7 @@ def test_many_lists_under_a_composition_delta(path):
     )
 
 
-@pytest.mark.parametrize("epsilon", ["0.25", "0.3", "0.5", "0.55", "0.8", "1", "1.09", "1.1"])
+@pytest.mark.parametrize("epsilon", ["0.3", "0.8", "1.1"])
 def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
     mechanism = partition_mechanism(float(epsilon))
     ledger = Ledger.create(path, epsilon=5, delta=1e-6, composition_delta=1e-6)
@@ -142,31 +138,21 @@ def test_lists_compose_by_their_range_or_by_their_epsilon(path, epsilon):
         ledger.reserve(epsilon, purpose="one list", loss_range=mechanism.loss_range)
 
 
-def test_lines_for_a_privacy_statement(path):
+def test_a_line_for_a_privacy_statement(path):
     ledger = Ledger.create(path, epsilon=1)
-    with ledger.reserve("1/3", purpose="all users", loss_range="2/5"):
-        pass
+    ledger.reserve("1/3", purpose="all users", loss_range="2/5").commit()
     ledger.reserve(0.5, purpose="ages")
-    assert json.loads(json.dumps([line.to_json() for line in ledger.lines()])) == [
-        {
-            "id": 1,
-            "state": "committed",
-            "unit": "user",
-            "purpose": "all users",
-            "epsilon": "1/3",
-            "delta": "0",
-            "loss_range": "0.4",
-        },
-        {
-            "id": 2,
-            "state": "reserved",
-            "unit": "user",
-            "purpose": "ages",
-            "epsilon": "0.5",
-            "delta": "0",
-            "loss_range": "1",
-        },
-    ]
+    first, second = json.loads(json.dumps([line.to_json() for line in ledger.lines()]))
+    assert first == {
+        "id": 1,
+        "state": "committed",
+        "unit": "user",
+        "purpose": "all users",
+        "epsilon": "1/3",
+        "delta": "0",
+        "loss_range": "0.4",
+    }
+    assert (second["id"], second["state"], second["loss_range"]) == (2, "reserved", "1")
 
 
 def test_a_reservation_is_closed_once(path):
@@ -211,87 +197,6 @@ def test_concurrent_jobs_spend_all_of_it_and_no_more(in_memory):
     assert set(states(ledger)) == {State.COMMITTED, State.ABANDONED}
     numbers = [line.id for line in ledger.lines()]
     assert len(set(numbers)) == len(numbers)
-
-
-def job(path, output):
-    """Reserve, begin, release, commit; waits to be traced at its start."""
-    ledger = Ledger.open(path)
-    LIBC.ptrace(TRACE_ME, 0, 0, 0)
-    os.kill(os.getpid(), signal.SIGSTOP)
-    (reservation,) = ledger.reserve_all([Request("killed", HALF)], announces=True)
-    ledger.begin([reservation.id])
-    with open(output, "xb", buffering=0) as file:
-        file.write(b"released")
-    reservation.commit()
-    os._exit(0)
-
-
-LIBC = ctypes.CDLL(None, use_errno=True)
-TRACE_ME, NEXT_CALL = 0, 24
-HALF = Cost(PrivacyBudget(0.5))
-
-
-def killed_before_call(number, target, *arguments):
-    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
-    whether it was killed, and did not end before."""
-    process = os.fork()
-    if process == 0:
-        target(*arguments)
-    os.waitpid(process, 0)
-    # It stops at the beginning and at the end of each.
-    for _ in range(2 * number):
-        if LIBC.ptrace(NEXT_CALL, process, 0, 0):
-            os.kill(process, signal.SIGKILL)
-            os.waitpid(process, 0)
-            pytest.skip("this system does not let a process trace its child")
-        _, status = os.waitpid(process, 0)
-        if not os.WIFSTOPPED(status):
-            assert os.waitstatus_to_exitcode(status) == 0
-            return False
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return True
-
-
-@pytest.fixture
-def in_memory():
-    """A directory where waiting for the disk takes no time: a killed process is no power cut."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
-        yield pathlib.Path(place)
-
-
-def test_kill_9_at_every_call_to_the_system(in_memory):
-    tmp_path = in_memory
-    original = Ledger.create(tmp_path / "original", epsilon=1)
-    original.reserve(0.25, purpose="before").commit()
-    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
-    while True:
-        shutil.copy(original.path, path)
-        output.unlink(missing_ok=True)
-        killed = killed_before_call(number, job, path, output)
-        ledger = Ledger.open(path)
-        lines = ledger.lines()[1:]
-        begun = any(line.begun for line in lines)
-        # A release never goes unrecorded, and what may have come out stays spent.
-        assert begun or not output.exists()
-        assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
-        # The ledger goes on working, up to its budget.
-        ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
-        with pytest.raises(BudgetExceededError):
-            ledger.reserve("1e-9", purpose="too much")
-        key = (output.exists(), begun, *(line.state for line in lines))
-        seen[key] = seen.get(key, 0) + 1
-        if not killed:
-            break
-        number += 1
-    assert seen.keys() == {
-        (False, False),
-        (False, False, State.RESERVED),
-        (False, True, State.RESERVED),
-        (True, True, State.RESERVED),
-        (True, True, State.COMMITTED),
-    }
 
 
 def reserve_with_room_for(path, output, room):
@@ -437,9 +342,9 @@ def test_a_damaged_ledger_refuses_everything(path, change):
 
 def test_reservations_beyond_the_budget_are_refused(path):
     ledger = Ledger.create(path, epsilon=1)
-    line = LedgerLine.new(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
+    line = LedgerLine(1, "2", Cost(PrivacyBudget(2)), PrivacyUnit.USER, Origin(), False)
     with ledger_file.connected(str(path)) as connection:
-        ledger_file.write(connection, line)
+        ledger_file.write(connection, [line])
     with pytest.raises(CorruptedLedgerError, match="its reservations exceed its budget"):
         ledger.spent()
 
@@ -447,7 +352,7 @@ def test_reservations_beyond_the_budget_are_refused(path):
 OTHER_FILES = {
     "text": (b"epsilon,1\n", "is not a privacy ledger"),
     "empty": (b"", "is not a privacy ledger"),
-    "earlier": (b'{"entry":{"budget":1},"sha256":"00"}\n', r"earlier version \(JSON lines\)"),
+    "earlier": (b'{"entry":{"budget":1},"sha256":"00"}\n', "earlier version.s JSON lines"),
 }
 
 
@@ -507,13 +412,6 @@ def test_what_is_given_back_cannot_be_begun_and_what_is_begun_not_given_back(pat
     ledger.commit(*second)
     with pytest.raises(ValueError, match="is already committed"):
         ledger.begin(second)
-
-
-def test_who_does_not_announce_gets_nothing_back(path):
-    ledger = Ledger.create(path, epsilon=1)
-    (one,) = ledger.reserve_all([Request("a", HALF)])
-    assert not ledger.give_back([one.id])
-    assert ledger.spent() == PrivacyBudget(0.5)
 
 
 @pytest.mark.parametrize("announces", [False, True])
@@ -577,17 +475,102 @@ def test_a_row_says_when_where_and_for_which_job(path):
             Origin(**{name: "two\nlines"})
 
 
-@pytest.mark.parametrize("purpose", ["", "two\nlines", "x" * 201])
-def test_purposes_that_are_refused(path, purpose):
-    with pytest.raises(ValueError, match="purpose must be 1 to 200 printable characters"):
-        Ledger.create(path, epsilon=1).reserve(0.1, purpose=purpose)
-
-
-def test_costs_that_are_refused(path):
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"purpose": ""}, "purpose must be 1 to 200 printable characters"),
+        ({"purpose": "two\nlines"}, "purpose must be 1 to 200 printable characters"),
+        ({"purpose": "x" * 201}, "purpose must be 1 to 200 printable characters"),
+        ({"epsilon": -0.1}, "epsilon must not be negative"),
+        ({"delta": -1e-9}, "delta must be at least 0"),
+        ({"epsilon": float("nan")}, "epsilon must be a finite number"),
+        ({"epsilon": "much"}, "epsilon must be a finite number"),
+    ],
+)
+def test_reservations_that_are_refused(path, arguments, message):
     ledger = Ledger.create(path, epsilon=1)
-    for epsilon, delta in [(-0.1, 0), (0.1, -1e-9), (float("nan"), 0), ("much", 0)]:
-        with pytest.raises(ValueError, match="must"):
-            ledger.reserve(epsilon, delta, purpose="bad")
+    with pytest.raises(ValueError, match=message):
+        ledger.reserve(**({"epsilon": 0.1, "purpose": "list"} | arguments))
     assert ledger.lines() == ()
     with pytest.raises(ValueError, match="composition_delta must be between"):
         Ledger.create(f"{path}.2", epsilon=1, delta=1e-6, composition_delta=1e-3)
+
+
+def job(path, output):
+    """Reserve, begin, release, commit; waits to be traced at its start."""
+    ledger = Ledger.open(path)
+    LIBC.ptrace(TRACE_ME, 0, 0, 0)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    (reservation,) = ledger.reserve_all([Request("killed", HALF)], announces=True)
+    ledger.begin([reservation.id])
+    with open(output, "xb", buffering=0) as file:
+        file.write(b"released")
+    reservation.commit()
+    os._exit(0)
+
+
+LIBC = ctypes.CDLL(None, use_errno=True)
+TRACE_ME, NEXT_CALL = 0, 24
+
+
+def killed_before_call(number, target, *arguments):
+    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
+    whether it was killed, and did not end before."""
+    process = os.fork()
+    if process == 0:
+        target(*arguments)
+    os.waitpid(process, 0)
+    # It stops at the beginning and at the end of each.
+    for _ in range(2 * number):
+        if LIBC.ptrace(NEXT_CALL, process, 0, 0):
+            os.kill(process, signal.SIGKILL)
+            os.waitpid(process, 0)
+            pytest.skip("this system does not let a process trace its child")
+        _, status = os.waitpid(process, 0)
+        if not os.WIFSTOPPED(status):
+            assert os.waitstatus_to_exitcode(status) == 0
+            return False
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    return True
+
+
+@pytest.fixture
+def in_memory():
+    """A directory where waiting for the disk takes no time: a killed process is no power cut."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.path.isdir(memory) else None) as place:
+        yield pathlib.Path(place)
+
+
+def test_kill_9_at_every_call_to_the_system(in_memory):
+    tmp_path = in_memory
+    original = Ledger.create(tmp_path / "original", epsilon=1)
+    original.reserve(0.25, purpose="before").commit()
+    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
+    while True:
+        shutil.copy(original.path, path)
+        output.unlink(missing_ok=True)
+        killed = killed_before_call(number, job, path, output)
+        ledger = Ledger.open(path)
+        lines = ledger.lines()[1:]
+        begun = any(line.begun for line in lines)
+        # A release never goes unrecorded, and what may have come out stays spent.
+        assert begun or not output.exists()
+        assert ledger.spent() == PrivacyBudget(0.75 if begun else 0.25)
+        # The ledger goes on working, up to its budget.
+        ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
+        with pytest.raises(BudgetExceededError):
+            ledger.reserve("1e-9", purpose="too much")
+        key = (output.exists(), begun, *(line.state for line in lines))
+        seen[key] = seen.get(key, 0) + 1
+        if not killed:
+            break
+        number += 1
+    assert seen.keys() == {
+        (False, False),
+        (False, False, State.RESERVED),
+        (False, True, State.RESERVED),
+        (True, True, State.RESERVED),
+        (True, True, State.COMMITTED),
+    }

@@ -37,4 +37,4 @@ def test_the_table_shares_no_code_with_the_walk():
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))
         if isinstance(node, ast.ImportFrom) and node.module.startswith("dp_transforms")
     }
-    assert imported == {"eta", "frequency_list", "normalized_sampling", "randomness"}
+    assert imported == {"eta", "frequency_list", "randomness"}

@@ -171,6 +171,13 @@ def test_small_groups_are_warned_of_before_anything_is_read(tmp_path, capsys):
     assert error.startswith("error: no file matches nothing.csv")
 
 
+def test_a_large_delta_is_warned_of(tmp_path, capsys):
+    flags = ["--epsilon_selection=1", "--delta=0.5", "--input=nothing.csv"]
+    assert command(tmp_path, *flags) == 1
+    warning, _ = capsys.readouterr().err.splitlines()
+    assert warning.startswith("warning: --delta=0.5 allows to show what a single user has")
+
+
 def test_the_size_from_which_there_is_no_warning():
     attribute = Attribute("sex", ("f", "m"))
     transform = ReleaseGroupedLists(

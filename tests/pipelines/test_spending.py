@@ -234,8 +234,9 @@ BAD_RECORDS = {
 }
 
 
-@pytest.mark.parametrize("fault", BAD_RECORDS)
-@pytest.mark.parametrize("engine", ["here", "on Beam"])
+@pytest.mark.parametrize(
+    ("fault", "engine"), [*((fault, "here") for fault in BAD_RECORDS), ("a null", "on Beam")]
+)
 def test_a_fault_in_the_records_costs_nothing(tmp_path, path, fault, engine, capsys):
     Ledger.create(path, 1)
     job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")

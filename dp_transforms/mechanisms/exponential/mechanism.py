@@ -3,7 +3,9 @@
 Ilvento (2019), "Implementing the Exponential Mechanism with Base-2 Differential Privacy": outcome o
 is chosen with probability proportional to 2**(-eta * u(o)), low utilities being likely. For integer
 utilities and a suitable eta (see ``eta.Eta``) every weight is a binary fraction, so nothing is
-ever rounded, and the distribution is the mechanism's, not an approximation of it.
+ever rounded, and the distribution is the mechanism's, not an approximation of it. The precision is
+a promise that is kept or broken: a sum of weights that needs more bits than were fixed raises
+``InexactArithmeticError``, as MPFR would raise its inexact flag, and there is no answer.
 """
 
 from __future__ import annotations
@@ -19,15 +21,18 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.decimals import integer
+from dp_transforms.mechanisms.decimals import Number, exact_fraction, integer, positive_rational
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below, require_exact
 from dp_transforms.mechanisms.exponential.randomized_rounding import LARGEST_BOUND, round_at_random
-from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape, draw_below
 
 Outcome = TypeVar("Outcome")
 
 _MOST_BITS = 2**34
+
+
+class InexactArithmeticError(ArithmeticError):
+    """A sum of weights needs more bits than the precision that was fixed for it."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +57,8 @@ class ExponentialMechanism:
       utility_max: integer; higher utilities count as this one.
       max_outcomes: the most outcomes that a choice may have.
       min_retries: the least number of random numbers drawn per choice. More are needed with
-        probability below 2**-min_retries; see ``normalized_sampling`` for the timing channel that
-        this narrows.
+        probability below 2**-min_retries; see ``randomness.draw_below`` for the timing channel
+        that this narrows.
       precision: how the bits for weights and their sums are fixed in advance. "theoretical" is
         Lemma 3.4's closed form, "empirical" is what the worst case needs, computed. Exceeding them,
         which cannot happen, would raise ``InexactArithmeticError``; they do not change the cost.
@@ -212,7 +217,12 @@ class ExponentialMechanism:
         for _, _, _, cumulative, shift in self._occupied(levels):
             last = cumulative, shift
         total = last[0] << last[1]
-        require_exact(total, self.precision_bits)
+        # Trailing zeros do not count, as in a significand.
+        bits = int(total.bit_length() - total.bit_scan1())
+        if bits > self.precision_bits:
+            raise InexactArithmeticError(
+                f"a sum of weights needs {bits} bits, but the precision is {self.precision_bits}"
+            )
         return total
 
     def _locate(self, levels: IntArray, drawn: Any) -> int:
@@ -226,3 +236,120 @@ class ExponentialMechanism:
         assert found is not None
         level, place = found
         return int(np.flatnonzero(levels == level)[place])
+
+
+@dataclass(frozen=True)
+class ClampedLaplace:
+    """Releases a point of the grid lower, lower + granularity, ..., near a private number.
+
+    A point s steps away from the grid point next to the number has probability proportional to
+    2**(-eta * s). Nothing outside the bounds can be released: the distribution is not that of
+    Laplace noise clamped afterwards, which would pile up at the ends.
+
+    Privacy. Let the number change by at most d between neighbours (add or remove all records of one
+    user). Rounding to the grid (halves go up) and clamping turn that into at most k = ceil(d /
+    granularity) steps, so a release is (2 * eta * k)-DP in base 2, ``epsilon(d)`` in natural units.
+    The factor 2 is the price of the bounds: ``TwoSidedGeometric`` noise costs eta * k, without
+    them.
+
+    Args:
+      eta: the base-2 privacy parameter, per step of the grid.
+      lower: the lowest point. A float, the private number too, stands for the decimal that it
+        prints as, so that numbers which differ by the decimal d here differ by at most d.
+      upper: no point is above it.
+      granularity: the distance between points.
+      min_retries: as for ``ExponentialMechanism``.
+
+    Raises:
+      ValueError: a bound or the granularity is not finite or out of order, or the grid has more
+        than 2**31 points.
+
+    Source: Ilvento (2019), the base-2 exponential mechanism with distances as utilities.
+
+    >>> laplace = ClampedLaplace(Eta(1, 1, 1), -10, 10, granularity=0.25)
+    >>> laplace.points, laplace.release(1.1, RandomTape(bytes(32)))
+    (81, Fraction(1, 1))
+    """
+
+    eta: Eta
+    lower: Number
+    upper: Number
+    granularity: Number = 1
+    min_retries: int = 1
+
+    def __post_init__(self) -> None:
+        lower, upper, _ = self._grid
+        if lower > upper:
+            raise ValueError(f"lower={self.lower} must not be above upper={self.upper}")
+        if self.points > 2**31:
+            raise ValueError(
+                f"the grid has {self.points} points, more than 2**31; give a larger granularity"
+            )
+        _ = self._mechanism
+
+    @cached_property
+    def points(self) -> int:
+        """The number of points of the grid."""
+        lower, upper, step = self._grid
+        return math.floor((upper - lower) / step) + 1
+
+    def epsilon(self, sensitivity: Number) -> float:
+        """The cost of one release is the smallest float not below the value in the class's text.
+
+        Args:
+          sensitivity: by how much the number may change between neighbours, in its own units.
+        """
+        _, _, step = self._grid
+        return self._mechanism.epsilon(math.ceil(_rational("sensitivity", sensitivity) / step))
+
+    def release(self, value: Any, tape: RandomTape, channel: str = "clamped Laplace") -> Fraction:
+        """A point of the grid, exactly.
+
+        Args:
+          value: the private number, finite; outside the bounds it counts as the nearer one.
+          tape, channel: see ``ExponentialMechanism.sample``.
+
+        Raises:
+          ValueError: the value is not a finite real number.
+        """
+        return self._point(self._mechanism.sample(self._distances(value), tape, channel))
+
+    def law(self, value: Any) -> dict[Fraction, Any]:
+        """The exact probability of each point, as gmpy2.mpq; private, like the value."""
+        probabilities = self._mechanism.probabilities(self._distances(value))
+        return {self._point(i): p for i, p in enumerate(probabilities)}
+
+    @cached_property
+    def _grid(self) -> tuple[Fraction, Fraction, Fraction]:
+        return (
+            _rational("lower", self.lower),
+            _rational("upper", self.upper),
+            positive_rational("granularity", self.granularity),
+        )
+
+    @cached_property
+    def _mechanism(self) -> ExponentialMechanism:
+        return ExponentialMechanism(
+            self.eta, 0, self.points - 1, max_outcomes=self.points, min_retries=self.min_retries
+        )
+
+    def _point(self, index: int) -> Fraction:
+        lower, _, step = self._grid
+        return lower + index * step
+
+    def _distances(self, value: Any) -> IntArray:
+        """The number of steps between each point and the value's own."""
+        lower, _, step = self._grid
+        steps = (_rational("value", value, private=True) - lower) / step
+        nearest = min(max(math.floor(steps + Fraction(1, 2)), 0), self.points - 1)
+        return np.abs(np.arange(self.points, dtype=np.int64) - nearest)
+
+
+def _rational(name: str, value: Any, private: bool = False) -> Fraction:
+    try:
+        if isinstance(value, str):
+            raise ValueError
+        return exact_fraction(name, value)
+    except ValueError:
+        shown = "" if private else f", got {value!r}"
+        raise ValueError(f"{name} must be a finite real number{shown}") from None

@@ -7,7 +7,6 @@ uniform U.
 
 from __future__ import annotations
 
-import math
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
@@ -17,7 +16,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, IntArray
 from dp_transforms.mechanisms.enclosure import exactly
-from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, is_below
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform, is_below
 
 LARGEST_BOUND = 2**62
 
@@ -59,20 +58,36 @@ def round_at_random(
         return np.clip(array.astype(np.int64), lowest, highest)
     try:
         if array.dtype.kind == "f" and max(-lowest, highest) <= 2**52:
-            return _rounded_floats(array, lowest, highest, tape, channel)
-        return np.array(
-            [
-                _rounded(_exact(value), lowest, highest, tape, channel, i)
-                for i, value in enumerate(array.tolist())
-            ],
-            dtype=np.int64,
-        )
-    except _Refused as refused:
-        raise ValueError(f"{name} {refused}") from None
+            # Exact: the bounds are floats, and so is the fractional part of any float.
+            exact = array.astype(np.float64)
+            if not np.isfinite(exact).all():
+                raise OverflowError
+        else:
+            exact = _objects([_exact(value) for value in array.tolist()])
+    except TypeError as error:
+        raise ValueError(f"{name} must be real numbers, got one of type {error}") from None
+    except (ValueError, OverflowError):
+        message = f"{name} must be finite, but at least one is NaN or infinite"
+        raise ValueError(message) from None
+    clamped = np.clip(exact, lowest, highest)
+    whole: IntArray = clamped.astype(np.int64)
+    fractions = abs(clamped - whole)
+    if not fractions.any():
+        return whole
+    if tape is None:
+        raise ValueError(f"{name} must be integers here")
+    scaled = fractions * 2**WORD_BITS
+    thresholds = scaled.astype(np.uint64)
+    words = tape.words(channel, len(whole))
+    away = words < thresholds
+    # Where 64 bits are equal, further bits of the fractional part may still be above those of U.
+    for i in np.flatnonzero((words == thresholds) & (scaled != thresholds)).tolist():
+        away[i] = _is_below(tape.uniform(channel, i), Fraction(fractions[i]))
+    return whole + np.where(away, np.where(clamped > 0, 1, -1), 0)
 
 
-class _Refused(Exception):
-    """Names the fault of a value, without the value."""
+def _is_below(uniform: Uniform, probability: Fraction) -> bool:
+    return is_below(uniform, lambda _: exactly(probability))
 
 
 def _array(values: Any) -> Array:
@@ -80,69 +95,27 @@ def _array(values: Any) -> Array:
     if kinds == {float}:
         return np.array(values, dtype=np.float64)
     # Anything else stays as it is: numpy would turn large integers into floats, and True into 1.
-    array = np.empty(len(values), dtype=object)
-    array[:] = list(values)
+    array = _objects(list(values))
     if kinds == {int} and all(-(2**62) <= value < 2**62 for value in values):
         return array.astype(np.int64)
     return array
 
 
-def _rounded_floats(
-    array: Array, lowest: int, highest: int, tape: RandomTape | None, channel: str
-) -> IntArray:
-    # All of this is exact: the bounds are floats, and so is the fractional part of any float.
-    floats = array.astype(np.float64)
-    if not np.isfinite(floats).all():
-        raise _Refused("must be finite, but at least one is NaN or infinite")
-    floats = np.clip(floats, lowest, highest)
-    whole = np.trunc(floats)
-    fractions = np.abs(floats - whole)
-    rounded: IntArray = whole.astype(np.int64)
-    if not fractions.any():
-        return rounded
-    words = _require(tape).words(channel, len(floats))
-    scaled = fractions * 2.0**WORD_BITS
-    thresholds = scaled.astype(np.uint64)
-    away = words < thresholds
-    # Where 64 bits are equal, further bits of the fractional part may still be above those of U.
-    for i in np.flatnonzero((words == thresholds) & (scaled != np.floor(scaled))).tolist():
-        away[i] = _is_below(Fraction(fractions[i]), tape, channel, i)
-    return rounded + away * np.sign(floats).astype(np.int64)
-
-
-def _rounded(
-    value: Fraction, lowest: int, highest: int, tape: RandomTape | None, channel: str, index: int
-) -> int:
-    value = min(max(value, Fraction(lowest)), Fraction(highest))
-    whole = math.trunc(value)
-    fraction = abs(value - whole)
-    if not fraction or not _is_below(fraction, tape, channel, index):
-        return whole
-    return whole + (1 if value > 0 else -1)
-
-
-def _is_below(probability: Fraction, tape: RandomTape | None, channel: str, index: int) -> bool:
-    return is_below(_require(tape).uniform(channel, index), lambda _: exactly(probability))
-
-
-def _require(tape: RandomTape | None) -> RandomTape:
-    if tape is None:
-        raise _Refused("must be integers here")
-    return tape
+def _objects(values: list[Any]) -> Array:
+    array = np.empty(len(values), dtype=object)
+    array[:] = values
+    return array
 
 
 def _exact(value: Any) -> Fraction:
+    """The number as a fraction. A TypeError names the type of what is none."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, bool | str | complex):
+        raise TypeError(type(value).__name__)
+    if isinstance(value, int | float | Fraction | Decimal):
+        return Fraction(value)
     try:
-        if isinstance(value, bool | np.bool_ | str | complex):
-            raise TypeError
-        if isinstance(value, np.generic):
-            value = value.item()
-        if isinstance(value, int | float | Fraction | Decimal):
-            return Fraction(value)
-        exact = gmpy2.mpq(value)
-        return Fraction(int(exact.numerator), int(exact.denominator))
+        return Fraction(*map(int, gmpy2.mpq(value).as_integer_ratio()))
     except TypeError:
-        kind = type(value).__name__
-        raise _Refused(f"must be real numbers, got one of type {kind}") from None
-    except (ValueError, OverflowError):
-        raise _Refused("must be finite, but at least one is NaN or infinite") from None
+        raise TypeError(type(value).__name__) from None

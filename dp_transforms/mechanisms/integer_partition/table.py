@@ -34,9 +34,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.exponential.normalized_sampling import draw_below
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape, draw_below
 
 _MOST_BITS = 2**35
 _MOST_RANKS = 2**24

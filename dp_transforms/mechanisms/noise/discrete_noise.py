@@ -181,7 +181,10 @@ class DiscreteLaplace(_GeometricNoise):
     scale: Number
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scale", _bounded_rational("scale", self.scale, _LARGEST_SCALE))
+        exact = positive_rational("scale", self.scale)
+        if exact > _LARGEST_SCALE:
+            raise ValueError(f"scale must be at most 2**48, got {self.scale!r}")
+        object.__setattr__(self, "scale", exact)
 
     @cached_property
     def _decay(self) -> Decay:  # type: ignore[override]
@@ -210,11 +213,6 @@ class TwoSidedGeometric(_GeometricNoise):
         return Decay(base=self.eta)
 
 
-def discrete_laplace(scale: Number, tape: RandomTape, channel: str, count: int) -> IntArray:
-    """``DiscreteLaplace(scale).sample(tape, channel, count)``."""
-    return DiscreteLaplace(scale).sample(tape, channel, count)
-
-
 def _enclosed_magnitudes(tail: FloatTail, folded: WordArray) -> tuple[IntArray, BoolArray]:
     """The smallest x >= 0 with P[X > x] <= V, and whether floats prove it."""
     # A word is rounded once on the way to a float, by at most 2**-53 of itself.
@@ -225,13 +223,6 @@ def _enclosed_magnitudes(tail: FloatTail, folded: WordArray) -> tuple[IntArray, 
     certain = tail(found) < lower
     certain &= (found == 0) | (tail(np.maximum(found, 1) - 1) > upper)
     return found, certain
-
-
-def _bounded_rational(name: str, value: Any, largest: int) -> Fraction:
-    exact = positive_rational(name, value)
-    if exact > largest:
-        raise ValueError(f"{name} must be at most 2**{largest.bit_length() - 1}, got {value!r}")
-    return exact
 
 
 def scaled_floor(value: Any, bits: int) -> int:

@@ -81,7 +81,7 @@ class UserDegreeMechanism:
         epsilon = positive_rational("epsilon", self.epsilon)
         object.__setattr__(self, "epsilon", epsilon)
         object.__setattr__(self, "max_degree", positive_integer("max_degree", self.max_degree))
-        # Whether there is noise of that scale is heard of now.
+        # A scale that is out of range is refused now.
         _ = self.noise
 
     @property

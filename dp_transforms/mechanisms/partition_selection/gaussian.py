@@ -33,7 +33,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import gmpy2
@@ -135,6 +135,7 @@ def is_private(
         none_new = down.exp(-exposed)
         return bool(up.sub(1, down.mul(none_new, down.sub(1, noise))) <= target)
 
+    holds_at = cache(lambda f: bound(f, f))
     pending = [(Fraction(0), Fraction(users_changed))]
     while pending:
         first, last = pending.pop()
@@ -142,7 +143,7 @@ def is_private(
             continue
         middle = (first + last) / 2
         narrow = last - first < max(first, _SLACK) / 16
-        if narrow or not all(bound(f, f) for f in (first, middle, last)):
+        if narrow or not all(map(holds_at, (first, middle, last))):
             return False
         pending += [(first, middle), (middle, last)]
     return True

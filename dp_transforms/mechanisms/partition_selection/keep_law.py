@@ -48,6 +48,14 @@ class KeepLaw(ABC):
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
 
+    def step(self, partitions: int) -> int:
+        """Returns what a user of ``partitions`` partitions adds to each one's statistic."""
+        return 1
+
+    def describe(self) -> dict[str, float]:
+        """Public facts of a round by this law, as JSON-ready values."""
+        return {}
+
     @property
     def saturation(self) -> int | None:
         """The smallest statistic that is kept with certainty, or None if there is none."""
@@ -86,12 +94,12 @@ class KeepLaw(ABC):
         return 1 - self.drop_enclosure(statistic, precision).rational()
 
     def keep_probability(self, statistic: int) -> float:
-        """pi(statistic) as a float, with full relative precision also where it is tiny."""
-        return _as_float(lambda precision: self.keep_enclosure(statistic, precision))
+        """pi(statistic) ``as_float``."""
+        return as_float(lambda precision: self.keep_enclosure(statistic, precision))
 
     def drop_probability(self, statistic: int) -> float:
-        """1 - pi(statistic) as a float, with full relative precision also where it is tiny."""
-        return _as_float(lambda precision: self.drop_enclosure(statistic, precision))
+        """1 - pi(statistic) ``as_float``."""
+        return as_float(lambda precision: self.drop_enclosure(statistic, precision))
 
     @cached_property
     def median(self) -> int | None:
@@ -182,7 +190,9 @@ def _word_below(value: Any) -> int:
     return max(0, min(scaled_floor(value, WORD_BITS), (1 << WORD_BITS) - 1))
 
 
-def _as_float(enclosure: Callable[[int], Enclosure]) -> float:
+def as_float(enclosure: Callable[[int], Enclosure]) -> float:
+    """A number as a float, with full relative precision also where it is tiny."""
+
     def rounded(bits: int) -> float:
         lo, hi = enclosure(bits).rational()
         if (hi - lo) * (1 << 70) > hi and float(hi) != 0.0:

@@ -34,7 +34,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -49,12 +49,10 @@ from dp_transforms.mechanisms.partition_selection.count_strategies import Optima
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.partition_selection.rounds import (
+    Calibration,
     RenyiRoundsSelection,
-    Round,
     RoundPlan,
     WeightedStrategy,
-    calibrate,
-    candidates,
 )
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import RandomTape
@@ -149,7 +147,7 @@ class MeasuredSelection(WeightedStrategy):
         return self.tuning.many_rounds
 
     @property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[KeepLaw, ...]:
         """The rounds of the usual plan."""
         return self.usual.rounds
 
@@ -275,9 +273,9 @@ class MeasuredSelection(WeightedStrategy):
         """The Renyi order of all plans for kappa from 2 on: that of the usual plan, if nothing had
         been measured before, or the nearest."""
         kappa = self.max_partitions_per_user
-        usual = (*self._budget, kappa, *self._few_rounds, self._users_changed)
-        best = calibrate(*usual)[0].order
-        every = candidates(*usual, self.statistic_epsilon)
+        usual = Calibration(*self._budget, kappa, *self._few_rounds, self._users_changed)
+        best = usual.best[0].order
+        every = replace(usual, statistic=self.statistic_epsilon).candidates
         return min((budget.order for budget, *_ in every), key=lambda order: abs(order - best))
 
     def _parameters(self) -> dict[str, Any]:
@@ -320,11 +318,11 @@ class _PlannedRounds(RenyiRoundsSelection):
 
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
-        return next(one for one in self._candidates if one[0].order == self.order)
+        return next(one for one in self._calibration.candidates if one[0].order == self.order)
 
     @cached_property
-    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
-        return candidates(*self._calibrated, self.statistic)
+    def _calibration(self) -> Calibration:
+        return replace(super()._calibration, statistic=self.statistic)
 
     @property
     def _roots(self) -> tuple[int, int]:
@@ -343,29 +341,15 @@ def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
 
 
 @dataclass(frozen=True)
-class _CountRound:
-    """A round in which every user weighs the same."""
-
-    law: KeepLaw
-
-    def weight(self, partitions: int) -> int:
-        return 1
-
-    def describe(self) -> dict[str, float]:
-        return {}
-
-
-@dataclass(frozen=True)
 class _ByCounts(WeightedStrategy):
     """``optimal`` as a single round."""
 
     name: ClassVar[str] = OptimalSelection.name
 
     @cached_property
-    def rounds(self) -> tuple[Round, ...]:
+    def rounds(self) -> tuple[KeepLaw, ...]:
         kappa, neighbours = self.max_partitions_per_user, self.neighbours
-        of_counts = OptimalSelection(*self._budget, kappa, neighbours=neighbours)
-        return (_CountRound(of_counts.law),)
+        return (OptimalSelection(*self._budget, kappa, neighbours=neighbours).law,)
 
     def _parameters(self) -> dict[str, Any]:
         return {}

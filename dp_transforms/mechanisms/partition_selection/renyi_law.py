@@ -48,6 +48,7 @@ from typing import Any
 
 import gmpy2
 
+from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
@@ -73,10 +74,8 @@ _LARGEST_RATE = 1 << 10
 """A larger divergence R / d is not made use of: a law within this one is within that one too, and
 one step goes from hardly any probability to nearly 1."""
 
-_NEWTON_STEPS = 50
-_NEWTON_TOLERANCE = 1e-5
-_FAR = 600.0
-"""Exponents beyond which floats end."""
+_FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
+"""Where to look for the first difference of log-odds: at about 2**-10."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +119,11 @@ class RenyiLaw(KeepLaw):
             return 1
         power = self.resolution**self.root * self.max_partitions_per_user // partitions
         return int(gmpy2.iroot(gmpy2.mpz(power), self.root)[0])
+
+    def describe(self) -> dict[str, float]:
+        budget = self.budget
+        exposed = {"divergence": float(budget.divergence), "exposure": float(budget.exposure)}
+        return {"order": budget.order, **exposed}
 
     def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
         if statistic < 1:
@@ -200,25 +204,24 @@ class _Bound:
         odds = down.log(gmpy2.mpq(kept) / (1 - gmpy2.mpq(kept)))
         self.first = int(gmpy2.floor(down.mul(odds, _UNIT)))
         """The largest log-odds of a partition that only such a user has."""
-        self._rate = self._power * float(rate)
-        self._guess = 0.1
+        self._found = (_FIRST_PLACE, _FIRST_PLACE)
         self._proven = (0, -1, 0)
         self._patience = 0
 
     def largest(self, low: int, high: int) -> int:
         """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
 
-        A float says where to look. What is found does not depend on it.
+        The last two tell where to look. What is found does not depend on them.
         """
-        guess = min(self._newton(low / _UNIT), self._newton(high / _UNIT))
-        found = _leading(int(guess * _UNIT))
-        if self.holds(found, low, high):
-            while self.holds(_after(found), low, high):
-                found = _after(found)
-        else:
-            while found and not self.holds(found, low, high):
-                found = _leading(found - 1)
-        return found
+        before, last = self._found
+        place, back = max(0, 2 * last - before), 1
+        while place and not self.holds(_with_digits(place), low, high):
+            place, back = max(0, place - back), 2 * back
+        following = smallest_where(
+            lambda larger: not self.holds(_with_digits(larger), low, high), place + 1
+        )
+        self._found = last, following - 1
+        return _with_digits(following - 1)
 
     def is_far(self, difference: int, low: int, high: int) -> bool:
         """``holds``, with room for what is near; so what does not bind is rarely looked at."""
@@ -292,46 +295,6 @@ class _Bound:
                 return False
         return True
 
-    def _newton(self, odds: float) -> float:
-        """About the largest difference that ``holds`` from these log-odds on.
-
-        With l(s) = log(1 - pi + pi e**s), the logs of the moments after a difference of t are
-        l(a t) - a l(t) and (a-1) l(t) + l(-(a-1) t).
-        """
-        # The smaller of pi and 1 - pi, and its logarithm, which is in range if it is not.
-        log_rare = -abs(odds) - math.log1p(math.exp(-abs(odds)))
-        rare, sign = math.exp(log_rare), 1 if odds <= 0 else -1
-        power, order = self._power, self._power + 1
-
-        def tilted(s: float) -> tuple[float, float]:
-            """(l(s), l'(s)), or (l(s) - s, l'(s) - 1), of which the rest cancels."""
-            s *= sign
-            grown = s + log_rare
-            if grown > _FAR:
-                return grown, sign
-            log = math.log1p(math.exp(grown) if s > _FAR else rare * math.expm1(s))
-            return log, sign * math.exp(grown - log)
-
-        # The second moment is at least pi**(a-1) (1 - pi) e**((a-1) t).
-        low, high = 0.0, self._rate / power - 2 * log_rare
-        t = min(self._guess, high / 2)
-        for _ in range(_NEWTON_STEPS):
-            (once, p), (there, there_p), (back, back_p) = map(tilted, (t, order * t, -power * t))
-            gap, slope = max(
-                (there - order * once, order * (there_p - p)),
-                (power * once + back, power * (p - back_p)),
-            )
-            gap -= self._rate
-            low, high = (low, t) if gap > 0 else (t, high)
-            following = t - gap / slope if slope > 0 else low
-            if not low < following < high:
-                following = (low + high) / 2
-            if abs(following - t) <= _NEWTON_TOLERANCE * t:
-                break
-            t = following
-        self._guess = t
-        return t
-
 
 @lru_cache(maxsize=1 << 14)
 def _inverse_odds(odds: int) -> Enclosure:
@@ -341,15 +304,11 @@ def _inverse_odds(odds: int) -> Enclosure:
     return Enclosure(down.exp(exponent), up.exp(exponent))
 
 
-def _leading(number: int) -> int:
-    """The integer with its leading ``_DIGITS`` bits alone."""
-    shift = max(0, number.bit_length() - _DIGITS)
-    return number >> shift << shift
-
-
-def _after(number: int) -> int:
-    """The next larger integer of as many bits."""
-    return number + (1 << max(0, number.bit_length() - _DIGITS))
+def _with_digits(place: int) -> int:
+    """The integer at a place among those of ``_DIGITS`` bits times a power of two, from 0 on."""
+    half = 1 << (_DIGITS - 1)
+    shift = max(0, place // half - 1)
+    return place - shift * half << shift
 
 
 @lru_cache(maxsize=64)

@@ -6,8 +6,8 @@ import math
 from abc import abstractmethod
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple, Protocol
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
 
 import gmpy2
 import numpy as np
@@ -56,20 +56,6 @@ class RoundPlan(NamedTuple):
     root: int = 6
 
 
-class Round(Protocol):
-    """Weights and keep-probabilities of one round."""
-
-    @property
-    def law(self) -> KeepLaw:
-        """The probability of being kept, by the sum of weights."""
-
-    def weight(self, partitions: int) -> int:
-        """The weight that a user of ``partitions`` partitions adds to each; falls as they grow."""
-
-    def describe(self) -> dict[str, float]:
-        """Public facts, as JSON-ready values."""
-
-
 class WeightedStrategy(SelectionStrategy):
     """A selection in rounds, each of the partitions that earlier rounds did not select.
 
@@ -81,8 +67,8 @@ class WeightedStrategy(SelectionStrategy):
 
     @property
     @abstractmethod
-    def rounds(self) -> tuple[Round, ...]:
-        """Weights and laws of every round, in order."""
+    def rounds(self) -> tuple[KeepLaw, ...]:
+        """The law of every round, in order: its statistic is the sum of its users' steps."""
 
     @property
     def most_rounds(self) -> int:
@@ -100,7 +86,7 @@ class WeightedStrategy(SelectionStrategy):
         """
         return False
 
-    def round_after(self, index: int, named: int) -> Round:
+    def round_after(self, index: int, named: int) -> KeepLaw:
         """Round ``index``, after so many partitions were named by earlier ones."""
         return self.rounds[index]
 
@@ -115,7 +101,7 @@ class WeightedStrategy(SelectionStrategy):
           An int64 array of the same shape.
         """
         counts = np.asarray(partitions)
-        weight = self.round_after(index, named).weight
+        weight = self.round_after(index, named).step
         distinct, places = np.unique(counts, return_inverse=True)
         values = np.array([weight(int(d)) for d in distinct], dtype=np.int64)
         return values[places].reshape(counts.shape)
@@ -140,33 +126,29 @@ class WeightedStrategy(SelectionStrategy):
         Returns:
           An array of n bools.
         """
-        round_ = self.round_after(index, named)
-        beyond = np.maximum(sums - self._taken_off(round_), 0)
+        law = self.round_after(index, named)
+        beyond = np.maximum(sums - self._taken_off(law), 0)
         beyond[users < self.pre_threshold] = 0
-        return round_.law.decide(beyond, words, extend)
+        return law.decide(beyond, words, extend)
 
-    def _taken_off(self, round_: Round) -> int:
+    def _taken_off(self, law: KeepLaw) -> int:
         """The most that the users before the pre-threshold could give.
 
         Without it the user who completes the pre-threshold decides as a partition's first user does
         without one.
         """
-        return (self.pre_threshold - 1) * round_.weight(1)
+        return (self.pre_threshold - 1) * law.step(1)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         if users < self.pre_threshold:
             return exactly(0)
         drop = exactly(1)
         for index in range(len(self.rounds)):
-            round_ = self.round_after(index, 0)
-            smallest_sum = users * round_.weight(self.max_partitions_per_user)
-            beyond = max(0, smallest_sum - self._taken_off(round_))
-            drop *= round_.law.drop_enclosure(beyond, precision + 8).rational()
+            law = self.round_after(index, 0)
+            smallest_sum = users * law.step(self.max_partitions_per_user)
+            beyond = max(0, smallest_sum - self._taken_off(law))
+            drop *= law.drop_enclosure(beyond, precision + 8).rational()
         return 1 - drop
-
-    def keep_probability(self, users: int) -> float:
-        lo, hi = self.keep_enclosure(users, 256)
-        return float((lo + hi) / 2)
 
     @cached_property
     def median_users(self) -> int | None:
@@ -178,25 +160,85 @@ class WeightedStrategy(SelectionStrategy):
 
 
 @dataclass(frozen=True)
-class RenyiRound:
-    """One round: steps and keep-probabilities.
+class Calibration:
+    """The budgets of rounds, by all that they follow from.
 
-    Attributes:
-      law: the keep-probabilities by the sum of steps.
+    Args:
+      epsilon, delta: positive, and delta below 1.
+      partitions: the most that one user has in a round.
+      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
+        round before, and its share of the exposure ``growth**2`` times: early rounds keep
+        partitions of many users, for which a small exposure is no loss.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+      statistic: the epsilon of a statistic that came before.
     """
 
-    law: RenyiLaw
+    epsilon: Fraction
+    delta: Fraction
+    partitions: int
+    rounds: int = 1
+    growth: int = 1
+    users_changed: int = 1
+    statistic: Fraction = Fraction(0)
 
-    def weight(self, partitions: int) -> int:
-        return self.law.step(partitions)
+    @cached_property
+    def best(self) -> tuple[RenyiBudget, ...]:
+        """The rounds' budgets, at the order whose last round keeps the most.
 
-    def describe(self) -> dict[str, float]:
-        budget = self.law.budget
-        return {
-            "order": budget.order,
-            "divergence": float(budget.divergence),
-            "exposure": float(budget.exposure),
-        }
+        Every order is private: the search decides only how much is kept.
+        """
+        # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+        resolution = min(1, self.rounds - 1, self.partitions - 1)
+        every = self.candidates
+
+        def kept(place: int) -> float:
+            if not 0 <= place < len(every):
+                return -1.0
+            last = every[place][-1]
+            return RenyiLaw(last, self.partitions, resolution, coarser=_SEARCH_COARSER).kept
+
+        # The further from the best order, the fewer are kept.
+        best = min(_MIDDLE, len(every) - 1)
+        way = 1 if kept(best + 1) > kept(best) else -1
+        while kept(best + way) > kept(best):
+            best += way
+        return every[best]
+
+    @cached_property
+    def candidates(self) -> list[tuple[RenyiBudget, ...]]:
+        """The rounds' budgets at every order to try, ascending; at least one.
+
+        Raises:
+          StrategyRefusal: there is none, or they would need more users than there are.
+        """
+        epsilon, delta = self.epsilon, self.delta
+        shares = [growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)]
+        of_rounds = list(zip(*shares, strict=True))
+        scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
+        orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
+        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed, self.statistic)
+        totals = [total_budget(order, epsilon, *rest) for order in orders]
+        private = [
+            tuple(total.share(*share) for share in of_rounds)
+            for total in totals
+            if total.divergence > 0 and total.exposure > 0
+        ]
+        given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {self.partitions} "
+        if not private:
+            raise StrategyRefusal(
+                f"delta must be smaller for this strategy, got {given}partitions a user"
+            )
+        short = [
+            budgets
+            for budgets in private
+            if not any(RenyiLaw.is_long(budget, self.partitions, 1) for budget in budgets)
+        ]
+        if not short:
+            raise StrategyRefusal(
+                "this strategy would need more than 2**48 users in a partition at "
+                f"{given}partitions a user; take a larger epsilon"
+            )
+        return short
 
 
 @dataclass(frozen=True)
@@ -237,18 +279,19 @@ class RenyiRoundsSelection(WeightedStrategy):
             raise ValueError(
                 f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
             )
-        assert self._candidates
+        # What is refused is refused now.
+        _ = self._calibration.candidates
 
     @property
     def most_rounds(self) -> int:
         return self.number_of_rounds
 
     @cached_property
-    def rounds(self) -> tuple[RenyiRound, ...]:
+    def rounds(self) -> tuple[RenyiLaw, ...]:
         kappa = self.max_partitions_per_user
         # What early rounds hardly ever miss is left to the next one.
         early = [
-            RenyiRound(RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2))
+            RenyiLaw(budget, kappa, min(1, kappa - 1), _EARLY_BITS, coarser=2)
             for budget in self.budgets[:-1]
         ]
         return (*early, self._last_rounds[0])
@@ -257,20 +300,15 @@ class RenyiRoundsSelection(WeightedStrategy):
         # A sample of each user's own finds what most users have.
         return index > 0
 
-    def round_after(self, index: int, named: int) -> RenyiRound:
+    def round_after(self, index: int, named: int) -> RenyiLaw:
         few = named < self.many_names * self.max_partitions_per_user
         is_last = 0 < index == self.number_of_rounds - 1
         return self._last_rounds[-1] if is_last and few else self.rounds[index]
 
-    @property
-    def _calibrated(self) -> tuple[Fraction, Fraction, int, int, int, int]:
-        return (
-            *self._budget,
-            self.max_partitions_per_user,
-            self.number_of_rounds,
-            self.growth,
-            self._users_changed,
-        )
+    @cached_property
+    def _calibration(self) -> Calibration:
+        rounds = self.max_partitions_per_user, self.number_of_rounds, self.growth
+        return Calibration(*self._budget, *rounds, self._users_changed)
 
     @property
     def _roots(self) -> tuple[int, int]:
@@ -280,110 +318,18 @@ class RenyiRoundsSelection(WeightedStrategy):
     @cached_property
     def budgets(self) -> tuple[RenyiBudget, ...]:
         """The budget of each round."""
-        return calibrate(*self._calibrated)
+        return self._calibration.best
 
     @cached_property
-    def _candidates(self) -> tuple[tuple[RenyiBudget, ...], ...]:
-        return candidates(*self._calibrated)
-
-    @cached_property
-    def _last_rounds(self) -> list[RenyiRound]:
+    def _last_rounds(self) -> list[RenyiLaw]:
         """Rounds of the last round's budget, by each of the roots."""
         kappa, budget = self.max_partitions_per_user, self.budgets[-1]
         if kappa == 1:
-            return [RenyiRound(RenyiLaw(budget, kappa))]
+            return [RenyiLaw(budget, kappa)]
         # Finer steps where that keeps the law short.
         longest = int(_LONGEST * RenyiLaw(budget, kappa, 1, coarser=_SEARCH_COARSER).kept)
         resolution = min(_LAST_RESOLUTION, max(1, longest))
-        return [RenyiRound(RenyiLaw(budget, kappa, resolution, root=root)) for root in self._roots]
-
-
-@lru_cache(maxsize=256)
-def calibrate(
-    epsilon: Fraction,
-    delta: Fraction,
-    partitions: int,
-    rounds: int = 1,
-    growth: int = 1,
-    users_changed: int = 1,
-) -> tuple[RenyiBudget, ...]:
-    """The rounds' budgets, at the order whose last round keeps the most.
-
-    Every order is private: the search decides only how much is kept.
-
-    Args:
-      epsilon, delta: positive, and delta below 1.
-      partitions: the most that one user has in a round.
-      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
-        round before, and its share of the exposure ``growth**2`` times: early rounds keep
-        partitions of many users, for which a small exposure is no loss.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
-    # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
-    resolution = min(1, rounds - 1, partitions - 1)
-    every = candidates(epsilon, delta, partitions, rounds, growth, users_changed)
-
-    def kept(place: int) -> float:
-        if not 0 <= place < len(every):
-            return -1.0
-        return RenyiLaw(every[place][-1], partitions, resolution, coarser=_SEARCH_COARSER).kept
-
-    # The further from the best order, the fewer are kept.
-    best = min(_MIDDLE, len(every) - 1)
-    way = 1 if kept(best + 1) > kept(best) else -1
-    while kept(best + way) > kept(best):
-        best += way
-    return every[best]
-
-
-@lru_cache(maxsize=256)
-def candidates(
-    epsilon: Fraction,
-    delta: Fraction,
-    partitions: int,
-    rounds: int = 1,
-    growth: int = 1,
-    users_changed: int = 1,
-    statistic: Fraction = Fraction(0),
-) -> tuple[tuple[RenyiBudget, ...], ...]:
-    """The rounds' budgets at every order to try, ascending; at least one.
-
-    Args:
-      statistic: the epsilon of a statistic that came before.
-      Others: see ``calibrate``.
-
-    Raises:
-      StrategyRefusal: there is none, or they would need more users than there are.
-    """
-    shares = list(
-        zip(growing_shares(rounds, growth), growing_shares(rounds, growth**2), strict=True)
-    )
-    scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
-    orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-    spent = delta * (1 - _UNSPENT)
-    totals = [
-        total_budget(order, epsilon, spent, shares[-1], users_changed, statistic)
-        for order in orders
-    ]
-    private = [
-        tuple(total.share(*share) for share in shares)
-        for total in totals
-        if total.divergence > 0 and total.exposure > 0
-    ]
-    given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {partitions} partitions a user"
-    if not private:
-        raise StrategyRefusal(f"delta must be smaller for this strategy, got {given}")
-    short = tuple(
-        budgets
-        for budgets in private
-        if not any(RenyiLaw.is_long(budget, partitions, 1) for budget in budgets)
-    )
-    if not short:
-        raise StrategyRefusal(
-            f"this strategy would need more than 2**48 users in a partition at {given}; take a "
-            "larger epsilon"
-        )
-    return short
+        return [RenyiLaw(budget, kappa, resolution, root=root) for root in self._roots]
 
 
 def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:

@@ -21,12 +21,12 @@ from dp_transforms.mechanisms.decimals import (
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
-from dp_transforms.mechanisms.partition_selection.count_intervals import (
+from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw, as_float
+from dp_transforms.mechanisms.partition_selection.threshold_law import (
     CONFIDENCE,
+    ThresholdLaw,
     count_intervals,
 )
-from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 from dp_transforms.mechanisms.randomness import RandomTape
 
 ADD_OR_REMOVE = "add_or_remove"
@@ -91,9 +91,9 @@ class SelectionStrategy(ABC):
         that weights are the smallest there are, and none of the others is ever selected.
         """
 
-    @abstractmethod
     def keep_probability(self, users: int) -> float:
         """The same as a float, of full relative precision."""
+        return as_float(lambda precision: self.keep_enclosure(users, precision))
 
     @cached_property
     @abstractmethod
@@ -158,14 +158,7 @@ class CountStrategy(SelectionStrategy):
         return None if median is None else median + self.pre_threshold - 1
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
-        return self.law.keep_enclosure(self._beyond(users), precision)
-
-    def keep_probability(self, users: int) -> float:
-        return self.law.keep_probability(self._beyond(users))
-
-    def drop_probability(self, users: int) -> float:
-        """1 - keep_probability(users), of full relative precision also where it is tiny."""
-        return self.law.drop_probability(self._beyond(users))
+        return self.law.keep_enclosure(max(0, users - self.pre_threshold + 1), precision)
 
     def decide(self, users: IntArray, words: WordArray, extend: Extend) -> BoolArray:
         """Decides which partitions are kept, by uniform numbers that the caller derives.
@@ -177,16 +170,13 @@ class CountStrategy(SelectionStrategy):
         Returns:
           An array of n bools.
         """
-        return self.law.decide(self._all_beyond(users), words, extend)
+        return self.law.decide(self._beyond(users), words, extend)
 
     def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
         """Decides which partitions are kept: ``decide`` with numbers of one channel of a tape."""
-        return self.law.select(self._all_beyond(users), tape, channel)
+        return self.law.select(self._beyond(users), tape, channel)
 
-    def _beyond(self, users: int) -> int:
-        return max(0, users - self.pre_threshold + 1)
-
-    def _all_beyond(self, users: IntArray) -> IntArray:
+    def _beyond(self, users: IntArray) -> IntArray:
         if self.pre_threshold == 1:
             return users
         return np.maximum(np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0)
@@ -205,16 +195,9 @@ class NoisyCountStrategy(CountStrategy):
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
         """(kept, noisy counts): ``decide``, and noisy counts of the kept, 0 for the others."""
-        keep, noisy = self.law.decide_with_counts(self._all_beyond(users), words, extend)
+        keep, noisy = self.law.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
-
-    def select_with_counts(
-        self, users: IntArray, tape: RandomTape, channel: str = CHANNEL
-    ) -> tuple[BoolArray, IntArray]:
-        """``decide_with_counts`` with the numbers of one channel of a tape."""
-        words = tape.words(channel, len(users))
-        return self.decide_with_counts(users, words, lambda i, bits: tape.prefix(channel, i, bits))
 
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE

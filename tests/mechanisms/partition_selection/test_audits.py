@@ -5,6 +5,7 @@ laws allow at epsilon, max over events of P[S] - e**epsilon P'[S], is computed i
 must not exceed delta, and for strategies that use their budget fully it comes close.
 """
 
+import functools
 import itertools
 
 import mpmath
@@ -89,29 +90,33 @@ def neighbouring_counts(most):
             yield before, tuple(n + a for n, a in zip(before, added, strict=True))
 
 
+def deltas_of_names(chosen, most, neighbours):
+    """The smallest delta of which partitions are selected."""
+    single = [names_law(chosen, n) for n in range(most + 1)]
+    both = itertools.product(range(most + 1), repeat=2)
+    return worst_delta({(a, b): product(single[a], single[b]) for a, b in both}, neighbours)
+
+
 @pytest.mark.parametrize("strategy", COUNT_STRATEGIES)
 @pytest.mark.parametrize("options", [{}, {"pre_threshold": 3}], ids=["plain", "pre-threshold"])
 def test_names_selected_by_counts(strategy, options):
-    chosen, most = strategy(EPSILON, DELTA, 2, **options), 16
-    single = [names_law(chosen, n) for n in range(most + 1)]
-    laws = {
-        (a, b): product(single[a], single[b])
-        for a, b in itertools.product(range(most + 1), repeat=2)
-    }
-    delta = worst_delta(laws, neighbouring_counts(most))
+    delta = deltas_of_names(strategy(EPSILON, DELTA, 2, **options), 16, neighbouring_counts(16))
     # The optimal law's delta is the stated one exactly, and is computed at 200 bits.
     assert DELTA / 2 < delta <= DELTA + ROUNDING
 
 
 @pytest.mark.parametrize("strategy", COUNT_STRATEGIES[:3])
 def test_naive_splitting(strategy):
-    chosen, most = strategy(EPSILON, DELTA, 2, composition="naive"), 16
-    single = [names_law(chosen, n) for n in range(most + 1)]
-    laws = {
-        (a, b): product(single[a], single[b])
-        for a, b in itertools.product(range(most + 1), repeat=2)
-    }
-    assert worst_delta(laws, neighbouring_counts(most)) <= DELTA + ROUNDING
+    chosen = strategy(EPSILON, DELTA, 2, composition="naive")
+    assert deltas_of_names(chosen, 16, neighbouring_counts(16)) <= DELTA + ROUNDING
+
+
+def test_replacing_a_users_records():
+    """Neighbours with one user's partitions exchanged for another's, at kappa = 1."""
+    pairs = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(12), repeat=2)]
+    for strategy in COUNT_STRATEGIES:
+        chosen = strategy(EPSILON, DELTA, 1, neighbours="replace")
+        assert deltas_of_names(chosen, 12, pairs) <= DELTA + ROUNDING
 
 
 @pytest.mark.parametrize("strategy", slow_unless(COUNT_STRATEGIES[1:4], COUNT_STRATEGIES[1:2]))
@@ -128,20 +133,6 @@ def test_names_with_noisy_counts(strategy):
     ]
     fresh = [(a, b) for a, b in neighbouring_counts(most) if a[1] == 0]
     assert worst_delta(laws, [*pairs[::3], *fresh]) <= DELTA + ROUNDING
-
-
-def test_replacing_a_users_records():
-    """Neighbours with one user's partitions exchanged for another's, at kappa = 1."""
-    most = 12
-    for strategy in COUNT_STRATEGIES:
-        chosen = strategy(EPSILON, DELTA, 1, neighbours="replace")
-        single = [names_law(chosen, n) for n in range(most + 1)]
-        laws = {
-            (a, b): product(single[a], single[b])
-            for a, b in itertools.product(range(most + 1), repeat=2)
-        }
-        pairs = [((a + 1, b), (a, b + 1)) for a, b in itertools.product(range(most), repeat=2)]
-        assert worst_delta(laws, pairs) <= DELTA + ROUNDING
 
 
 # Weighted strategies: an input is how many users have each set of partitions.
@@ -196,11 +187,10 @@ _keeps = {}
 def round_keep(strategy, index, total, users, named):
     key = (strategy, index, total, users, named)
     if key not in _keeps:
-        round_ = strategy.round_after(index, named)
-        beyond = max(0, total - (strategy.pre_threshold - 1) * round_.weight(1))
+        law = strategy.round_after(index, named)
+        beyond = max(0, total - (strategy.pre_threshold - 1) * law.step(1))
         if users < strategy.pre_threshold:
             beyond = 0
-        law = round_.law
         _keeps[key] = exact(law.keep_enclosure(beyond, BITS)[0]) if beyond else mpmath.mpf(0)
     return _keeps[key]
 
@@ -237,28 +227,18 @@ def test_weighted_rounds_with_their_transcript(chosen):
 @pytest.mark.slow
 def test_weighted_rounds_of_three_partitions():
     """Users of up to three partitions of three: one more of each kind beside up to two kinds."""
-    for chosen, pieces in (
-        (RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2), (1, 4, 8)),
-    ):
-        worst = mpmath.mpf(0)
-        places = range(len(KINDS_OF_THREE))
-        laws = {}
-
-        def law(users, chosen=chosen, laws=laws):
-            if users not in laws:
-                laws[users] = transcript_law(chosen, users, KINDS_OF_THREE)
-            return laws[users]
-
-        for first, second in itertools.combinations(places, 2):
-            for numbers in itertools.product((0, *pieces), repeat=2):
-                users = tuple(
-                    dict(zip((first, second), numbers, strict=True)).get(i, 0) for i in places
-                )
-                for more in places:
-                    other = tuple(n + (i == more) for i, n in enumerate(users))
-                    both = {users: law(users), other: law(other)}
-                    worst = max(worst, worst_delta(both, [(users, other)]))
-        assert DELTA / 10 < worst <= DELTA
+    chosen = RenyiRoundsSelection(EPSILON, DELTA, 3, number_of_rounds=2)
+    law = functools.cache(lambda users: transcript_law(chosen, users, KINDS_OF_THREE))
+    worst = mpmath.mpf(0)
+    places = range(len(KINDS_OF_THREE))
+    for first, second in itertools.combinations(places, 2):
+        for a, b in itertools.product((0, 1, 4, 8), repeat=2):
+            users = tuple({first: a, second: b}.get(i, 0) for i in places)
+            for more in places:
+                other = tuple(n + (i == more) for i, n in enumerate(users))
+                both = {users: law(users), other: law(other)}
+                worst = max(worst, worst_delta(both, [(users, other)]))
+    assert DELTA / 10 < worst <= DELTA
 
 
 def test_weighted_rounds_when_a_user_is_replaced():
@@ -279,8 +259,4 @@ def test_weighted_rounds_when_a_user_is_replaced():
 
 def test_the_audit_finds_an_overspent_budget():
     generous = OptimalSelection(EPSILON, 2 * DELTA, 2)
-    single = [names_law(generous, n) for n in range(10)]
-    laws = {
-        (a, b): product(single[a], single[b]) for a, b in itertools.product(range(10), repeat=2)
-    }
-    assert worst_delta(laws, neighbouring_counts(9)) > 1.5 * DELTA
+    assert deltas_of_names(generous, 9, neighbouring_counts(9)) > 1.5 * DELTA

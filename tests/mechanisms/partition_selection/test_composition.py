@@ -16,7 +16,6 @@ from dp_transforms.mechanisms.partition_selection.composition import (
     best_share,
     composed_delta,
     largest_delta_share,
-    naive_share,
     response_delta,
 )
 
@@ -112,15 +111,11 @@ def test_tight_composition_never_keeps_less_than_naive_splitting(strategy, parts
     assert (tight.median_users < 0.85 * naive.median_users) == (parts >= 30)
 
 
-def test_naive_shares():
-    assert naive_share(Fraction(1), Fraction(1, 1000), 4) == (Fraction(1, 4), Fraction(1, 4000))
-    assert OptimalSelection(1, 1e-5, 3, composition="naive").share[0] == Fraction(1, 3)
-
-
 def test_no_delta_is_left_where_epsilon_is_overspent():
     assert largest_delta_share(Fraction(1), Fraction(1), Fraction(1, 10**6), 5) is None
     least = largest_delta_share(Fraction(1, 5), Fraction(1), Fraction(1, 10**6), 5)
     assert Fraction(1, 5 * 10**6) <= least < Fraction(1, 4 * 10**6)
+    assert best_share(Fraction(0), Fraction(1, 10), 2, lambda e, d: 0.0)[0] == 0
 
 
 def test_replacing_a_user_costs_as_much_as_twice_the_partitions():
@@ -131,7 +126,3 @@ def test_replacing_a_user_costs_as_much_as_twice_the_partitions():
         Fraction(1, 2),
         Fraction(1, 200_000),
     )
-
-
-def test_best_share_of_nothing_is_nothing():
-    assert best_share(Fraction(0), Fraction(1, 10), 2, lambda e, d: 0.0)[0] == 0

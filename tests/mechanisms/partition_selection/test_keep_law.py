@@ -78,12 +78,6 @@ def test_certain_statistics_need_no_number():
         assert not decide(law, 0, word)
 
 
-def test_an_empty_array_of_partitions():
-    nothing = np.zeros(0, dtype=np.int64)
-    keep = FixedLaw((Fraction(0),)).decide(nothing, nothing.astype(np.uint64), None)
-    assert keep.shape == (0,)
-
-
 @pytest.mark.parametrize(
     "law",
     [

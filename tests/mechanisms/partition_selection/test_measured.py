@@ -38,6 +38,7 @@ def test_the_difference_at_kappa_one_has_the_noise_that_its_epsilon_asks_for(bal
     strategy = MeasuredSelection(200, 1e-5, neighbours=neighbours)
     rest = {strategy.branch(RoundPlan(1, rounds, 1)).epsilon for rounds in (1, 6)}
     (epsilon,) = (Fraction(200) - Fraction(one) for one in rest)
+    assert epsilon == strategy.statistic_epsilon == 1
     # Users exchanged move it by two.
     q = math.exp(-epsilon / (2 if neighbours == REPLACE else 1))
     # P[X > x] = q**(x + 1) / (1 + q) for x >= 0, and X is symmetric.
@@ -137,15 +138,6 @@ def test_the_divergence_of_the_statistic_is_the_largest_that_its_epsilon_allows(
         stated = float(statistic_divergence(order, epsilon))
         assert math.isclose(math.log(moment) / (order - 1), stated, rel_tol=1e-9)
         assert stated <= order * float(epsilon) ** 2 / 2
-
-
-def test_the_whole_budget_is_spent_once_at_kappa_one():
-    strategy = MeasuredSelection(1, 1e-5)
-    for rounds in (1, 6):
-        branch = strategy.branch(RoundPlan(1, rounds, 1))
-        assert Fraction(branch.epsilon) + Fraction(1, 200) == 1 and branch.delta == strategy.delta
-    described = strategy.describe()
-    assert described["epsilon"] == 1 and described["statistic_epsilon"] == 0.005
 
 
 def test_one_user_moves_one_count_by_one():

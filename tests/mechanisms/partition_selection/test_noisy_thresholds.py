@@ -87,6 +87,14 @@ def test_truncated_noise_is_optimal_where_its_formula_needs_no_rounding():
         assert noisy.keep_probability(n) == pytest.approx(optimal.keep_probability(n), rel=1e-9)
 
 
+def select_with_counts(strategy, users, tape):
+    """As ``select``, with noisy counts."""
+    words = tape.words("selection", len(users))
+    return strategy.decide_with_counts(
+        users, words, lambda i, bits: tape.prefix("selection", i, bits)
+    )
+
+
 @pytest.mark.parametrize("strategy", NOISY)
 @pytest.mark.parametrize(("epsilon", "delta", "kappa"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
 def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, kappa):
@@ -95,7 +103,7 @@ def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, k
     tape = InsecureSeededTape(11)
     users = 1 + (tape.words("users", count) % np.uint64(2 * law.threshold)).astype(np.int64)
     noise = law.noise.sample(tape, "selection", count)
-    keep, noisy = chosen.select_with_counts(users, tape)
+    keep, noisy = select_with_counts(chosen, users, tape)
     assert np.array_equal(noisy[keep], (users + noise)[keep])
     assert not noisy[~keep].any()
     # Without counts the same partitions are kept.
@@ -115,7 +123,7 @@ def test_noisy_counts_follow_their_law(strategy):
     chosen, each = strategy(1.0, 1e-2), 40_000
     noise, threshold = chosen.law.noise, chosen.law.threshold
     for n in (1, threshold, threshold + 3):
-        keep, noisy = chosen.select_with_counts(np.full(each, n), InsecureSeededTape(n))
+        keep, noisy = select_with_counts(chosen, np.full(each, n), InsecureSeededTape(n))
         law = {
             n + x: noise.probability(x, 128)
             for x in range(threshold + 1 - n, threshold + 40)
@@ -139,27 +147,6 @@ def test_the_threshold_is_the_smallest_that_is_private(strategy):
         assert chosen.keep_probability(1) == pytest.approx(1e-6, rel=1e-3)
 
 
-def test_laplace_tails():
-    chosen = LaplaceSelection(0.5, 1e-4)
-    ratio, tie = math.exp(-0.5), float(chosen.law.tie)
-
-    def above(gap):
-        return ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
-
-    for n in range(1, 60):
-        gap = chosen.law.threshold - n
-        kept = (1 - tie) * above(gap) + tie * above(gap - 1)
-        assert chosen.keep_probability(n) == pytest.approx(kept, rel=1e-11)
-
-
-@pytest.mark.parametrize("sigma2", [Fraction(1, 4), Fraction(3), Fraction(10**6)])
-def test_rounded_gaussian_tails(sigma2):
-    noise = RoundedGaussian(sigma2)
-    for x in range(12):
-        expected = stats.norm.sf((x + 0.5) / math.sqrt(sigma2))
-        assert float(noise.tail(x, 128)[0]) == pytest.approx(expected, rel=1e-9)
-
-
 @pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
 def test_gaussian_noise_is_calibrated_analytically(epsilon, delta):
     def excess(log_sigma):
@@ -174,17 +161,32 @@ def test_gaussian_noise_is_calibrated_analytically(epsilon, delta):
     assert gaussian_delta(mu2 * (1 + Fraction(1, 2**30)), Fraction(epsilon)) > Fraction(delta)
 
 
+def test_tails():
+    chosen = LaplaceSelection(0.5, 1e-4)
+    ratio, tie = math.exp(-0.5), float(chosen.law.tie)
+
+    def above(gap):
+        return ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
+
+    for n in range(1, 60):
+        gap = chosen.law.threshold - n
+        kept = (1 - tie) * above(gap) + tie * above(gap - 1)
+        assert chosen.keep_probability(n) == pytest.approx(kept, rel=1e-11)
+    for sigma2 in (Fraction(1, 4), Fraction(3), Fraction(10**6)):
+        for x in range(12):
+            expected = stats.norm.sf((x + 0.5) / math.sqrt(sigma2))
+            found = RoundedGaussian(sigma2).tail(x, 128)[0]
+            assert float(found) == pytest.approx(expected, rel=1e-9)
+    assert gaussian_delta(0, Fraction(1)) == 0
+    assert float(gaussian_delta(0, Fraction(-1))) == pytest.approx(1 - math.exp(-1))
+    assert float(gaussian_delta(1, 0)) == pytest.approx(1 - 2 * stats.norm.sf(0.5))
+
+
 @pytest.mark.parametrize("probability", [0.49, 0.1, 1e-5, 1e-40])
 def test_upper_quantile_is_on_the_private_side(probability):
     z = float(upper_quantile(Fraction(probability)))
     assert z == pytest.approx(stats.norm.isf(probability), rel=1e-8, abs=1e-8)
     assert stats.norm.sf(z) <= probability * (1 + 1e-12)
-
-
-def test_negative_epsilon_and_no_shift():
-    assert gaussian_delta(0, Fraction(1)) == 0
-    assert float(gaussian_delta(0, Fraction(-1))) == pytest.approx(1 - math.exp(-1))
-    assert float(gaussian_delta(1, 0)) == pytest.approx(1 - 2 * stats.norm.sf(0.5))
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 20])
@@ -225,45 +227,38 @@ def test_an_overspent_gaussian_budget_is_found_out():
     assert not is_private(GaussianBudget(mu2, delta * Fraction(101, 100)), epsilon, delta)
 
 
-class TestPublicPartitions:
-    strategy = TruncatedGeometricSelection(1.0, 1e-3)
-    k = strategy.law.threshold
+PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
+K = PUBLIC.law.threshold
 
-    def test_the_lowest_threshold_misses_no_partition_that_has_users(self):
-        law = self.strategy.public_law(-self.k)
-        assert law.keep_probability(1) == 1
-        assert 1 - 1e-3 <= law.keep_probability(0) < 1
 
-    def test_the_highest_threshold_shows_no_partition_without_users(self):
-        law = self.strategy.public_law(self.k)
-        assert law.keep_probability(0) == 0
-        assert [law.keep_probability(n) for n in range(1, 20)] == [
-            self.strategy.keep_probability(n) for n in range(1, 20)
-        ]
+def test_thresholds_of_public_partitions():
+    lowest, highest = PUBLIC.public_law(-K), PUBLIC.public_law(K)
+    # No partition with users is missed, or none without is shown.
+    assert lowest.keep_probability(1) == 1 > lowest.keep_probability(0) >= 1 - 1e-3
+    assert highest.keep_probability(0) == 0
+    for n in range(1, 20):
+        assert highest.keep_probability(n) == PUBLIC.keep_probability(n)
+    for threshold in (-K - 1, K + 1):
+        with pytest.raises(ValueError, match=rf"must be in \[-{K}, {K}\]"):
+            PUBLIC.public_law(threshold)
 
-    @pytest.mark.parametrize("threshold", [-3, 0, 2])
-    def test_between_both_errors_occur_and_the_budget_holds(self, threshold):
-        law = self.strategy.public_law(threshold)
-        assert 0 < law.keep_probability(0) and law.keep_probability(1) < 1
-        keep = [law.keep_probability(n) for n in range(40)]
-        drop = [law.drop_probability(n) for n in range(40)]
-        bound = math.e, 1e-3
-        for here, there in itertools.pairwise(keep):
-            assert there <= bound[0] * here + bound[1] and here <= there
-        for here, there in itertools.pairwise(drop):
-            assert here <= bound[0] * there + bound[1] and there <= here
 
-    def test_decisions_and_counts_start_at_no_users(self):
-        law = self.strategy.public_law(0)
-        tape, each = InsecureSeededTape(8), 20_000
-        words = tape.words("U", each)
-        keep, noisy = law.decide_with_counts(
-            np.zeros(each, dtype=np.int64), words, lambda i, bits: tape.prefix("U", i, bits)
-        )
-        laws.assert_probability(int(keep.sum()), each, law.keep_enclosure(0, 128))
-        assert np.array_equal(keep, law.noise.sample(tape, "U", each) > 0)
-        assert noisy[keep].min() == 1
+@pytest.mark.parametrize("threshold", [-3, 0, 2])
+def test_public_partitions_stay_within_the_budget(threshold):
+    law = PUBLIC.public_law(threshold)
+    assert 0 < law.keep_probability(0) and law.keep_probability(1) < 1
+    for probability in (law.keep_probability, law.drop_probability):
+        for less, more in itertools.pairwise(sorted(map(probability, range(40)))):
+            assert more <= math.e * less + 1e-3
 
-    def test_thresholds_outside_the_noise_are_refused(self):
-        with pytest.raises(ValueError, match=rf"must be in \[-{self.k}, {self.k}\]"):
-            self.strategy.public_law(self.k + 1)
+
+def test_decisions_and_counts_of_public_partitions_start_at_no_users():
+    law = PUBLIC.public_law(0)
+    tape, each = InsecureSeededTape(8), 20_000
+    words = tape.words("U", each)
+    keep, noisy = law.decide_with_counts(
+        np.zeros(each, dtype=np.int64), words, lambda i, bits: tape.prefix("U", i, bits)
+    )
+    laws.assert_probability(int(keep.sum()), each, law.keep_enclosure(0, 128))
+    assert np.array_equal(keep, law.noise.sample(tape, "U", each) > 0)
+    assert noisy[keep].min() == 1

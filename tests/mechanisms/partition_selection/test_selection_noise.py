@@ -4,17 +4,14 @@ import math
 from fractions import Fraction
 
 import gmpy2
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.partition_selection import gaussian
 from dp_transforms.mechanisms.partition_selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.threshold_law import (
     TruncatedGeometricNoise,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import noise_checks
 
 TRUNCATED = [
@@ -68,12 +65,3 @@ def test_words_near_a_threshold(noise, place, offset, positive, further_bits):
 def test_floats_enclose_the_rounded_gaussian(noise):
     checked = noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * math.sqrt(noise.sigma2))
     assert checked == 303
-
-
-def test_the_table_and_the_floats_agree(monkeypatch):
-    tape, variance = InsecureSeededTape(6), Fraction(600**2)
-    by_floats = RoundedGaussian(variance).sample(tape, "test", 20_000)
-    monkeypatch.setattr(gaussian, "_TABLE_SIGMA2", 1000**2)
-    by_table = RoundedGaussian(variance)
-    assert by_table._float_tail is None
-    assert np.array_equal(by_table.sample(tape, "test", 20_000), by_floats)
