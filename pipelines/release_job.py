@@ -387,7 +387,7 @@ def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory])
 
 
 def _num_buckets(text: str) -> int:
-    from dp_transforms.columnar.routing import MAX_BUCKETS
+    from dp_transforms.columnar.scattering import MAX_BUCKETS
 
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
         raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")

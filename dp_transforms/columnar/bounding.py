@@ -17,8 +17,15 @@ import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
-from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
-from dp_transforms.columnar.numbers import BoolArray, Int32Array, Int64Array, to_arrow
+from dp_transforms.columnar.hashing import (
+    BoolArray,
+    Hashes,
+    Int32Array,
+    Int64Array,
+    hash_rows,
+    prf,
+    to_arrow,
+)
 
 
 def distinct_pairs(

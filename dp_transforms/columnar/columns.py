@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.grouping import group, in_order, repeats
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.hashing import to_arrow, to_numpy
 
 USER = "user"
 PARTITION = "partition"
@@ -87,6 +87,13 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
         fields = (repr(f.name) * with_names + described(f.type, with_names) for f in kind)
         return f"({', '.join(fields)})"
     return "list or map" if pa.types.is_nested(kind) else str(kind)
+
+
+def types_of(table: pa.Table) -> tuple[str, str]:
+    """The types of a table's values as ``described``: without names of fields, and with them."""
+    kinds = value_types(table)
+    plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
+    return ", ".join(plain), ", ".join(named)
 
 
 def check_alike(kinds: Iterable[tuple[str, str]]) -> None:

@@ -8,8 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.hashing import Hashes, hash_rows
-from dp_transforms.columnar.numbers import Int32Array, Int64Array, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import (
+    Hashes,
+    Int32Array,
+    Int64Array,
+    hash_rows,
+    to_arrow,
+    to_numpy,
+)
 
 _SAMPLE_ROWS = 1 << 12
 _MOSTLY = 0.9

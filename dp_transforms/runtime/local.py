@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dp_transforms.columnar.attributes import LIST, histograms, listed
+from dp_transforms.columnar.attributes import LIST, bound_periods, histograms, listed
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -30,18 +30,31 @@ from dp_transforms.columnar.columns import (
     decoded,
     is_full,
     single,
-)
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
-from dp_transforms.columnar.edges import OUT, SOURCE, TARGET, UNDIRECTED, neighbours
-from dp_transforms.columnar.periods import bound_periods
-from dp_transforms.columnar.routing import (
-    MAX_HELD_BYTES,
-    by_hash,
-    num_buckets_by_size,
     types_of,
 )
-from dp_transforms.columnar.scattering import Reduce, gather, scatter
-from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
+from dp_transforms.columnar.counting import (
+    SOURCE,
+    TARGET,
+    count_pairs,
+    histogram,
+    neighbours,
+    sum_counts,
+    user_degrees,
+)
+from dp_transforms.columnar.scattering import (
+    MAX_HELD_BYTES,
+    Reduce,
+    by_hash,
+    gather,
+    num_buckets_by_size,
+    scatter,
+)
+from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    project_degrees,
+    project_directed_degrees,
+)
 from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
@@ -113,7 +126,7 @@ def count_degrees(
 
     Args:
       edges: tables whose ``user`` is the source and whose ``partition`` is the target.
-      degree: see ``columnar.edges.neighbours``.
+      degree: see ``columnar.counting.neighbours``.
       secret, num_buckets: see ``count_distinct_users``.
 
     Returns:
@@ -165,7 +178,7 @@ def count_by_period(
 
     Args:
       records: tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-      max_periods_per_user, max_partitions_per_user: see ``columnar.periods.bound_periods``.
+      max_periods_per_user, max_partitions_per_user: see ``columnar.attributes.bound_periods``.
       secret, num_buckets: see ``count_distinct_users``.
 
     Returns:

@@ -25,14 +25,14 @@ from dp_transforms.columnar.columns import (
     decoded,
     single,
 )
-from dp_transforms.columnar.named_uniforms import NamedUniforms
-from dp_transforms.columnar.weighting import (
+from dp_transforms.columnar.counting import (
     WEIGHT,
     is_in,
     sum_weights,
     weigh_pairs,
     without_partitions,
 )
+from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
