@@ -198,7 +198,7 @@ def select_locally(
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
 
     Raises:
-      ValueError, TypeError, MemoryError: see ``local.count_distinct_users``.
+      ValueError, TypeError, SpillError: see ``local.count_distinct_users``.
     """
     if isinstance(strategy, WeightedStrategy):
         pairs = list(all_pairs(records, secret, num_buckets))
