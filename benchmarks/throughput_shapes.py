@@ -19,7 +19,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -146,9 +145,7 @@ class Shape:
             yield pa.table(columns | self._others(rng, done, n))
             done += n
 
-    def _users(
-        self, rng: np.random.Generator, rows: int, start: float, share: float
-    ) -> np.ndarray:
+    def _users(self, rng: np.random.Generator, rows: int, start: float, share: float) -> np.ndarray:
         if self.order == "user":
             # The next part of the distribution's quantiles.
             power = 0.997 - self.users.skew
