@@ -35,7 +35,7 @@ Priority = Callable[[Int32Array, Int32Array], Hashes]
 """The number of each pair of codes, of which the smallest are kept."""
 
 _DENSE = 32
-_SPARE = 16
+_SPARE = 4
 
 
 def distinct_pairs(
@@ -135,10 +135,11 @@ def _smallest(
     if 2 * enough.sum() < len(ranks):
         # Fewer to sort: an owner's smallest are below any limit that leaves enough.
         limits = (np.minimum(enough / sizes, 1 - 2**-53) * 2.0**64).astype(np.uint64)
-        low = np.flatnonzero(priorities <= np.repeat(limits, sizes))
-        left = np.bincount(ranks[low].view(np.int64), minlength=len(sizes))
-        if (left > at_most).all():
-            positions, priorities, ranks, sizes = positions[low], priorities[low], ranks[low], left
+        low = priorities <= np.repeat(limits, sizes)
+        few = np.bincount(ranks[low].view(np.int64), minlength=len(sizes)) <= at_most
+        low = np.flatnonzero(low | np.repeat(few, sizes))
+        positions, priorities, ranks = positions[low], priorities[low], ranks[low]
+        sizes = np.bincount(ranks.view(np.int64), minlength=len(sizes))
     starts = np.cumsum(sizes) - sizes
     in_order, tied = _sorted_by_leading_bits(ranks, priorities)
     if tied[starts + at_most].any():

@@ -112,10 +112,13 @@ def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
 
 def _shrinks(table: pa.Table, hashes: Hashes, reduce: Reduce) -> bool:
     """Tells whether a table is reduced to a half or less, by the rows of a part of the hashes."""
-    bits = max(0, (table.num_rows // _SAMPLE_ROWS).bit_length() - 1)
-    rows = np.flatnonzero(hashes & np.uint64((1 << bits) - 1) == 0)
-    if len(rows) < _SAMPLE_ROWS // 4:
+    if table.num_rows < _SAMPLE_ROWS // 4:
         return False
+    bits = (table.num_rows // _SAMPLE_ROWS).bit_length()
+    rows = np.empty(0, np.int64)
+    while len(rows) < _SAMPLE_ROWS // 4:  # of few users, say, a larger part
+        bits = max(0, bits - 1)
+        rows = np.flatnonzero(hashes & np.uint64((1 << bits) - 1) == 0)
     return reduce(compacted(_taken(table, rows))).num_rows <= _WORTH * len(rows)
 
 
