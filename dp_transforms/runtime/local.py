@@ -3,8 +3,8 @@
 The same kernels under the same keys as ``BoundContributions`` and ``CountDistinctUsers``, and so
 the same counts. Beam's import and its in-process runner take seconds, however few the records are.
 
-What is shuffled is packed: up to some ten bytes a record, and twice that while it is little of the
-memory there is. What is more than a share of the memory goes to disk (see ``spilling``).
+What is shuffled is packed: up to some twenty bytes a record. What is more than a share of the
+memory goes to disk (see ``spilling``), and from then on it is compressed to about half.
 """
 
 from __future__ import annotations
@@ -63,8 +63,6 @@ if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
     from dp_transforms.mechanisms.frequency_list import FrequencyList
 
-# Of the memory, for records that are not compressed: that takes up to a sixth of the time.
-_PLAIN_SHARE = 32
 # Of the memory, for the records of one shuffle. Two may hold theirs at a time.
 _HELD_SHARE = 16
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -236,21 +234,20 @@ def _reduced(
 
     def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
         table = coded_table(batch, names)
-        compress = buckets.spilled or buckets.held > limit // _PLAIN_SHARE
-        pieces = scatter(table, route, num_buckets, reduce, compress)
+        # Compressing takes up to a sixth of the time.
+        pieces = scatter(table, route, num_buckets, reduce, compress=buckets.spilled)
         return types_of(table), list(pieces)
 
     def reduced(pieces: Iterable[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
 
-    limit = memory_limit()
     kinds: set[tuple[str, str]] = set()
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
     for batch in first:
         rows, size = sum(map(len, batch)), sum(table.nbytes for table in batch)
         num_buckets = num_buckets_by_size(num_buckets, rows, size)
-    with Buckets(limit // _HELD_SHARE) as buckets:
+    with Buckets(memory_limit() // _HELD_SHARE) as buckets:
         for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
             kinds.add(kind)
             buckets.add(pieces)
