@@ -10,12 +10,12 @@ import apache_beam as beam
 from apache_beam.typehints.row_type import RowTypeConstraint
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.edges import UNDIRECTED
 from dp_transforms.contributions import BoundContributions, DeclareBounded
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.frequency_release import ReleaseFrequencyList
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.runtime.records import ToRecords
 from dp_transforms.selection import SelectPartitions

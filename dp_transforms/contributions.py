@@ -34,7 +34,7 @@ class BoundContributions(TellsBound, beam.PTransform):
     Args:
       max_partitions_per_user: kappa, at least 1.
       secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users are split into, see ``columnar.routing.num_buckets_for``.
+      num_buckets: how many parts users are split into, see ``columnar.scattering.num_buckets_for``.
 
     Raises:
       ValueError: an argument is out of range, the input is unbounded or windowed or holds counts,

@@ -11,9 +11,8 @@ import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import concat, is_plain_dictionary, plain_table, single
-from dp_transforms.columnar.counting import count_pairs, sum_counts
+from dp_transforms.columnar.counting import count_pairs, sum_counts, without_partitions
 from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.weighting import without_partitions
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms import DiscreteLaplace
 from dp_transforms.mechanisms.decimals import Number, positive_rational

@@ -13,19 +13,15 @@ import pyarrow as pa
 from dp_transforms.budget.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.edges import (
-    OUT,
-    SOURCE,
-    TARGET,
-    UNDIRECTED,
-    edge_private_sensitivity,
-    known_degree,
-    neighbours,
-)
+from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.frequency_release import ON_ONE_WORKER
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    edge_private_sensitivity,
+    known_degree,
     node_private_sensitivity,
     project_degrees,
     project_directed_degrees,

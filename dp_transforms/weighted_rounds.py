@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.columnar.weighting import WEIGHT, sum_weights
+from dp_transforms.columnar.counting import WEIGHT, sum_weights
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.partition_selection import WeightedStrategy
 from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan

@@ -19,16 +19,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.columnar.edges import (
-    DEGREES,
-    SOURCE,
-    TARGET,
-    UNDIRECTED,
-    edge_private_sensitivity,
-)
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.degree_projection import node_private_sensitivity
+from dp_transforms.mechanisms.degree_projection import (
+    DEGREES,
+    UNDIRECTED,
+    edge_private_sensitivity,
+    node_private_sensitivity,
+)
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
@@ -182,6 +180,7 @@ def build(
 
 def _edges(records: pa.Table) -> pa.Table:
     from dp_transforms.columnar.columns import PARTITION, USER
+    from dp_transforms.columnar.counting import SOURCE, TARGET
 
     return records.select([USER, PARTITION]).rename_columns([SOURCE, TARGET])
 

@@ -90,18 +90,16 @@ class Work:
         """Counts by a function of ``runtime.local``, in this process and without Beam.
 
         Raises:
-          InputError: the records cannot be read, or need more memory than there is.
+          InputError: the records cannot be read, or do not fit into memory and disk.
         """
+        from dp_transforms.runtime.spilling import SpillError
         from pipelines.workers.allocation import keep_freed_memory
 
         keep_freed_memory()
         try:
             return count(self.reader.tables(), at_most, self.secret, self.num_buckets)
-        except MemoryError:
-            raise InputError(
-                "the records need more memory than there is: give it more, or a runner that keeps "
-                "what it shuffles on disks, such as Flink"
-            ) from None
+        except SpillError as error:
+            raise InputError(str(error)) from None
 
 
 @dataclass(frozen=True)
@@ -387,7 +385,7 @@ def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory])
 
 
 def _num_buckets(text: str) -> int:
-    from dp_transforms.columnar.routing import MAX_BUCKETS
+    from dp_transforms.columnar.scattering import MAX_BUCKETS
 
     if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
         raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")

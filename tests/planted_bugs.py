@@ -577,7 +577,7 @@ MUTANTS = (
     ),
     Mutant(
         "a user counts in any number of windows",
-        "dp_transforms/columnar/periods.py",
+        "dp_transforms/columnar/attributes.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",
         "kept = distinct_pairs(pa.table(coded))",
         ("tests/test_windowed_lists.py",),

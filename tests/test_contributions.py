@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
-from dp_transforms.columnar.routing import MAX_BUCKETS
+from dp_transforms.columnar.scattering import MAX_BUCKETS
 from tests import reference
 from tests.beam_runs import few_pipelines, rows_of, run, table_of
 

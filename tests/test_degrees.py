@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_transforms.columnar.edges import edge_private_sensitivity
 from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
+from dp_transforms.mechanisms.degree_projection import (
+    edge_private_sensitivity,
+    project_degrees,
+    project_directed_degrees,
+)
 from tests.beam_runs import few_pipelines, rows_of, run, table_of
 
 SECRET = JobSecret.insecure_for_testing(11)

@@ -208,7 +208,7 @@ def check(pipeline):
     ("runner", "flags"),
     [
         ("DirectRunner", []),
-        pytest.param("FnApiRunner", MULTI_PROCESSING, marks=pytest.mark.slow),
+        pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
         # Every bundle is run three times.
         (FnApiRunner(bundle_repeat=2), []),
     ],

@@ -7,7 +7,6 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, ReleaseUserDegrees
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
-from dp_transforms.runtime import local
 from dp_transforms.runtime.local import count_user_degrees
 
 SECRET = JobSecret.insecure_for_testing(5)
@@ -37,9 +36,7 @@ def test_the_transform_releases_what_the_mechanism_does(kind):
         assert_that(released, equal_to([expected]))
 
 
-@pytest.mark.parametrize("plain_share", [32, -1], ids=["plain", "compressed"])
-def test_in_process_the_same_degrees_are_counted(monkeypatch, plain_share):
-    monkeypatch.setattr(local, "_PLAIN_SHARE", plain_share)
+def test_in_process_the_same_degrees_are_counted():
     counted = count_user_degrees([table(RECORDS[:100]), table(RECORDS[100:])], 5, SECRET, 3)
     assert counted == Counter(min(degree, 5) for degree in DEGREES.elements())
 

@@ -21,7 +21,7 @@ from dp_transforms import (
     SelectPartitionsByPeriod,
     SelectWindowedPartitions,
 )
-from dp_transforms.columnar.periods import bound_periods
+from dp_transforms.columnar.attributes import bound_periods
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of

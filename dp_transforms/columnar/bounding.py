@@ -12,13 +12,30 @@ user's own records alone, so that one user changes at most kappa pairs whatever 
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Callable
+
 import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
-from dp_transforms.columnar.hashing import Hashes, hash_rows, prf
-from dp_transforms.columnar.numbers import BoolArray, Int32Array, Int64Array, to_arrow
+from dp_transforms.columnar.hashing import (
+    BoolArray,
+    Hashes,
+    Int32Array,
+    Int64Array,
+    hash_rows,
+    prf,
+    to_arrow,
+)
+
+Priority = Callable[[Int32Array, Int32Array], Hashes]
+"""The number of each pair of codes, of which the smallest are kept."""
+
+_DENSE = 32
+_SPARE = 4
 
 
 def distinct_pairs(
@@ -47,57 +64,83 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, members = group(single(table[per])), group(single(table[of]))
+    priority = functools.partial(_priorities, owners, members, key, one_order)
     owner, member = owners.codes, members.codes
     if (owner[1:] <= owner[:-1]).any():  # not each of one pair
-        owner, member = _distinct(owners, members)
+        space = len(owners.values), max(len(members.values), 1)
+        owner, member = _distinct(owner, member, space)
     if at_most is not None:
-        keep = _smallest(owner, member, owners, members, at_most, key, one_order)
+        keep = _smallest(owner, member, members, at_most, priority)
         owner, member = owner[keep], member[keep]
     columns = {per: owners.encoded(owner), of: members.encoded(member)}
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
-def _distinct(owners: Groups, members: Groups) -> tuple[Int32Array, Int32Array]:
-    """The codes of the distinct pairs, sorted."""
-    width = max(len(members.values), 1)
-    # Half the bytes sort in a fraction of the time.
-    kind = np.uint32 if len(owners.values) * width < 1 << 32 else np.uint64
-    pairs = owners.codes.astype(kind)
-    pairs *= kind(width)
-    pairs += members.codes.astype(kind)
-    pairs.sort()
-    first = np.ones(len(pairs), bool)
-    np.not_equal(pairs[1:], pairs[:-1], out=first[1:])
-    owner, member = np.divmod(pairs[first], kind(width))
+def _priorities(
+    owners: Groups,
+    members: Groups,
+    key: bytes,
+    one_order: bool,
+    owner: Int32Array,
+    member: Int32Array,
+) -> Hashes:
+    """The numbers of which the smallest of each owner are kept, for some pairs."""
+    hashes = hash_rows(members.values, key)[member]
+    if one_order:
+        return hashes
+    # Most owners may be within the limit, and theirs need no hash.
+    needed = np.zeros(len(owners.values), bool)
+    needed[owner] = True
+    of_owners = np.empty(len(needed), np.uint64)
+    of_owners[needed] = hash_rows(owners.values.take(to_arrow(np.flatnonzero(needed))), key)
+    return prf(key, of_owners[owner], hashes)
+
+
+def _distinct(
+    owner: Int32Array, member: Int32Array, space: tuple[int, int]
+) -> tuple[Int32Array, Int32Array]:
+    """The codes of the distinct pairs, sorted, given the numbers of codes."""
+    width = space[1]
+    if math.prod(space) <= _DENSE * len(owner):
+        # Few enough pairs are possible to look each of them up, with no need to sort.
+        found = np.zeros(math.prod(space), bool)
+        found[owner.astype(np.int64) * width + member] = True
+        distinct = np.flatnonzero(found)
+    else:
+        # Half the bytes sort in a fraction of the time.
+        kind = np.uint32 if math.prod(space) < 1 << 32 else np.uint64
+        pairs = owner.astype(kind)
+        pairs *= kind(width)
+        pairs += member.astype(kind)
+        pairs.sort()
+        distinct = pairs[np.append(True, pairs[1:] != pairs[:-1])]
+    owner, member = np.divmod(distinct, distinct.dtype.type(width))
     return owner.astype(np.int32), member.astype(np.int32)
 
 
 def _smallest(
-    owner: Int32Array,
-    member: Int32Array,
-    owners: Groups,
-    members: Groups,
-    at_most: int,
-    key: bytes,
-    one_order: bool,
+    owner: Int32Array, member: Int32Array, members: Groups, at_most: int, priority: Priority
 ) -> slice | Int64Array:
     """The positions of the pairs to keep. ``owner`` is sorted."""
-    counts = np.bincount(owner, minlength=len(owners.values))
+    counts = np.bincount(owner)
     over = counts > at_most
     crowded = over[owner]
     if not crowded.any():
         return slice(None)
     positions = np.flatnonzero(crowded)
-    # Most owners may be within the limit, and theirs need no hash.
-    crowded_owners = np.flatnonzero(over)
-    priorities = hash_rows(members.values, key)[member[positions]]
-    if not one_order:
-        owner_hashes = np.empty(len(over), np.uint64)
-        owner_hashes[crowded_owners] = hash_rows(owners.values.take(to_arrow(crowded_owners)), key)
-        priorities = prf(key, owner_hashes[owner[positions]], priorities)
-    sizes = counts[crowded_owners]
-    starts = np.cumsum(sizes) - sizes
+    priorities = priority(owner[positions], member[positions])
+    sizes = counts[over]
     ranks = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
+    enough = np.minimum(2 * at_most + _SPARE, sizes)
+    if 2 * enough.sum() < len(ranks):
+        # Fewer to sort: an owner's smallest are below any limit that leaves enough.
+        limits = (np.minimum(enough / sizes, 1 - 2**-53) * 2.0**64).astype(np.uint64)
+        low = priorities <= np.repeat(limits, sizes)
+        few = np.bincount(ranks[low].view(np.int64), minlength=len(sizes)) <= at_most
+        low = np.flatnonzero(low | np.repeat(few, sizes))
+        positions, priorities, ranks = positions[low], priorities[low], ranks[low]
+        sizes = np.bincount(ranks.view(np.int64), minlength=len(sizes))
+    starts = np.cumsum(sizes) - sizes
     in_order, tied = _sorted_by_leading_bits(ranks, priorities)
     if tied[starts + at_most].any():
         # By chance, or by equal hashes. The true values decide where priorities are equal.

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.grouping import group, in_order, repeats
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.hashing import to_arrow, to_numpy
 
 USER = "user"
 PARTITION = "partition"
@@ -87,6 +87,13 @@ def described(kind: pa.DataType, with_names: bool = False) -> str:
         fields = (repr(f.name) * with_names + described(f.type, with_names) for f in kind)
         return f"({', '.join(fields)})"
     return "list or map" if pa.types.is_nested(kind) else str(kind)
+
+
+def types_of(table: pa.Table) -> tuple[str, str]:
+    """The types of a table's values as ``described``: without names of fields, and with them."""
+    kinds = value_types(table)
+    plain, named = ([described(kind, names) for kind in kinds] for names in (False, True))
+    return ", ".join(plain), ", ".join(named)
 
 
 def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
@@ -190,6 +197,8 @@ def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array |
         else plain(array, name)
         for array in arrays
     ]
+    if len(parts) == 1 and pa.types.is_dictionary(parts[0].type):
+        parts = [_with_distinct_values(parts[0])]
     column = joined(parts)
     if pa.types.is_dictionary(column.type):
         return column if 2 * len(column.dictionary) <= len(column) else decoded_array(column)
@@ -203,18 +212,22 @@ def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array |
 def _plain_codes(array: pa.DictionaryArray, name: str) -> pa.DictionaryArray:
     if array.null_count:
         plain(array.indices, name)  # raises the error that says so
+    codes = to_numpy(array.indices).astype(np.int32, copy=False)
     values = plain(array.dictionary, name)
-    groups = group(values)
-    codes = to_numpy(array.indices)
-    if len(groups.values) < len(values):
-        return groups.encoded(groups.codes[codes])
-    return pa.DictionaryArray.from_arrays(
-        to_arrow(codes.astype(np.int32, copy=False)), values, safe=False
-    )
+    return pa.DictionaryArray.from_arrays(to_arrow(codes), values, safe=False)
+
+
+def _with_distinct_values(array: pa.DictionaryArray) -> pa.DictionaryArray:
+    groups = group(array.dictionary)
+    if len(groups.values) == len(array.dictionary):
+        return array
+    return groups.encoded(groups.codes[to_numpy(array.indices)])
 
 
 def joined(arrays: Sequence[pa.Array]) -> pa.DictionaryArray | pa.ChunkedArray:
-    """The arrays' rows in one column: codes of distinct values if all arrays are, or plain.
+    """The arrays' rows in one column: codes of distinct values if all are codes, or plain.
+
+    Values in the dictionary of one of several arrays may repeat.
 
     Raises:
       TypeError: their values have different types.

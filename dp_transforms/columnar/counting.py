@@ -1,16 +1,33 @@
-"""Counts of users per partition, and histograms of counts."""
+"""Counts and weights of users per partition, histograms of counts, and edges as records."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded, single
-from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.columns import (
+    COUNT,
+    PARTITION,
+    USER,
+    concat,
+    decoded,
+    described,
+    single,
+    value_types,
+)
+from dp_transforms.columnar.grouping import Groups, group
+from dp_transforms.columnar.hashing import Int64Array, to_arrow, to_numpy
+from dp_transforms.columnar.named_uniforms import name_bytes
+
+WEIGHT = "weight"
+SOURCE = "source"
+TARGET = "target"
+
+Weights = Callable[[Int64Array], Int64Array]
+"""Maps numbers of partitions to the integer weight of their user in each."""
 
 
 def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
@@ -28,11 +45,7 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     groups = group(single(table[PARTITION]))
     counts = np.bincount(groups.codes, minlength=len(groups.values))
-    present = np.flatnonzero(counts)
-    values = groups.values
-    if len(present) < len(counts):
-        values, counts = values.take(to_arrow(present)), counts[present]
-    return _counts_table(values, counts, cap)
+    return _of_partitions(groups, {COUNT: _capped(counts, cap)})
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
@@ -47,9 +60,87 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
+    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
+
+
+def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
+    """Adds the weights of each partition's users, which follow from how many partitions they have.
+
+    Args:
+      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
+        of each of its users.
+      weights: gives a user's weight.
+
+    Returns:
+      Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
+      users, and how many these are. See ``sum_weights`` for adding several such tables.
+    """
+    users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
+    has = np.bincount(users.codes, minlength=len(users.values))
+    sums = np.zeros(len(partitions.values), np.int64)
+    np.add.at(sums, partitions.codes, weights(has.clip(1))[users.codes])
+    counts = np.bincount(partitions.codes, minlength=len(sums))
+    return _of_partitions(partitions, {WEIGHT: sums, COUNT: counts})
+
+
+def sum_weights(table: pa.Table) -> pa.Table:
+    """Adds weights and counts of each partition. Idempotent and mergeable.
+
+    Args and returns: the columns that ``weigh_pairs`` gives; here one row for each partition.
+    """
+    table = decoded(table)
+    groups = group(single(table[PARTITION]))
+    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
+
+
+def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
     sums = np.zeros(len(groups.values), np.int64)
-    np.add.at(sums, groups.codes, to_numpy(single(table[COUNT])))
-    return _counts_table(groups.values, sums, cap)
+    np.add.at(sums, groups.codes, to_numpy(single(column)))
+    return sums
+
+
+def _capped(counts: Int64Array, cap: int | None) -> Int64Array:
+    return counts if cap is None else np.minimum(counts, cap)
+
+
+def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
+    """The partitions that have a count, since a dictionary may have values that no row has."""
+    values = groups.values
+    present = np.flatnonzero(numbers[COUNT])
+    if len(present) < len(values):
+        values = values.take(to_arrow(present))
+        numbers = {name: column[present] for name, column in numbers.items()}
+    return pa.table({PARTITION: values} | {name: to_arrow(numbers[name]) for name in numbers})
+
+
+def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> pa.Table:
+    """The pairs whose partition is not among the removed ones.
+
+    Args:
+      pairs: a column ``partition``, plain or dictionary-encoded.
+      removed: plain values of the same type.
+    """
+    if not len(removed):
+        return pairs
+    groups = group(single(pairs[PARTITION]))
+    gone = is_in(groups.values, removed).to_numpy(zero_copy_only=False)
+    rows = to_arrow(np.flatnonzero(~gone[groups.codes]))
+    # Column by column: the result has one chunk each, also where no row is left.
+    return pa.table({name: single(pairs[name]).take(rows) for name in pairs.column_names})
+
+
+def is_in(values: pa.Array, among: pa.Array | pa.ChunkedArray) -> pa.Array:
+    """Tells which of the values are among others: bools, as many as there are values.
+
+    Args:
+      values, among: plain columns of one type.
+    """
+    if isinstance(among, pa.ChunkedArray):
+        among = single(among)
+    if pa.types.is_struct(values.type):
+        # Arrow does not look up structs.
+        values, among = (pa.array(name_bytes(array), pa.binary()) for array in (values, among))
+    return pc.is_in(values, value_set=among)
 
 
 def user_degrees(pairs: pa.Table) -> Mapping[int, int]:
@@ -69,7 +160,37 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
     )
 
 
-def _counts_table(values: pa.Array, counts: np.ndarray, cap: int | None) -> pa.Table:
-    if cap is not None:
-        counts = np.minimum(counts, cap)
-    return pa.table({PARTITION: values, COUNT: to_arrow(counts)})
+def neighbours(edges: pa.Table, degree: str) -> pa.Table:
+    """Makes records of edges, such that the distinct users of a partition are a node's neighbours.
+
+    Args:
+      edges: columns ``source`` and ``target``, plain or dictionaries of plain values.
+      degree: "in", where sources are neighbours of targets; "out", the other way round;
+        "undirected", both.
+
+    Returns:
+      Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.
+
+    Raises:
+      TypeError: sources and targets have different types, so that no node could be both.
+
+    >>> edges = pa.table({"source": ["a", "b", "c"], "target": ["b", "a", "c"]})
+    >>> neighbours(edges, "in").to_pydict()
+    {'user': ['a', 'b'], 'partition': ['b', 'a']}
+    """
+    types = value_types(edges.select([SOURCE, TARGET]))
+    if types[0] != types[1]:
+        raise TypeError(
+            "both ends of an edge must have one type, got "
+            f"{' and '.join(map(described, types))}: cast one of the columns"
+        )
+    if edges[SOURCE].type != edges[TARGET].type:
+        # One of them is a dictionary.
+        edges = decoded(edges)
+    source, target = (single(edges[name]) for name in (SOURCE, TARGET))
+    edges = edges.filter(pc.not_equal(source, target))
+    into = edges.rename_columns([USER, PARTITION])
+    out_of = edges.rename_columns([PARTITION, USER]).select([USER, PARTITION])
+    if degree == "undirected":
+        return concat([into, out_of])
+    return into if degree == "in" else out_of

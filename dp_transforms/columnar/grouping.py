@@ -8,11 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.hashing import Hashes, hash_rows
-from dp_transforms.columnar.numbers import Int32Array, Int64Array, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import (
+    Hashes,
+    Int32Array,
+    Int64Array,
+    hash_rows,
+    to_arrow,
+    to_numpy,
+)
 
 _SAMPLE_ROWS = 1 << 12
 _MOSTLY = 0.9
+_DENSE = 8
 # Equal hashes of different values only cost time here, so this need not be secret.
 _KEY = bytes(range(32))
 
@@ -48,6 +55,8 @@ def group(array: pa.Array) -> Groups:
         return Groups(to_numpy(array.indices), array.dictionary)
     if _all_distinct(array):
         return Groups(np.arange(len(array), dtype=np.int32), array)
+    if pa.types.is_int64(array.type) and (groups := _dense_groups(array)) is not None:
+        return groups
     if not pa.types.is_struct(array.type):
         encoded = array.dictionary_encode()
         return Groups(to_numpy(encoded.indices), encoded.dictionary)
@@ -58,6 +67,21 @@ def group(array: pa.Array) -> Groups:
         pairs = codes * len(groups.values) + groups.codes
         _, first, codes = np.unique(pairs, return_index=True, return_inverse=True)
     return Groups(codes.astype(np.int32), array.take(to_arrow(first)))
+
+
+def _dense_groups(array: pa.Array) -> Groups | None:
+    """Groups integers that lie near each other, if they do: looked up without a hash table."""
+    numbers = to_numpy(array)
+    least = int(numbers.min())
+    size = int(numbers.max()) - least + 1
+    if size > _DENSE * len(numbers):
+        return None
+    numbers = numbers - least
+    codes = np.zeros(size, np.int32)
+    codes[numbers] = 1
+    found = np.flatnonzero(codes)
+    codes[found] = np.arange(len(found), dtype=np.int32)
+    return Groups(codes[numbers], to_arrow(found + least))
 
 
 def repeats(array: pa.Array) -> bool:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext, algorithms, modes
 from cryptography.hazmat.primitives.cmac import CMAC
 
-from dp_transforms.columnar.numbers import Int64Array, to_numpy
-
+BoolArray = npt.NDArray[np.bool_]
+Int32Array = npt.NDArray[np.int32]
+Int64Array = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 KEY_BYTES = 32
@@ -187,3 +188,22 @@ def _long_hash(value: bytes, key: bytes) -> int:
     mac = CMAC(algorithms.AES(key))
     mac.update(value)
     return int.from_bytes(mac.finalize()[:8], "little")
+
+
+def to_arrow(numbers: npt.NDArray[np.number]) -> pa.Array:
+    """The numbers as a column of the same type; they must not change any more.
+
+    >>> to_arrow(np.arange(3, dtype=np.uint8)).type
+    DataType(uint8)
+    """
+    data = pa.py_buffer(np.ascontiguousarray(numbers))
+    return pa.Array.from_buffers(pa.from_numpy_dtype(numbers.dtype), len(numbers), [None, data])
+
+
+def to_numpy(array: pa.Array) -> npt.NDArray:
+    """A column of numbers without nulls, read-only.
+
+    >>> to_numpy(pa.array([1, 2, 3])[1:])
+    array([2, 3])
+    """
+    return np.from_dlpack(array)

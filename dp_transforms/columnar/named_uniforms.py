@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dp_transforms.columnar.numbers import BoolArray, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import BoolArray, to_arrow, to_numpy
 
 KEY_BYTES = 32
 _BLOCK_BITS = 512

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import single
-from dp_transforms.columnar.numbers import to_arrow, to_numpy
+from dp_transforms.columnar.hashing import to_arrow, to_numpy
 
 _SIZE_BYTES = 8
 _NOT_COMPRESSED = bytes(_SIZE_BYTES)

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
-from dp_transforms.columnar.edges import known_degree
 from dp_transforms.frames import jobs
 from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.degree_projection import known_degree
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism

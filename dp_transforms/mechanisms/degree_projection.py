@@ -39,8 +39,36 @@ from collections.abc import Iterable
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
+UNDIRECTED = "undirected"
+IN = "in"
+OUT = "out"
+DEGREES = (UNDIRECTED, IN, OUT)
+
 Node = int | str | bytes
 Edge = tuple[Node, Node]
+
+
+def known_degree(degree: str) -> str:
+    """Returns the degree. Raises ValueError if there is none of this name."""
+    if degree not in DEGREES:
+        raise ValueError(f"degree must be one of {', '.join(DEGREES)}, got {degree!r}")
+    return degree
+
+
+def edge_private_sensitivity(degree: str = UNDIRECTED) -> int:
+    """Returns the most that one edge can move the sorted list of degrees in L1 norm.
+
+    An edge is one "user" of each node whose degree it adds to: of both its ends, or of one for in-
+    and out-degrees. It changes these nodes' degrees by one each, and sorting does not increase L1
+    distance. Nodes of degree 0 are not in the list, which is the same as zeros at its end.
+
+    Raises:
+      ValueError: there is no such degree.
+
+    >>> edge_private_sensitivity("undirected"), edge_private_sensitivity("in")
+    (2, 1)
+    """
+    return 2 if known_degree(degree) == UNDIRECTED else 1
 
 
 def node_private_sensitivity(degree_bound: int, directed: bool = False) -> int:

@@ -3,8 +3,8 @@
 The same kernels under the same keys as ``BoundContributions`` and ``CountDistinctUsers``, and so
 the same counts. Beam's import and its in-process runner take seconds, however few the records are.
 
-What is shuffled stays in memory, packed: up to some ten bytes a record, and twice that while it is
-little of the memory there is.
+What is shuffled is packed: up to some twenty bytes a record. What is more than a share of the
+memory goes to disk (see ``spilling``), and from then on it is compressed to about half.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import functools
 import itertools
 import os
 import pathlib
+import resource
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from dp_transforms.columnar.attributes import LIST, histograms, listed
+from dp_transforms.columnar.attributes import LIST, bound_periods, histograms, listed
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -30,26 +31,40 @@ from dp_transforms.columnar.columns import (
     decoded,
     is_full,
     single,
-)
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
-from dp_transforms.columnar.edges import OUT, SOURCE, TARGET, UNDIRECTED, neighbours
-from dp_transforms.columnar.periods import bound_periods
-from dp_transforms.columnar.routing import (
-    MAX_HELD_BYTES,
-    by_hash,
-    num_buckets_by_size,
     types_of,
 )
-from dp_transforms.columnar.scattering import Reduce, gather, scatter
-from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
+from dp_transforms.columnar.counting import (
+    SOURCE,
+    TARGET,
+    count_pairs,
+    histogram,
+    neighbours,
+    sum_counts,
+    user_degrees,
+)
+from dp_transforms.columnar.scattering import (
+    MAX_HELD_BYTES,
+    Reduce,
+    by_hash,
+    gather,
+    num_buckets_by_size,
+    scatter,
+)
+from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    project_degrees,
+    project_directed_degrees,
+)
+from dp_transforms.runtime.spilling import Buckets
 from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
     from dp_transforms.mechanisms.frequency_list import FrequencyList
 
-# Of the memory, for records that are not compressed: that takes up to a sixth of the time.
-_PLAIN_SHARE = 32
+# Of the memory, for the records of one shuffle. Two may hold theirs at a time.
+_HELD_SHARE = 16
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -69,7 +84,7 @@ def count_distinct_users(
 
     Raises:
       ValueError, TypeError: see ``BoundContributions``.
-      MemoryError: packed records take more than half of ``memory_limit``.
+      SpillError: records that are too many for the memory do not fit on the disk either.
     """
     counts = partition_counts(records, max_partitions_per_user, secret, num_buckets)
     return _added(map(histogram, counts))
@@ -113,7 +128,7 @@ def count_degrees(
 
     Args:
       edges: tables whose ``user`` is the source and whose ``partition`` is the target.
-      degree: see ``columnar.edges.neighbours``.
+      degree: see ``columnar.counting.neighbours``.
       secret, num_buckets: see ``count_distinct_users``.
 
     Returns:
@@ -165,7 +180,7 @@ def count_by_period(
 
     Args:
       records: tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-      max_periods_per_user, max_partitions_per_user: see ``columnar.periods.bound_periods``.
+      max_periods_per_user, max_partitions_per_user: see ``columnar.attributes.bound_periods``.
       secret, num_buckets: see ``count_distinct_users``.
 
     Returns:
@@ -219,37 +234,34 @@ def _reduced(
 
     def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
         table = coded_table(batch, names)
-        pieces = scatter(table, route, num_buckets, reduce, compress=held > limit // _PLAIN_SHARE)
+        # Compressing takes up to a sixth of the time.
+        pieces = scatter(table, route, num_buckets, reduce, compress=buckets.spilled)
         return types_of(table), list(pieces)
 
-    def reduced(pieces: list[bytes]) -> list[pa.Table]:
+    def reduced(pieces: Iterable[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
 
-    limit, held = memory_limit(), 0
     kinds: set[tuple[str, str]] = set()
-    buckets: dict[int, list[bytes]] = collections.defaultdict(list)
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
     for batch in first:
         rows, size = sum(map(len, batch)), sum(table.nbytes for table in batch)
         num_buckets = num_buckets_by_size(num_buckets, rows, size)
-    for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
-        kinds.add(kind)
-        for bucket, piece in pieces:
-            buckets[bucket].append(piece)
-            held += len(piece)
-        if held > limit // 2:
-            raise MemoryError("packed records take more than half of the memory")
-    check_alike(kinds)
-    # What is done is not held.
-    rest = (buckets.popitem()[1] for _ in range(len(buckets)))
-    for found in map_ahead(reduced, rest):
-        yield from found
+    with Buckets(memory_limit() // _HELD_SHARE) as buckets:
+        for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
+            kinds.add(kind)
+            buckets.add(pieces)
+        check_alike(kinds)
+        for found in map_ahead(reduced, buckets.take()):
+            yield from found
 
 
 def memory_limit() -> int:
-    """Returns the bytes of memory this process may have, by the machine and its control group."""
+    """Returns the bytes of memory this process may have, by the machine, its control group and its
+    own limits (``ulimit -v`` and ``-d``)."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
+    limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
     for path in _CONTROL_GROUPS:
         try:
             limits.append(int(pathlib.Path(path).read_text()))

@@ -25,14 +25,14 @@ from dp_transforms.columnar.columns import (
     decoded,
     single,
 )
-from dp_transforms.columnar.named_uniforms import NamedUniforms
-from dp_transforms.columnar.weighting import (
+from dp_transforms.columnar.counting import (
     WEIGHT,
     is_in,
     sum_weights,
     weigh_pairs,
     without_partitions,
 )
+from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
@@ -197,7 +197,7 @@ def select_locally(
       The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
 
     Raises:
-      ValueError, TypeError, MemoryError: see ``local.count_distinct_users``.
+      ValueError, TypeError, SpillError: see ``local.count_distinct_users``.
     """
     if isinstance(strategy, WeightedStrategy):
         pairs = list(all_pairs(records, secret, num_buckets))

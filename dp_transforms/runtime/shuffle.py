@@ -18,15 +18,17 @@ import pyarrow as pa
 from apache_beam.transforms.window import GlobalWindow
 from apache_beam.utils.windowed_value import WindowedValue
 
-from dp_transforms.columnar.columns import check_alike, sorted_by
-from dp_transforms.columnar.routing import (
+from dp_transforms.columnar.columns import check_alike, sorted_by, types_of
+from dp_transforms.columnar.scattering import (
     DEFAULT_BUCKETS,
     MAX_BUCKETS,
     MAX_HELD_BYTES,
+    Reduce,
+    Route,
     by_hash,
-    types_of,
+    gather,
+    scatter,
 )
-from dp_transforms.columnar.scattering import Reduce, Route, gather, scatter
 from dp_transforms.runtime import threads
 from dp_transforms.runtime.threads import thread_pool
 

@@ -6,7 +6,7 @@ import collections
 import functools
 import os
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
 THREADS = min(4, os.cpu_count() or 1)
@@ -24,13 +24,18 @@ def thread_pool() -> ThreadPoolExecutor:
 def map_ahead(function: Callable[[S], T], items: Iterable[S]) -> Iterator[T]:
     """The function's values in order, of which a few are computed ahead of their use.
 
+    Nothing is computed any more after an error, or once the iterator is closed.
+
     >>> list(map_ahead(abs, range(-3, 3)))
     [3, 2, 1, 0, 1, 2]
     """
     running: collections.deque[Future[T]] = collections.deque()
-    for item in items:
-        running.append(thread_pool().submit(function, item))
-        if len(running) > THREADS:
+    try:
+        for item in items:
+            running.append(thread_pool().submit(function, item))
+            if len(running) > THREADS:
+                yield running.popleft().result()
+        while running:
             yield running.popleft().result()
-    while running:
-        yield running.popleft().result()
+    finally:
+        wait([future for future in running if not future.cancel()])

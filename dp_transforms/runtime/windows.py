@@ -13,9 +13,8 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.attributes import LIST, listed
+from dp_transforms.columnar.attributes import LIST, bound_periods, listed
 from dp_transforms.columnar.columns import PARTITION, USER, decoded, plain, single
-from dp_transforms.columnar.periods import bound_periods
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import refuse_counts
 from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
@@ -28,7 +27,7 @@ MOST_WINDOWS = 10_000
 
 
 class BoundPeriods(beam.PTransform):
-    """Bounds each user's periods, and partitions in each: see ``columnar.periods``.
+    """Bounds each user's periods, and partitions in each: see ``columnar.attributes``.
 
     Tables with the columns ``user``, ``partition`` and ``list`` in; distinct pairs of a user and a
     struct of ``list`` and ``partition`` out, as tables. Only these periods are kept at all.

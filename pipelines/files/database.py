@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.routing import DEFAULT_BUCKETS
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from pipelines.errors import InputError
 from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import local_path

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.routing import DEFAULT_BUCKETS, num_buckets_for
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.runtime.python_values import column_of, frame_column
 from pipelines.errors import InputError
 from pipelines.files.logical_types import logical_name, record_schema, record_table

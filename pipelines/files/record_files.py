@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.routing import num_buckets_for
+from dp_transforms.columnar.scattering import num_buckets_for
 from pipelines.command_line import refuse
 from pipelines.errors import InputError
 from pipelines.files.avro_files import AvroFiles

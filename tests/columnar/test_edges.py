@@ -5,8 +5,8 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.columnar.edges import edge_private_sensitivity, neighbours
+from dp_transforms.columnar.counting import count_pairs, neighbours
+from dp_transforms.mechanisms.degree_projection import edge_private_sensitivity
 
 
 def edge_table(edges):

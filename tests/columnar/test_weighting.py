@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.weighting import (
+from dp_transforms.columnar.counting import (
     is_in,
     sum_weights,
     weigh_pairs,

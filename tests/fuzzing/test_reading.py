@@ -28,9 +28,9 @@ from dp_transforms.columnar.columns import (
     concat,
     decoded,
     plain,
+    types_of,
     without_nulls,
 )
-from dp_transforms.columnar.routing import types_of
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null
 from dp_transforms.runtime.records import Kind, table_from

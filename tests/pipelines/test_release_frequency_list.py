@@ -161,12 +161,17 @@ def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
     assert (tmp_path / "out" / FREQUENCIES_FILE).read_bytes() == FREQUENCIES_HEADER + lines
 
 
-def test_an_error_comes_before_memory_ends(tmp_path, capsys, monkeypatch):
+def test_without_memory_and_disk_nothing_is_spent(tmp_path, capsys, monkeypatch):
     assert 0 < local.memory_limit() <= os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     monkeypatch.setattr(local, "memory_limit", lambda: 100)
-    assert command(tmp_path) == 1
-    assert "the records need more memory than there is" in capsys.readouterr().err
+    monkeypatch.setenv("TMPDIR", str(tmp_path / "none"))
+    ledger = Ledger.create(str(tmp_path / "budget"), 1)
+    assert command(tmp_path, f"--ledger={tmp_path}/budget") == 1
+    assert f"cannot be written to {tmp_path}/none (no such file" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+    assert ledger.remaining().epsilon == 1
+    monkeypatch.delenv("TMPDIR")
+    assert command(tmp_path, f"--ledger={tmp_path}/budget") == 0
 
 
 @pytest.mark.parametrize("write", WRITERS)

@@ -5,7 +5,7 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
-from dp_transforms.columnar.routing import num_buckets_for
+from dp_transforms.columnar.scattering import num_buckets_for
 from dp_transforms.runtime.shuffle import ReduceByHash
 from pipelines import release_frequency_list, release_job, select_partitions
 from pipelines.errors import InputError

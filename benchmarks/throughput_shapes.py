@@ -1,0 +1,366 @@
+"""Time and memory of the main job on shapes of data that are drawn at random, beside two engines.
+
+    python -m benchmarks.throughput_shapes [--sizes 12x20 3x100] [--text_sizes 4x20] [--seed=1]
+        [--repeats=3] [--data=DIR] [--output=benchmarks/results]
+
+A shape is drawn from a seed: how many users and partitions, over five orders of magnitude, and how
+skewed they are; the share of duplicates; types and lengths; dictionaries, compression, other
+columns, sizes of row groups; and the order of the records. None of them was looked at to make the
+code faster and kept. Each file is made, measured and deleted: the largest takes some 10 GB.
+
+The work is that of ``throughput``: at most kappa distinct partitions of each user, distinct users
+by partition, histogram (ours: also the release). DuckDB does it with a window and with arg_min, and
+the faster one counts; Polars with its streaming engine. All use two threads, and run in turns. The
+time is that of the whole process, with its start; CPU is that of all its threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import itertools
+import math
+import os
+import pathlib
+import re
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from benchmarks.harness import page_parser, write_page
+from benchmarks.throughput import duckdb, duckdb_arg_min, peak_gibibytes, without_beam
+from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
+
+THREADS = 2
+ORDERS = ("none", "none", "user", "time")
+FORMATS = ("csv", "jsonl")
+_KAPPAS = (1, 3, 10, 30, 100)
+_KINDS = ("int8", "int16", "uint16", "int32", "uint32", "int64", "text", "text", "long text")
+_POOL = MILLION // 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Column:
+    """The ids of users or partitions.
+
+    Attributes:
+      values: how many there are; as many or fewer occur.
+      skew: the one of rank r has a share in proportion to about r**-skew.
+      kind: an Arrow type of integers, or a kind of text.
+      length: characters of a text.
+      dictionary: whether Parquet has dictionaries of them.
+    """
+
+    values: int
+    skew: float
+    kind: str
+    length: int
+    dictionary: bool
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, rows: int) -> Column:
+        values = int(rows ** rng.uniform(math.log(rows / 1e5, rows), 1))
+        kinds = [
+            kind
+            for kind in _KINDS
+            if "text" in kind or values <= np.iinfo(kind).max - np.iinfo(kind).min
+        ]
+        kind = str(rng.choice(kinds))
+        digits = len(str(values))
+        longest = {"text": digits + 12, "long text": 120}.get(kind, digits)
+        length = int(rng.integers(digits, longest + 1))
+        return cls(values, round(rng.uniform(0, 1.6), 2), kind, length, bool(rng.random() < 0.7))
+
+    def ranks(self, rng: np.random.Generator, rows: int) -> np.ndarray:
+        # The formula of this distribution divides by 1 - skew.
+        return power_ranks(rng, rows, self.values, self.skew + 0.003)
+
+    def ids(self, ranks: np.ndarray) -> pa.Array:
+        """Each rank's id, in no order."""
+        if "text" in self.kind:
+            # A number that ends in 9 permutes those of so many digits.
+            modulus = 10 ** len(str(self.values))
+            return numbered("p" * (self.length - len(str(modulus)) + 1), ranks * 7919 % modulus, 0)
+        # An odd number permutes the integers of a width.
+        return pa.array((ranks * 2654435761).astype(self.kind))
+
+    def __str__(self) -> str:
+        kind = f"{self.kind} of {self.length}" if "text" in self.kind else self.kind
+        return f"{self.values:,} {kind}, {self.skew}{', dictionary' * self.dictionary}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A kind of records, all of it drawn by ``draw``."""
+
+    seed: int
+    rows: int
+    kappa: int
+    users: Column
+    partitions: Column
+    duplicates: float
+    others: int
+    row_group: int
+    compression: str
+    order: str
+
+    @classmethod
+    def draw(cls, seed: int, rows: int) -> Shape:
+        rng = np.random.default_rng(seed)
+        return cls(
+            seed,
+            rows,
+            int(rng.choice(_KAPPAS)),
+            Column.draw(rng, rows),
+            Column.draw(rng, rows),
+            round(rng.uniform(0, 0.9), 2),
+            int(rng.choice([0, 0, 2, 6])),
+            int(10 ** rng.uniform(4, 6)),
+            str(rng.choice(["snappy", "zstd", "none"])),
+            str(rng.choice(ORDERS)),
+        )
+
+    def tables(self) -> Iterator[pa.Table]:
+        rng = np.random.default_rng([self.seed, self.rows])
+        pool = np.empty((2, 0), np.int64)
+        done = 0
+        for n in batches(self.rows):
+            fresh = n - int(n * self.duplicates)
+            user = self._users(rng, fresh, done / self.rows, n / self.rows)
+            new = np.stack([user, self.partitions.ranks(rng, fresh)])
+            pool = np.concatenate([pool, new], axis=1)
+            rows = np.concatenate([new, pool[:, rng.integers(0, pool.shape[1], n - fresh)]], axis=1)
+            # Sorted by user, users have all their records in one place.
+            near = self.order == "user"
+            pool = new[:, :0] if near else rng.permutation(pool, axis=1)[:, :_POOL]
+            rows = rows[:, np.argsort(rows[0]) if near else rng.permutation(n)]
+            columns = {"user": self.users.ids(rows[0]), "partition": self.partitions.ids(rows[1])}
+            yield pa.table(columns | self._others(rng, done, n))
+            done += n
+
+    def _users(self, rng: np.random.Generator, rows: int, start: float, share: float) -> np.ndarray:
+        if self.order == "user":
+            # The next part of the distribution's quantiles.
+            power = 0.997 - self.users.skew
+            part = start + share * rng.random(rows)
+            draws = (1 + part * ((self.users.values + 1.0) ** power - 1)) ** (1 / power)
+            return np.minimum(draws.astype(np.int64), self.users.values) - 1
+        user = self.users.ranks(rng, rows)
+        if self.order == "time":
+            # Who is active changes with time.
+            user = (user + int(start * self.users.values)) % self.users.values
+        return user
+
+    def _others(self, rng: np.random.Generator, done: int, rows: int) -> dict[str, pa.Array]:
+        makers: list[Callable[[], pa.Array]] = [
+            lambda: pa.array(done + np.arange(rows)).cast(pa.timestamp("ms")),
+            lambda: pa.array(rng.random(rows)),
+            lambda: numbered("note ", rng.integers(0, 10**9, rows), 40),
+        ]
+        return {f"other{i}": makers[i % 3]() for i in range(self.others)}
+
+    def write(self, directory: pathlib.Path, suffix: str = "parquet") -> str:
+        """Writes a file of the records: Parquet, CSV or JSON lines."""
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / f"shape{self.seed}.{suffix}"
+        first, *_ = tables = list(itertools.islice(made := self.tables(), 1))
+        with path.open("wb") as file:
+            if suffix != "parquet":
+                for i, table in enumerate(itertools.chain(tables, made)):
+                    lines = _csv(table, not i) if suffix == "csv" else _json_lines(table)
+                    file.write(lines)
+                return str(path)
+            coded = [
+                name
+                for name in first.column_names
+                if getattr(self, f"{name}s", self.users).dictionary
+            ]
+            with pq.ParquetWriter(
+                file,
+                first.schema,
+                compression=self.compression,
+                use_dictionary=coded,
+                # As by engines that write a dictionary for each row group, however large.
+                dictionary_pagesize_limit=1 << 30,
+            ) as writer:
+                for table in itertools.chain(tables, made):
+                    writer.write_table(table, self.row_group)
+        return str(path)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.seed}: {self.users}; {self.partitions}; {self.duplicates:.0%}; "
+            f"kappa {self.kappa}; {self.others} other columns; groups of {self.row_group:,}, "
+            f"{self.compression}; by {self.order}"
+        )
+
+
+def _csv(table: pa.Table, header: bool) -> bytes:
+    sink = pa.BufferOutputStream()
+    pa.csv.write_csv(table, sink, pa.csv.WriteOptions(include_header=header))
+    return sink.getvalue().to_pybytes()
+
+
+def _json_lines(table: pa.Table) -> bytes:
+    parts: list[pa.Array | str] = []
+    for i, name in enumerate(table.column_names):
+        column = table[name]
+        quote = "" if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) else '"'
+        parts += [f'{"," if i else "{"}"{name}":{quote}', column.cast(pa.string()), quote]
+    lines = pc.binary_join_element_wise(*parts, "}\n", "")
+    _, _, data = lines.combine_chunks().buffers()
+    return data.to_pybytes()
+
+
+def polars(path: str, kappa: int) -> Callable[[], object]:
+    """The work with Polars, up to the histogram of counts."""
+    os.environ["POLARS_MAX_THREADS"] = str(THREADS)
+    import polars as pl
+
+    scan = {"csv": pl.scan_csv, "jsonl": pl.scan_ndjson}.get(
+        path.rpartition(".")[2], pl.scan_parquet
+    )
+    pairs = scan(path).select("user", "partition").unique()
+    by_hash = pl.struct("user", "partition").hash()
+    kept = pairs.group_by("user").agg(pl.col("partition").bottom_k_by(by_hash, kappa))
+    counts = kept.explode("partition").group_by("partition").agg(pl.len().alias("users"))
+    histogram = counts.group_by("users").agg(pl.len())
+    return lambda: histogram.collect(engine="streaming")
+
+
+ENGINES: dict[str, Callable[[str, int], Callable[[], object]]] = {
+    "ours": lambda path, kappa: lambda: without_beam(path, kappa),
+    "window": duckdb,
+    "arg_min": duckdb_arg_min,
+    "polars": polars,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The cost of a process: seconds of wall clock and of all its threads, and peak memory."""
+
+    wall: float
+    cpu: float
+    gibibytes: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s, {self.cpu:.1f} s, {self.gibibytes:.2f} GiB"
+
+
+def measure(engine: str, path: str, kappa: int) -> Cost | None:
+    """One run in a new process; None if it fails, for its memory say."""
+    command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
+    began = time.perf_counter()
+    process = subprocess.Popen([*command, engine, path, str(kappa)], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    said = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    wall = time.perf_counter() - began
+    if process.returncode:
+        return None
+    return Cost(wall, used.ru_utime + used.ru_stime, float(said.splitlines()[-1]))
+
+
+def median(costs: Sequence[Cost | None]) -> Cost | None:
+    """The one in the middle by wall clock."""
+    found = sorted((cost for cost in costs if cost is not None), key=lambda cost: cost.wall)
+    return found[len(found) // 2] if found else None
+
+
+def compared(path: str, kappa: int, repeats: int, engines: Sequence[str]) -> dict[str, Cost]:
+    """The median cost of each engine that does the work, run in turns."""
+    runs = [[measure(engine, path, kappa) for engine in engines] for _ in range(repeats)]
+    medians = zip(engines, map(median, zip(*runs, strict=True)), strict=True)
+    return {engine: cost for engine, cost in medians if cost is not None}
+
+
+def rows(
+    data: pathlib.Path, sizes: Sequence[str], seed: int, repeats: int, suffixes: Sequence[str]
+) -> Iterator[str]:
+    """A row for each shape, and the geometric means of the ratios."""
+    yield (
+        "| shape: users; partitions; duplicates | ours: time, CPU, memory | DuckDB | Polars "
+        "| ratio of times | of CPU |"
+    )
+    yield "| --- | --- | --- | --- | ---: | ---: |"
+    ratios = []
+    number = 0
+    for size in sizes:
+        many, millions = map(int, size.split("x"))
+        for suffix in itertools.islice(itertools.cycle(suffixes), many):
+            shape = Shape.draw(seed + number, millions * MILLION)
+            number += 1
+            path = shape.write(data, suffix)
+            try:
+                found = compared(path, shape.kappa, repeats, tuple(ENGINES))
+            finally:
+                os.unlink(path)
+            ours = found["ours"]
+            theirs = min((found[one] for one in ("window", "arg_min") if one in found), key=_wall)
+            ratios.append((ours.wall / theirs.wall, ours.cpu / theirs.cpu))
+            wall, cpu = ratios[-1]
+            polars_cost = found.get("polars", "failed")
+            yield (
+                f"| {millions}M {suffix}, {shape} | {ours} | {theirs} | {polars_cost} "
+                f"| {wall:.2f} | {cpu:.2f} |"
+            )
+    if ratios:
+        means = [statistics.geometric_mean(column) for column in zip(*ratios, strict=True)]
+        yield f"| geometric mean | | | | {means[0]:.2f} | {means[1]:.2f} |"
+
+
+def _wall(cost: Cost) -> float:
+    return cost.wall
+
+
+def report(flags: argparse.Namespace) -> Iterator[str]:
+    yield "# Shapes of data drawn at random: time and memory"
+    yield ""
+    runs = f"Medians of {flags.repeats} runs" if flags.repeats > 1 else "Single runs"
+    yield (
+        f"`python -m benchmarks.throughput_shapes --seed={flags.seed}`: {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[1]:.1f} before. {runs} in turns. A shape is: its seed; values, "
+        "type and skew of users and of partitions; the share of records that repeat another; ..."
+    )
+    for sizes, suffixes in ((flags.sizes, ("parquet",)), (flags.text_sizes, FORMATS)):
+        if sizes:
+            yield ""
+            yield from rows(flags.data, sizes, flags.seed, flags.repeats, suffixes)
+
+
+def _size(text: str) -> str:
+    if not re.fullmatch(r"\d+x\d+", text):
+        raise argparse.ArgumentTypeError(f"must be SHAPESxMILLIONS, such as 12x20, got {text!r}")
+    return text
+
+
+def main() -> None:
+    parser = page_parser("throughput_shapes", __doc__)
+    parser.add_argument("--sizes", nargs="*", type=_size, default=["12x20", "3x100"])
+    parser.add_argument("--text_sizes", nargs="*", type=_size, default=["4x20"])
+    parser.add_argument("--seed", type=int, default=1, help="of the first shape")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument(
+        "--data", type=pathlib.Path, default=pathlib.Path("out/throughput"), help="for its files"
+    )
+    parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
+    flags = parser.parse_args()
+    if flags.measure:
+        engine, path, kappa = flags.measure
+        ENGINES[engine](path, int(kappa))()
+        print(peak_gibibytes())
+        return
+    write_page(flags.output / "throughput_shapes.md", report(flags))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What is shuffled beyond memory: the same releases, and nothing readable on disk."""
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pyarrow as pa
+import pytest
+
+from dp_transforms import JobSecret
+from dp_transforms.runtime import local, spilling
+from dp_transforms.runtime.local import count_distinct_users
+from dp_transforms.runtime.spilling import Buckets, SpillError
+
+SECRET = JobSecret.insecure_for_testing(3)
+PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
+TABLES = [
+    pa.table(
+        {"user": [f"u{i * j % 97}" for i in range(500)], "partition": [i % 50 for i in range(500)]}
+    )
+    for j in range(1, 9)
+]
+
+
+def by_bucket(buckets):
+    # Twice, as for a bucket that is gone through in parts.
+    return [(list(pieces), list(pieces)) for pieces in buckets.take()]
+
+
+@pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
+@pytest.mark.parametrize("segment", [1, 1 << 22])
+def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
+    monkeypatch.setattr(spilling, "_SEGMENT_BYTES", segment)
+    expected = {bucket: [p for b, p in PIECES if b == bucket] for bucket, _ in PIECES}
+    with Buckets(most_bytes, str(tmp_path)) as buckets:
+        for start in range(0, len(PIECES), 10):
+            buckets.add(PIECES[start : start + 10])
+            assert buckets.held <= most_bytes
+        assert buckets.spilled == (most_bytes < 10**6)
+        assert by_bucket(buckets) == [(expected[b], expected[b]) for b in sorted(expected)]
+
+
+@pytest.mark.parametrize("num_buckets", [1, 3, 64])
+def test_counts_do_not_depend_on_memory(tmp_path, monkeypatch, num_buckets):
+    expected = count_distinct_users(TABLES, 5, SECRET, 16)
+    assert sum(expected.elements()) == 97 * 5
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
+    for limit in (0, 10**5):
+        monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
+        assert count_distinct_users(iter(TABLES), 5, SECRET, num_buckets) == expected
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_on_disk_is_encrypted_and_authenticated(tmp_path):
+    secret = b"the page of a user" * 100
+    halves = set()
+    for _ in range(2):
+        with Buckets(0, str(tmp_path)) as buckets:
+            buckets.add([(0, secret), (1, secret)])
+            file = buckets._file.fileno()
+            assert os.fstat(file).st_mode & 0o777 == 0o600
+            assert os.fstat(file).st_nlink == 0
+            data = os.pread(file, 10**6, 0)
+            assert len(data) > 2 * len(secret) and secret[:4] not in data
+            half = len(data) // 2
+            # Neither one key for two files, nor one nonce for two segments.
+            halves |= {data[:half], data[half:]}
+            taken = list(buckets.take())
+            assert [list(pieces) for pieces in taken] == [[secret], [secret]]
+            # The two segments change places.
+            os.pwrite(file, data[half:] + data[:half], 0)
+            for pieces in taken:
+                with pytest.raises(SpillError, match="cannot be read again"):
+                    list(pieces)
+    assert len(halves) == 4
+
+
+ENDLESS = """
+    import itertools, sys
+    import pyarrow as pa
+    from dp_transforms import JobSecret
+    from dp_transforms.runtime import local, spilling
+
+    local.memory_limit = lambda: 0
+    local.is_full = lambda *_: True
+    write = spilling.Buckets._write
+
+    def told(self, placed):
+        write(self, placed)
+        print("spilled", flush=True)
+
+    spilling.Buckets._write = told
+    tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
+    local.count_distinct_users(tables, 1, JobSecret.from_os(), 16)
+"""
+
+
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
+def test_nothing_is_left_of_a_job_that_is_killed(tmp_path, sent):
+    command = [sys.executable, "-c", textwrap.dedent(ENDLESS)]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as job:
+        assert job.stdout.readline() == b"spilled\n"
+        assert not list(tmp_path.iterdir())  # the file has no name
+        job.send_signal(sent)
+    assert job.returncode
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_an_error_of_one_line(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with Buckets(0, str(tmp_path)) as buckets, pytest.raises(SpillError) as error:
+        buckets.add(PIECES)
+    assert str(error.value) == (
+        f"what is shuffled cannot be written to {tmp_path} (no space left on device): set TMPDIR "
+        "to a directory of a disk with more room"
+    )
