@@ -29,7 +29,7 @@ ROUNDING = 1e-30
 SEGMENT = 64
 """Places of a segment, at least."""
 
-MEMORY = 12
+MEMORY = 8
 """Places that sweeps begin before a segment, times c: a filter forgets within some 1 / c places."""
 
 
