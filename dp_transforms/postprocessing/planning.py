@@ -36,7 +36,9 @@ _EXACT, _ROUGH = 1500, 600
 """The largest side of a Durfee square that is simulated, of references and of made-up lists."""
 
 _SKETCHED = 100_000
-"""Contributions of lists of other kinds, at most."""
+"""Contributions of made-up lists that stand for larger ones, at most."""
+
+KINDS = "Zipf", "log-normal", "two steps"
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def plan_releases(
       epsilons: the budgets to compare.
       delta: of the selection; without it none is planned.
       max_partitions_per_user: kappa.
-      made_up: nobody knows of which kind the list will be: see to ``other_lists`` as well.
+      made_up: nobody knows of which kind the list will be: take others of ``KINDS`` as well.
 
     Raises:
       ValueError: the reference is empty, or a parameter is out of range.
@@ -165,8 +167,8 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
     return FrequencyList.from_runs(np.append(head, values), np.append(np.ones_like(head), tail))
 
 
-def other_lists(contributions: int) -> dict[str, FrequencyList]:
-    """Lists of about so many contributions that differ from Zipf's in opposite ways.
+def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
+    """Lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from it.
 
     The log-normal one has more partitions with many users each; the other has two frequencies only,
     so that nearly all noise can be told from it.
@@ -176,6 +178,7 @@ def other_lists(contributions: int) -> dict[str, FrequencyList]:
     sizes = np.exp(2 * np.fromiter(normal, float))
     few = math.isqrt(contributions)
     return {
+        "Zipf": zipf_list(contributions),
         "log-normal": FrequencyList.from_runs(
             np.rint(sizes * contributions / sizes.sum()), np.ones(partitions)
         ),
@@ -213,16 +216,18 @@ def _plan(
         2 * dist / reference.total,
         seconds,
         () if delta is None else _selections(reference, epsilon, delta, kappa),
-        _other_dists(mechanism, reference.total) if made_up else {},
+        made_up_dists(mechanism, reference.total, KINDS[1:]) if made_up else {},
     )
 
 
-def _other_dists(mechanism: PartitionMechanism, contributions: int) -> dict[str, float]:
+def made_up_dists(
+    mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
+) -> dict[str, float]:
+    """About half the expected L1 distances of releases of made-up lists, by kind."""
     small = min(contributions, _SKETCHED)
-    scale = math.sqrt(contributions / small)
+    lists, scale = made_up_lists(small), math.sqrt(contributions / small)
     return {
-        name: expected_dist(mechanism, one, least_moved=1).dist * scale
-        for name, one in other_lists(small).items()
+        kind: expected_dist(mechanism, lists[kind], least_moved=1).dist * scale for kind in kinds
     }
 
 

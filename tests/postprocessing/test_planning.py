@@ -11,7 +11,7 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.postprocessing.planning import (
     expected_dist,
-    other_lists,
+    made_up_lists,
     plan_releases,
     zipf_list,
 )
@@ -65,7 +65,7 @@ def test_lists_of_other_kinds_stand_beside_a_made_up_one():
     # Two steps tell nearly all of their noise, and log-normal counts less of it than Zipf's.
     two_steps, log_normal = plan.other_dists["two steps"], plan.other_dists["log-normal"]
     assert two_steps < plan.expected_dist / 2 < plan.expected_dist < log_normal
-    for one in other_lists(40_000).values():
+    for one in made_up_lists(40_000).values():
         assert one.total == pytest.approx(40_000, rel=0.1)
 
 
