@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
-import resource
 import sys
+import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
-from dp_transforms.postprocessing.planning import ReleasePlan, plan_releases, zipf_list
+from dp_transforms.postprocessing.planning import (
+    ReleasePlan,
+    expected_dist,
+    plan_releases,
+    zipf_list,
+)
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 from pipelines.errors import InputError
@@ -22,6 +29,7 @@ from pipelines.reports import page
 from pipelines.reports.text_table import text_table
 
 _ROWS_PER_SECOND = 1_000_000
+_PATIENCE = 1.0  # Seconds.
 
 _EPILOG = """\
 Never give the list that is to be released as --reference: its expected error is private.
@@ -97,17 +105,26 @@ def make_parser() -> OneLineParser:
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     """The plans as text: of lists, of mechanisms and which one is the default, and of selections if
     there is a delta."""
-    rows = [["epsilon", "expected dist", "of all contributions", "seconds for one release"]]
+    others = list(plans[0].other_dists)
+    rows = [
+        ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]
+    ]
     rows += [
         [
             f"{plan.epsilon:g}",
-            f"{plan.expected_dist:,.0f}" + (f" +- {error:.0f}" if (error := _error(plan)) else ""),
+            *(f"{dist:,.0f}" for dist in (plan.expected_dist, *plan.other_dists.values())),
             f"{100 * plan.relative_error:.2g}%",
             f"{plan.seconds:.2f}",
         ]
         for plan in plans
     ]
     text = "Frequency list (dist is half the L1 distance to the true list, in users)\n"
+    if others:
+        text = (
+            "Frequency list (dist is half the L1 distance to the true list, in users: of a Zipf "
+            f"list, and\nof lists of other kinds, {' and '.join(others)}; yours may be anywhere "
+            "between, or beyond)\n"
+        )
     text += f"{text_table(rows)}\n\n{_mechanism_table(plans)}\n{why}"
     if not plans[0].selections:
         return text
@@ -127,11 +144,6 @@ def tables(plans: Sequence[ReleasePlan], why: str) -> str:
     )
 
 
-def _error(plan: ReleasePlan) -> float:
-    """The standard error of the chosen mechanism's expected dist, where it is simulated."""
-    return next(one.standard_error or 0 for one in plan.mechanisms if one.chosen)
-
-
 def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
     """A table of the error that each mechanism would have."""
     rows = [["epsilon", *(one.mechanism for one in plans[0].mechanisms)]]
@@ -141,7 +153,8 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
             for one in plan.mechanisms
         ]
         rows.append([f"{plan.epsilon:g}", *cells])
-    return f"Expected dist by --mechanism (none: it does not work there)\n{text_table(rows)}"
+    head = "Expected dist by --mechanism (none: it does not work there, or is far worse)"
+    return f"{head}\n{text_table(rows)}"
 
 
 def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kappa: int) -> str:
@@ -154,10 +167,10 @@ def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kap
         f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:
-        (there,) = plan_releases(reference, [least], max_partitions_per_user=kappa)
+        there = expected_dist(partition_mechanism(least, kappa), reference).dist
         text += (
             f"\nAn epsilon of {least}, just above ln 3 * KAPPA, would buy the geometric mechanism: "
-            f"expected dist {there.expected_dist:,.0f}."
+            f"expected dist {there:,.0f}."
         )
     return text
 
@@ -211,7 +224,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             reference = zipf_list(flags.users * kappa, flags.zipf_exponent)
         else:
             reference = read_frequency_list(flags.reference, public=True)
-        plans = plan_releases(reference, flags.epsilon, flags.delta, kappa)
+        plans = _planned(reference, flags)
         why = _why_the_default(reference, plans, kappa)
     except InputError as error:
         return failed(str(error))
@@ -224,7 +237,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{kappa} per user\n\n{tables(plans, why)}\n\n{_machine(reference, flags.records)}"
+        f"{kappa} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
     )
     if flags.plot is not None:
         try:
@@ -235,15 +248,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     return SUCCESS
 
 
-def _machine(reference: FrequencyList, records: int | None) -> str:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    mebibytes = peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
+def _planned(reference: FrequencyList, flags: argparse.Namespace) -> list[ReleasePlan]:
+    """One plan after the other: standard error tells of those done where they take long."""
+    plans: list[ReleasePlan] = []
+    start = time.monotonic()
+    for epsilon in flags.epsilon:
+        kappa, made_up = flags.max_partitions_per_user, flags.reference is None
+        plans += plan_releases(reference, [epsilon], flags.delta, kappa, made_up)
+        if time.monotonic() - start > _PATIENCE and len(plans) < len(flags.epsilon):
+            print(f"planned {len(plans)} of {len(flags.epsilon)} budgets", file=sys.stderr)
+    return plans
+
+
+def _sizes(reference: FrequencyList, records: int | None) -> str:
     # m different frequencies need 1 + 2 + ... + m contributions.
     pairs = int(((8 * reference.total + 1) ** 0.5 - 1) // 2)
-    text = (
-        f"This machine, in one process: {mebibytes:,.0f} MiB at most while planning.\n"
-        f"The single worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
-    )
+    text = f"The single worker of a job receives at most {pairs:,} pairs (frequency, multiplicity)."
     if records is not None:
         seconds = records / _ROWS_PER_SECOND
         text += (

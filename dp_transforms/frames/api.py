@@ -434,7 +434,8 @@ def plan(
 
     Args:
       epsilons: one, or several to compare.
-      users: about how many contributions there are; they are thought to follow Zipf's law.
+      users: about how many contributions there are; they are thought to follow Zipf's law, and
+        ``other_dists`` are of lists of other kinds.
       reference: instead, a public list that is like the one to release.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
@@ -452,9 +453,8 @@ def plan(
     if (users is None) == (reference is None):
         raise ValueError("give either users or reference")
     several: Sequence[Number] = epsilons if isinstance(epsilons, Sequence) else [epsilons]
-    if reference is None:
-        reference = zipf_list(positive_integer("users", users))
-    return plan_releases(reference, several, delta, max_partitions_per_user)
+    made = zipf_list(positive_integer("users", users)) if reference is None else reference
+    return plan_releases(made, several, delta, max_partitions_per_user, reference is None)
 
 
 def _columns(records: Any) -> list[str]:

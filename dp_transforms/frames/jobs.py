@@ -32,13 +32,15 @@ def records_of(
 ) -> Any:
     """The records of data as a job reads them: a ``RecordSource``. See ``api.release``."""
     from pipelines.files.frame_records import FrameRecords
-    from pipelines.files.record_files import RecordFiles
 
     partitions = several(partition)
     if not partitions:
         raise ValueError("partition must name at least one column")
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
     if isinstance(data, (str, os.PathLike)):
+        # With the readers of all formats, which frames do not need.
+        from pipelines.files.record_files import RecordFiles
+
         names = [str(name) for name in partitions]
         return RecordFiles(os.fspath(data), str(user), names, **options)
     return FrameRecords(data, user, partitions, **options)

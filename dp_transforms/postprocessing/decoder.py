@@ -9,8 +9,9 @@ columns are positive. The largest entry of each arm has a heavy tail.
 
 Inference: EM fits the mean gaps and the weights of the three laws, from the falling fit in least
 squares on. Given them, both arms are Markov chains that D alone connects, and the posterior is
-exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
-medians: those of falling chains with a common D are the rows and columns of a list.
+exact (``gap_chains``) but for cells of 0.04 / c integers where c is small, and for what is far away
+along an arm. Released are lower medians: those of falling chains with a common D are the rows and
+columns of a list.
 
 All of this is computed from public values and costs no privacy.
 """
@@ -18,16 +19,16 @@ All of this is computed from public values and costs no privacy.
 from __future__ import annotations
 
 import math
-from typing import Protocol
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import MAX_VALUE, FrequencyList
-from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates, list_of_coordinates
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.postprocessing.gap_chains import Arm, GapChains
 from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
+from dp_transforms.postprocessing.guessing_metrics import at_least
 
 PASSES = 3
 """The number of passes of EM before the last one."""
@@ -42,19 +43,10 @@ LARGEST = 2**62
 """No coordinate is taken to be larger, so that differences fit in 64 bits."""
 
 
-class Coordinates(Protocol):
-    """Noisy rows and columns, and the rate c of the noise: ``NoisyCoordinates``, for one."""
-
-    @property
-    def rows(self) -> IntArray: ...
-    @property
-    def columns(self) -> IntArray: ...
-    @property
-    def rate(self) -> float: ...
-
-
 def decode(
-    coordinates: Coordinates, bounds: PartitionBounds | None = None, max_total: int | None = None
+    coordinates: NoisyCoordinates,
+    bounds: PartitionBounds | None = None,
+    max_total: int | None = None,
 ) -> FrequencyList:
     """The list of posterior medians, for any coordinates.
 
@@ -74,7 +66,7 @@ class Posterior:
       bounds: public bounds on the list.
     """
 
-    def __init__(self, coordinates: Coordinates, bounds: PartitionBounds | None = None):
+    def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds
         rate = coordinates.rate
         arms = []
@@ -91,16 +83,6 @@ class Posterior:
         """Returns for every row and column the least x with Pr[coordinate <= x] >= level."""
         rows, columns = (_strictly_falling(arm) for arm in self._chains.quantiles(level))
         return rows, columns
-
-    def interval(
-        self, confidence: float
-    ) -> tuple[tuple[IntArray, IntArray], tuple[IntArray, IntArray]]:
-        """Equal-tailed intervals: lower (rows, columns), upper (rows, columns).
-
-        Each holds for its coordinate with this probability under the model, which is not a proof.
-        """
-        tail = (1 - confidence) / 2
-        return self.quantiles(tail), self.quantiles(1 - tail)
 
     def sample(self, number: int, seed: int = 0) -> tuple[IntArray, IntArray]:
         """Rows and columns of lists drawn from the posterior: draws x places each.
@@ -139,9 +121,9 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
         cell = max(1, math.ceil((CELL if last else COARSE_CELL) / rate - 1e-9))
         chains = GapChains(arms, smooth.means(), weights, rate, cell, reach, learn=not last)
         if not last:
-            gaps, there, shares = chains.expected_gaps()
+            gaps, there, shares = map(chains.by_arm, (chains.gaps, chains.there, chains.shares))
             weights = [
-                learned_weights(used, share, alive.sum())
+                learned_weights(used, share.sum(0), alive.sum())
                 for used, share, alive in zip(weights, shares, there, strict=True)
             ]
     return chains
@@ -187,20 +169,13 @@ def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[In
         )
         highest = np.where(index <= bounds.unbounded_ranks, LARGEST, highest)
     else:
-        lowest = _at_least(bounds.lower, index)
+        lowest = at_least(bounds.lower, index)
         free = min(bounds.unbounded_ranks, LARGEST)
-        highest = np.minimum(_at_least(bounds.upper, index), LARGEST - free) + free
+        highest = np.minimum(at_least(bounds.upper, index), LARGEST - free) + free
         highest = np.where(index <= bounds.beyond, LARGEST, highest)
     index -= rows
     lowest, highest = (np.clip(limit - index, 0, LARGEST) for limit in (lowest, highest))
     return lowest, highest
-
-
-def _at_least(frequency_list: FrequencyList, values: IntArray) -> IntArray:
-    """The number of partitions with at least so many users."""
-    upward = frequency_list.frequencies[::-1]
-    sizes = np.append(frequency_list.multiplicities.cumsum()[::-1], 0)
-    return sizes[np.searchsorted(upward, values)]
 
 
 def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, IntArray]:

@@ -1,24 +1,24 @@
-"""Forward-backward over strictly falling chains that are seen through two-sided geometric noise.
+"""Forward-backward over two strictly falling chains that are seen through geometric noise.
 
 A chain x_1 > x_2 > ... > x_n > 0 = 0 = ... has independent gaps x_j - x_(j+1) - 1, and ends where a
 gap leads below 1. Seen is z_j = x_j + noise. States are kept in windows around a guess of x_j, in
 cells of one or more integers. Filtered laws of x_j are relative to the chain that is 0 at j: since
 all later coordinates of a chain that ends are 0, ends at all places can be compared.
 
-Arms are cut into segments that are swept side by side. The message that enters a segment is first
-guessed from the last few places before it; segments are swept again until each has been entered by
-the message with which its neighbour was left. So the result is that of one long sweep.
+Arms are cut into segments that are swept side by side, each from some places before it to some
+places behind it: beyond these, what is seen tells next to nothing about the segment.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
-from dp_transforms.postprocessing.gap_model import LAWS, GapLaws
+from dp_transforms.postprocessing.gap_model import LAWS, cell_masses, end_probabilities
 
 TINY = 1e-200
 """Divisors are at least this. Nothing is lost: other terms are of the order of 1."""
@@ -29,11 +29,8 @@ ROUNDING = 1e-30
 SEGMENT = 64
 """Places of a segment, at least."""
 
-WARM_UP = 24
-"""Places before a segment from which its first message is guessed."""
-
-AGREEMENT = 1e-3
-"""The most that messages may differ in total; 0.1 while learning."""
+MEMORY = 8
+"""Places that sweeps begin before a segment, times c: a filter forgets within some 1 / c places."""
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,12 @@ class Arm:
 
 
 class GapChains:
-    """Posterior laws of pairs of arms with a common square.
+    """Posterior laws of rows and columns with a common square.
+
+    Arrays have a line for each place of the rows, then of the columns, and one that is no place.
 
     Args:
-      arms: those of rows, then as many of columns.
+      arms: the rows and the columns.
       means: the mean gaps behind each place of each arm.
       weights: for each arm those of the laws of gaps.
       rate: c; noise n has probability proportional to exp(-c |n|).
@@ -78,40 +77,39 @@ class GapChains:
         self.rate, self.cell, self.arms = rate, cell, arms
         self.width = math.ceil(2 * reach / cell) + 2
         self._fast = _fast_length(2 * self.width - 1)
-        lengths = [len(arm.values) for arm in arms]
-        self._length = min(max(lengths), max(SEGMENT, min(int(8 / rate), 512), sum(lengths) // 256))
-        segments = [-(-length // self._length) for length in lengths]
-        self._ends = np.cumsum(segments)
-        self._starts = self._ends - segments
-        self._rows = int(self._ends[len(arms) // 2 - 1])
+        self._split, self._places = len(arms[0].values), sum(len(arm.values) for arm in arms)
+        self._means = np.concatenate([*means, [1.0]])
+        self._weights = np.repeat([*weights, weights[1]], [*map(len, means), 1], axis=0)
+        self._cut_into_segments()
         self._lay_out(means, reach)
-        self._weights = np.repeat(weights, segments, axis=0)
         self._evaluate_laws(learn)
-        self._learn = learn
-        self._agreement = 0.1 if learn else AGREEMENT
-        self._forward()
-        self._backward()
+        self._join(*self._forward())
+        self._backward(learn)
 
-    def _by_step(self, arrays: list[Array], fill: float) -> Array:
-        """Arms one after the other, padded to whole segments: places x segments."""
-        padded = [
-            np.append(array, np.full(-len(array) % self._length, fill, array.dtype))
-            for array in arrays
-        ]
-        return np.ascontiguousarray(np.concatenate(padded).reshape(-1, self._length).T)
+    def by_arm(self, lines: Array) -> list[Array]:
+        """Splits an array into those of both arms."""
+        return [lines[: self._split], lines[self._split : self._places]]
 
-    def by_arm(self, steps: Array) -> list[Array]:
-        """The reverse: for each arm an array with its places first."""
-        whole = np.swapaxes(steps, 0, 1)
-        return [
-            whole[start:end].reshape(-1, *steps.shape[2:])[: len(arm.values)]
-            for arm, start, end in zip(self.arms, self._starts, self._ends, strict=True)
-        ]
+    def _cut_into_segments(self) -> None:
+        """Sets the place of each segment in each step, and the segments by which arms begin."""
+        longest = max(self._split, self._places - self._split)
+        margin = math.ceil(MEMORY / self.rate) + 8
+        length = max(SEGMENT, margin, self._places // 256)
+        if longest <= length + margin:
+            margin, length = 0, longest
+        steps = np.arange(-margin, length + margin)
+        indices = []
+        for first, last in ((0, self._split), (self._split, self._places)):
+            at = np.arange(first, last, length)[:, None] + steps
+            indices.append(np.where((at >= first) & (at < last), at, self._places))
+        self._index: IntArray = np.concatenate(indices).T.copy()
+        self._begin = [0, len(indices[0])]
+        self._core = range(margin, margin + length)
 
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
         """Windows, and likelihoods within them."""
-        cell, width = self.cell, self.width
-        bases, shares = [], []
+        cell = self.cell
+        bases, shares, drops = [], [], []
         for arm, mean in zip(self.arms, means, strict=True):
             base = np.maximum(arm.guess - int(reach), 1 if cell == 1 else 1 - cell)
             share = np.zeros(len(base))
@@ -120,280 +118,194 @@ class GapChains:
                 share = np.mod(-np.mod(drift, cell) - np.mod(base, cell), cell)
             bases.append(base)
             shares.append(share)
-        self._base = self._by_step(bases, 1)
-        self._share = self._by_step(shares, 0.0)
-        values = self._by_step([arm.values for arm in self.arms], 0)
-        self._mean = self._by_step(means, 1.0)
-        after = _following(self._base)
-        self._drop = (self._base - after) + (self._share - _following(self._share)) - 1
-        offset = (values - self._base) - self._share
-        states = cell * np.arange(float(width))
-        far = np.abs(offset[..., None] - states)
-        nearest = far.min(2)
-        self._like = np.exp(-self.rate * (far - nearest[..., None]))
+            drops.append(np.append(-1.0 - np.diff(base) - np.diff(share), 0.0))
+        self._base, self._share = np.concatenate([*bases, [1]]), np.concatenate([*shares, [0.0]])
+        self._drop = np.concatenate([*drops, [0.0]])
+        values, lowest, highest = (
+            np.append(np.concatenate([getattr(arm, name) for arm in self.arms]), 0)
+            for name in ("values", "lowest", "highest")
+        )
+        states = cell * np.arange(float(self.width))
+        far = np.abs(((values - self._base) - self._share)[:, None] - states)
+        nearest = far.min(1)
         self._shift = self.rate * (np.abs(values) - nearest)
-        position = (self._base + self._share)[..., None] + states
-        self._like[position < 0.5] = 0
-        seen = self._by_step([np.ones(len(arm.values)) for arm in self.arms], 0.0)
-        self._like *= seen[..., None]
-        for name, sign in (("lowest", 1), ("highest", -1)):
-            limit = self._by_step([getattr(arm, name) for arm in self.arms], 0)
-            beyond = sign * ((limit - self._base)[..., None] - self._share[..., None] - states)
+        self._like = np.exp(-self.rate * (far - nearest[:, None]))
+        self._like[self._positions(slice(None)) < 0.5] = 0
+        for limit, sign in ((lowest, 1), (highest, -1)):
+            beyond = sign * (((limit - self._base) - self._share)[:, None] - states)
             self._like[beyond > cell / 2] = 0
-        self._position = position
-        self._first = np.zeros(len(self._base[0]), bool)
-        self._first[self._starts] = True
-        self._last = np.zeros_like(self._first)
-        self._last[self._ends - 1] = True
+        self._like[-1] = 0
+
+    def _positions(self, places: slice) -> FloatArray:
+        start = self._base[places] + self._share[places]
+        return start[:, None] + self.cell * np.arange(float(self.width))
 
     def _evaluate_laws(self, learn: bool) -> None:
         """Transforms of the laws of gaps, each or mixed, and probabilities of ends."""
-        steps, segments = self._mean.shape
-        size = self._fast // 2 + 1
-        self._laws = np.empty((LAWS if learn else 1, steps, segments, size), complex)
-        self._end = np.empty((steps, segments, self.width))
-        chunk = max(1, 2**16 // (self.width * segments))
-        for step in range(0, steps, chunk):
-            for some in self._kinds():
-                part = slice(step, step + chunk), some
-                laws, mixed, weights = self._laws_at(*part)
-                for law, mass in enumerate(laws if learn else [mixed]):
-                    self._laws[law][part] = np.fft.rfft(mass, self._fast).reshape(
-                        -1, *self._laws[0, 0, some].shape
-                    )
-                position = self._position[part].reshape(-1, self.width)
-                ends = self._gap_laws(*part).ends(position, weights)
-                self._end[part] = ends.reshape(self._end[part].shape)
+        shape = self._places + 1, self._fast // 2 + 1
+        self._laws = np.zeros((LAWS if learn else 1, *shape), complex)
+        self._end = np.zeros_like(self._like)
+        for part in self._chunks():
+            laws = self._masses(part)
+            weights = self._weights[part].T[..., None]
+            for law, mass in enumerate(laws if learn else [(weights * laws).sum(0)]):
+                self._laws[law, part] = np.fft.rfft(mass, self._fast)
+            self._end[part] = end_probabilities(
+                self._positions(part), self._means[part], weights, part.start >= self._split
+            )
 
-    def _kinds(self) -> tuple[slice, slice]:
-        return slice(0, self._rows), slice(self._rows, None)
+    def _chunks(self) -> Iterator[slice]:
+        """Places of one arm each, few enough for a cache."""
+        step = max(1, 2**16 // self.width)
+        for first, last in ((0, self._split), (self._split, self._places)):
+            yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
-    def _gap_laws(self, steps: slice, some: slice) -> GapLaws:
-        return GapLaws(self._mean[steps, some].ravel(), some.start >= self._rows)
+    def _masses(self, places: slice) -> FloatArray:
+        """The laws of differences of states: laws x places x differences."""
+        steps = self.cell * np.arange(1.0 - self.width, self.width)
+        gaps = self._drop[places, None] + steps
+        return cell_masses(gaps, self._means[places], self.cell, places.start >= self._split)
 
-    def _laws_at(self, steps: slice, some: slice) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """The laws of differences of states, their mixture, and its weights."""
-        gaps = self._drop[steps, some].ravel()[:, None]
-        gaps = gaps + self.cell * np.arange(1 - self.width, self.width)
-        laws = self._gap_laws(steps, some).cells(gaps, self.cell)
-        weights = np.tile(self._weights[some], (laws.shape[1] // len(self._weights[some]), 1))
-        weights = weights.T[..., None]
-        return laws, (weights * laws).sum(0), weights
-
-    def _kernel(self, step: int, which: Array | slice = slice(None)) -> Array:
-        """The transform of the mixture at one place of some segments."""
+    def _kernel(self, at: IntArray) -> Array:
+        """The transform of the mixture at some places."""
         if len(self._laws) == 1:
-            return self._laws[0, step][which]
-        return np.einsum("bl,lbf->bf", self._weights[which], self._laws[:, step][:, which])
+            return self._laws[0, at]
+        return np.einsum("pl,lpf->pf", self._weights[at], self._laws[:, at])
 
-    def _forward(self) -> None:
-        """Filtered laws, and the log evidence of an end at each place."""
-        steps, segments, width = self._like.shape
-        self.filtered = np.empty_like(self._like)
-        self._evidence = np.empty((steps, segments))
-        entering = np.roll(self._kernel(steps - 1), 1, axis=0)
-        start = 1 / self.rate / (np.maximum(self._position[0], 1) + 1 / self.rate) ** 2
-        start *= self.cell
+    def _forward(self) -> tuple[FloatArray, FloatArray]:
+        """The log evidence of an end at each place, and the probability of an end there."""
+        self.filtered = np.zeros_like(self._like)
+        evidence = np.zeros(self._places + 1)
+        start = 1 / (np.maximum(self._positions(slice(None)), 1) + 1 / self.rate) ** 2
+        start *= self.cell / self.rate
+        before = self._index[0]
+        message = self._like[before]
+        for step, at in enumerate(self._index):
+            if step:
+                turned = np.fft.rfft(message, self._fast).conj()
+                ahead = np.fft.irfft(self._kernel(before) * turned, self._fast)[:, : self.width]
+                message = np.maximum(ahead[:, ::-1], 0) * self._like[at]
+            if step == self._core.start:
+                first = at[self._begin]
+                message[self._begin] = start[first] * self._like[first]
+            total = np.maximum(message.sum(1), TINY)
+            message = message / total[:, None]
+            if step in self._core:
+                self.filtered[at] = message
+                evidence[at] = np.log(total)
+            before = at
+        return evidence + self._shift, (self.filtered * self._end).sum(1)
 
-        def step_on(message: FloatArray, kernel: Array) -> FloatArray:
-            turned = np.fft.rfft(message, self._fast).conj()
-            ahead = np.fft.irfft(kernel * turned, self._fast)[:, :width][:, ::-1]
-            return np.maximum(ahead, 0)
-
-        def sweep(which: Array | slice, message: FloatArray) -> None:
-            for step in range(steps):
-                kernel = self._kernel(step - 1, which) if step else entering[which]
-                ahead = step_on(message, kernel)
-                if not step:
-                    first = self._first[which]
-                    ahead[first] = start[which][first]
-                ahead *= self._like[step][which]
-                total = np.maximum(ahead.sum(1), TINY)
-                message = ahead / total[:, None]
-                self.filtered[step][which] = message
-                self._evidence[step][which] = np.log(total)
-
-        warm = max(steps - WARM_UP, 0)
-        message = self._like[warm] / np.maximum(self._like[warm].sum(1), TINY)[:, None]
-        for step in range(warm + 1, steps):
-            ahead = step_on(message, self._kernel(step - 1)) * self._like[step]
-            message = ahead / np.maximum(ahead.sum(1), TINY)[:, None]
-        entry = np.roll(message, 1, axis=0)
-        sweep(slice(None), entry)
-        while True:
-            leaving = np.roll(self.filtered[-1], 1, axis=0)
-            wrong = np.abs(leaving - entry).sum(1) > self._agreement
-            again = np.flatnonzero(wrong & ~self._first)
-            if not len(again):
-                break
-            entry[again] = leaving[again]
-            sweep(again, entry[again])
-        self._join()
-
-    def _join(self) -> None:
+    def _join(self, gains: FloatArray, mass: FloatArray) -> None:
         """The law of the common square, from the evidence of both arms."""
-        mass = np.einsum("sbw,sbw->sb", self.filtered, self._end)
-        gains = self.by_arm(self._evidence + self._shift)
         # Relative to a chain that is positive everywhere: large entries add to none of these.
-        logs = [
+        rows, columns = (
             np.append(0.0, np.log(np.maximum(end, TINY)))
             - np.append(np.cumsum(gain[::-1])[::-1], 0.0)
-            for end, gain in zip(self.by_arm(mass), gains, strict=True)
-        ]
-        pairs = len(self.arms) // 2
-        self._squares: list[FloatArray] = []
-        ends: list[FloatArray] = [np.empty(0)] * len(self.arms)
-        for pair in range(pairs):
-            # D rows with D or D - 1 columns.
-            rows, columns = logs[pair], logs[pairs + pair]
-            size = min(len(rows), len(columns) + 1)
-            joint = np.full((2, size), -np.inf)
-            common = min(size, len(columns))
-            joint[0, :common] = rows[:common] + columns[:common]
-            joint[1, 1:] = rows[1:size] + columns[: size - 1]
-            needed = [np.count_nonzero(self.arms[arm].lowest) for arm in (pair, pairs + pair)]
-            joint[:, : min(max(needed), size - 1)] = -np.inf
-            best = joint.max()
-            joint = np.exp(joint - best)
-            joint /= joint.sum()
-            self._squares.append(joint)
-            ends[pair], ends[pairs + pair] = np.zeros(len(rows)), np.zeros(len(columns))
-            ends[pair][:size] = joint.sum(0)
-            ends[pairs + pair][:common] = joint[0, :common]
-            ends[pairs + pair][: size - 1] += joint[1, 1:]
-        # The probability to be alive at each place, and to end there.
-        self.alive = [np.cumsum(end[::-1])[::-1][1:] for end in ends]
-        self._alive = self._by_step(self.alive, 0.0)
-        self._stop = self._by_step([end[1:] for end in ends], 0.0) / np.maximum(mass, TINY)
-
-    def _backward(self) -> None:
-        """Smoothed laws; expected gaps and shares of the laws, if they are to be learned."""
-        steps, segments, width = self._like.shape
-        back = np.empty_like(self._like)
-        self._going = np.zeros((steps, segments))
-        self._shares = np.zeros((steps, segments, LAWS))
-        after = _following(self._alive)
-        after[-1, self._last] = 0
-        lengths = self._fast, slice(width - 1, 2 * width - 1)
-
-        def step_back(step: int, which: Array | slice, seen: FloatArray) -> FloatArray:
-            seen = seen / np.maximum(seen.max(1), TINY)[:, None]
-            turned = np.fft.rfft(seen, self._fast)
-            on = np.fft.irfft(self._kernel(step, which) * turned, lengths[0])[:, lengths[1]]
-            on = np.maximum(on, 0)
-            highest = np.maximum(on.max(1), ROUNDING)[:, None]
-            on /= highest
-            filtered, alive = self.filtered[step][which], after[step][which]
-            mass = filtered * on
-            total = np.maximum(mass.sum(1), TINY)
-            if self._learn:
-                self._going[step][which] = mass @ np.arange(width) / total
-                for law in range(1, LAWS):
-                    by_law = np.fft.irfft(self._laws[law, step][which] * turned, lengths[0])
-                    share = (filtered * by_law[:, lengths[1]] / highest).sum(1) / total
-                    most = 1 / self._weights[which, law]
-                    self._shares[step, :, law][which] = alive * np.clip(share, 0, most)
-            return on * (alive / total)[:, None]
-
-        def sweep(which: Array | slice, seen: FloatArray) -> None:
-            for step in range(steps - 1, -1, -1):
-                on = step_back(step, which, seen)
-                on += self._end[step][which] * self._stop[step][which][:, None]
-                back[step][which] = on
-                seen = self._like[step][which] * on
-
-        def direction(seen: FloatArray) -> FloatArray:
-            return seen / np.maximum(seen.sum(1), TINY)[:, None]
-
-        warm = min(WARM_UP, steps) - 1
-        seen = self._like[warm].copy()
-        for step in range(warm - 1, -1, -1):
-            turned = np.fft.rfft(seen, self._fast) * self._kernel(step)
-            seen = np.maximum(np.fft.irfft(turned, self._fast)[:, lengths[1]], 0)
-            seen = direction(seen * self._like[step])
-        entry = np.roll(direction(seen), -1, axis=0)
-        sweep(slice(None), entry)
-        while True:
-            leaving = direction(np.roll(self._like[0] * back[0], -1, axis=0))
-            # Where hardly any chain is alive, nobody looks.
-            wrong = np.abs(leaving - entry).sum(1) * after[-1] > self._agreement
-            again = np.flatnonzero(wrong & ~self._last)
-            if not len(again):
-                break
-            entry[again] = leaving[again]
-            sweep(again, entry[again])
-        self.smoothed = np.multiply(self.filtered, back, out=back)
-
-    def expected_gaps(self) -> tuple[list[FloatArray], list[FloatArray], list[FloatArray]]:
-        """Returns for each arm: expected gaps given that they are, their probabilities, shares of
-        laws."""
-        after = _following(self._alive)
-        after[-1, self._last] = 0
-        total = np.maximum(self.smoothed.sum(2), TINY)
-        mean = self.smoothed @ np.arange(self.width) / total
-        gaps = self._drop + self.cell * (self._going - _following(mean))
-        return (
-            self.by_arm(np.maximum(gaps, 0)),
-            self.by_arm(after),
-            [shares.sum(0) for shares in self.by_arm(self._shares)],
+            for end, gain in zip(self.by_arm(mass), self.by_arm(gains), strict=True)
         )
+        # D rows with D or D - 1 columns.
+        size = min(len(rows), len(columns) + 1)
+        common = min(size, len(columns))
+        joint = np.full((2, size), -np.inf)
+        joint[0, :common] = rows[:common] + columns[:common]
+        joint[1, 1:] = rows[1:size] + columns[: size - 1]
+        needed = max(np.count_nonzero(arm.lowest) for arm in self.arms)
+        joint[:, : min(needed, size - 1)] = -np.inf
+        joint = np.exp(joint - joint.max())
+        self._squares = joint / joint.sum()
+        of_rows, of_columns = np.zeros(len(rows)), np.zeros(len(columns))
+        of_rows[:size] = self._squares.sum(0)
+        of_columns[:common] = self._squares[0, :common]
+        of_columns[: size - 1] += self._squares[1, 1:]
+        # The probability to be positive at each place, at the next one, and to end there.
+        ends = [of_rows, of_columns]
+        from_on = [np.append(np.cumsum(end[::-1])[::-1], 0.0) for end in ends]
+        self._alive, self._after = (
+            np.concatenate([*(one[begin : begin + len(one) - 2] for one in from_on), [0.0]])
+            for begin in (1, 2)
+        )
+        self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
+
+    def _backward(self, learn: bool) -> None:
+        """Smoothed laws; expected gaps and shares of the laws, if they are to be learned."""
+        self.smoothed = np.zeros_like(self._like)
+        going, shares = np.zeros(self._places + 1), np.zeros((self._places + 1, LAWS))
+        on = np.ones((self._index.shape[1], self.width))
+        turned = None
+        for step in range(len(self._index) - 1, -1, -1):
+            at = self._index[step]
+            if turned is not None:
+                on = self._towards(self._kernel(at) * turned)
+                highest = np.maximum(on.max(1), ROUNDING)[:, None]
+                on /= highest
+            mass = self.filtered[at] * on
+            total = np.maximum(mass.sum(1), TINY)
+            if step in self._core:
+                if learn and turned is not None:
+                    going[at] = mass @ np.arange(self.width) / total
+                    for law in range(1, LAWS):
+                        by_law = self._towards(self._laws[law, at] * turned)
+                        share = (self.filtered[at] * by_law / highest).sum(1) / total
+                        shares[at, law] = np.clip(share, 0, 1 / self._weights[at, law])
+            back = on * (self._after[at] / total)[:, None]
+            back += self._end[at] * self._stop[at][:, None]
+            if step in self._core:
+                self.smoothed[at] = self.filtered[at] * back
+            seen = self._like[at] * back
+            seen /= np.maximum(seen.max(1), TINY)[:, None]
+            turned = np.fft.rfft(seen, self._fast)
+        if learn:
+            mean = self.smoothed @ np.arange(self.width) / np.maximum(self.smoothed.sum(1), TINY)
+            gaps = self._drop + self.cell * (going - np.append(mean[1:], 0.0))
+            self.gaps, self.there = np.maximum(gaps, 0), self._after
+            self.shares = self._after[:, None] * shares
+
+    def _towards(self, product: Array) -> FloatArray:
+        """The message from the next place."""
+        ahead = np.fft.irfft(product, self._fast)[:, self.width - 1 : 2 * self.width - 1]
+        return np.maximum(ahead, 0)
 
     def quantiles(self, level: float) -> list[IntArray]:
         """Returns for each arm the smallest x with Pr[x_j <= x] >= level, at every place."""
         dead = 1 - self._alive
-        below = dead[..., None] + np.cumsum(self.smoothed, 2) < level
-        state = np.minimum(below.sum(2), self.width - 1)
-        value = self._base + np.rint(self._share + self.cell * state).astype(np.int64)
-        value = np.where(dead >= level, 0, np.maximum(value, 1))
-        return self.by_arm(value)
+        below = dead[:, None] + np.cumsum(self.smoothed, 1) < level
+        state = np.minimum(below.sum(1), self.width - 1)
+        return self.by_arm(np.where(dead >= level, 0, self._values(slice(None), state)))
+
+    def _values(self, places: int | slice, states: IntArray) -> IntArray:
+        shift = np.rint(self._share[places] + self.cell * states).astype(np.int64)
+        return np.maximum(self._base[places] + shift, 1)
 
     def sample(self, number: int, seed: int) -> list[IntArray]:
-        """Draws of the first pair of arms: two arrays, draws x places."""
+        """Draws of both arms: two arrays, draws x places."""
         random = np.random.default_rng(seed)
-        law = self._squares[0].ravel()
+        law = self._squares.ravel()
         more, size = np.divmod(random.choice(len(law), number, p=law), len(law) // 2)
-        pairs = len(self.arms) // 2
         return [
-            self._sample_arm(arm, sizes, random) for arm, sizes in ((0, size), (pairs, size - more))
+            self._sample_arm(slice(0, self._split), size, random),
+            self._sample_arm(slice(self._split, self._places), size - more, random),
         ]
 
-    def _sample_arm(self, arm: int, sizes: IntArray, random: np.random.Generator) -> IntArray:
+    def _sample_arm(self, places: slice, sizes: IntArray, random: np.random.Generator) -> IntArray:
         """Draws of an arm with so many positive places, from its last place to its first."""
-        steps, width = self._length, self.width
-        places = len(self.arms[arm].values)
-        values = np.zeros((len(sizes), places), np.int64)
+        values = np.zeros((len(sizes), places.stop - places.start), np.int64)
         state = np.zeros(len(sizes), np.int64)
-        for place in range(int(sizes.max()) - 1, -1, -1):
-            segment, step = divmod(place, steps)
-            segment += self._starts[arm]
-            if place == sizes.max() - 1 or step == steps - 1:
-                mixed = self._laws_at(slice(None), slice(segment, segment + 1))[1]
-            filtered = self.filtered[step, segment]
-            weight = np.empty((len(sizes), width))
-            weight[:] = filtered * self._end[step, segment]
-            going = sizes > place + 1
-            shifted = np.lib.stride_tricks.sliding_window_view(mixed[step], width)
-            weight[going] = filtered * shifted[width - 1 - state[going]]
+        for index in range(int(sizes.max()) - 1, -1, -1):
+            place = places.start + index
+            weight = np.tile(self.filtered[place] * self._end[place], (len(sizes), 1))
+            going = sizes > index + 1
+            mixed = self._weights[place] @ self._masses(slice(place, place + 1))[:, 0]
+            shifted = np.lib.stride_tricks.sliding_window_view(mixed, self.width)
+            weight[going] = self.filtered[place] * shifted[self.width - 1 - state[going]]
             sums = np.cumsum(weight, 1)
             level = random.random(len(sizes)) * sums[:, -1]
-            state = np.minimum((sums <= level[:, None]).sum(1), width - 1)
-            value = self._base[step, segment] + np.rint(
-                self._share[step, segment] + self.cell * state
-            ).astype(np.int64)
-            values[:, place] = np.where(sizes > place, np.maximum(value, 1), 0)
+            state = np.minimum((sums <= level[:, None]).sum(1), self.width - 1)
+            values[:, index] = np.where(sizes > index, self._values(place, state), 0)
         return values
 
 
-def _following(steps: Array) -> Array:
-    """The values at the next place of each arm; at its last, those of the next arm."""
-    return np.concatenate([steps[1:], np.roll(steps[:1], -1, axis=1)])
-
-
 def _fast_length(least: int) -> int:
-    """The least 2^i 3^j 5^k from ``least`` on."""
-    best = 1 << least.bit_length()
-    for fives in range(6):
-        for threes in range(6):
-            odd = 5**fives * 3**threes
-            best = min(best, odd << max(0, (-(-least // odd) - 1).bit_length()))
-    return best + best % 2
+    """The least even 2^i 3^j 5^k from ``least`` on."""
+    odd = [3**threes * 5**fives for threes in range(6) for fives in range(6)]
+    return min(part << max(1, (-(-least // part) - 1).bit_length()) for part in odd)

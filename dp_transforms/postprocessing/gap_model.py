@@ -108,83 +108,88 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
     return np.append(1 - wide.sum(), wide)
 
 
-class GapLaws:
-    """The three laws of the gaps behind some places, each with its mean.
+def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
+    """Probabilities of gaps in cells around some points, by each law: laws x places x points.
 
     Args:
-      mean: the mean gaps.
+      gaps: points, places x points.
+      means: the mean gap of each place.
+      cell: the number of integers of a cell.
       columns: whether these are gaps of columns, and not of rows.
     """
+    mean = means[:, None]
+    low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
+    smooth = _coarse(gaps, mean, cell, columns) if cell > 1 else _smooth(gaps, mean, columns)
+    return np.stack([smooth, *(law(mean, low) - law(mean, high) for law in (_geometric, _heavy))])
 
-    def __init__(self, mean: FloatArray, columns: bool):
-        self._mean = mean[:, None]
-        self._columns = columns
 
-    def cells(self, gaps: FloatArray, cell: int) -> FloatArray:
-        """Probabilities of gaps in cells around some points: laws x places x points."""
-        smooth = self._coarse(gaps, cell) if cell > 1 else self._smooth(gaps)
-        low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
-        return np.stack([smooth, *(at_least(low) - at_least(high) for at_least in self._wide())])
+def end_probabilities(
+    states: FloatArray, means: FloatArray, weights: FloatArray, columns: bool
+) -> FloatArray:
+    """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
+    mean, least = means[:, None], np.maximum(states - 1, 0)
+    laws = [_smooth_at_least(mean, least, columns), _geometric(mean, least), _heavy(mean, least)]
+    return END + (1 - END) * (weights * np.stack(laws)).sum(0)
 
-    def ends(self, states: FloatArray, weights: FloatArray) -> FloatArray:
-        """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
-        least = np.maximum(states - 1, 0)
-        laws = np.stack([self._smooth_at_least(least), *(law(least) for law in self._wide())])
-        return END + (1 - END) * (weights * laws).sum(0)
 
-    def _smooth_at_least(self, least: FloatArray) -> FloatArray:
-        mean = self._mean
-        if not self._columns:
-            later = -mean * np.expm1(-1 / mean) * np.exp(-np.maximum(least - 1, 0) / mean)
-            return np.where(least < 0.5, 1.0, later)
-        from scipy.special import betainc
+def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
+    """Pr[gap >= least] of the geometric law."""
+    return np.exp(-np.maximum(least, 0) * np.log1p(1 / mean))
 
-        above = np.where(least < 0.5, 1.0, 0.0)
-        mean = np.broadcast_to(mean, least.shape)
-        near = (least >= 0.5) & (least < mean + 8 * np.sqrt(mean + mean**2 / SHAPE) + 8)
-        above[near] = betainc(least[near], SHAPE, mean[near] / (mean[near] + SHAPE))
-        return above
 
-    def _smooth(self, gaps: FloatArray) -> FloatArray:
-        gap, mean = np.maximum(gaps, 0.0), self._mean
-        if self._columns:
-            from scipy.special import gammaln
+def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
+    """Pr[gap >= least] of the law with the median ``mean`` and infinite mean."""
+    return mean / (mean + np.maximum(least, 0))
 
-            log = gammaln(gap + SHAPE) - gammaln(gap + 1) - math.lgamma(SHAPE)
-            log += gap * np.log(mean / (mean + SHAPE)) - SHAPE * np.log1p(mean / SHAPE)
-            mass = np.exp(log)
-        else:
-            leave = -np.expm1(-1 / mean)
-            later = mean * leave**2 * np.exp(-np.maximum(gap - 1, 0) / mean)
-            mass = np.where(gap < 0.5, 1 - mean * leave, later)
-        return np.where(gaps > -0.5, mass, 0.0)
 
-    def _coarse(self, gaps: FloatArray, cell: int) -> FloatArray:
-        """The smooth law in cells, with its mean: three cells if it is narrow."""
-        mean = self._mean
+def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
+    """Pr[gap >= least] of the Poisson process; of columns a logistic law of the same moments."""
+    if columns:
+        scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi
+        above = np.minimum((least - 0.5 - mean) / scale, 700)
+        return np.where(least < 0.5, 1.0, 1 / (1 + np.exp(above)))
+    later = -mean * np.expm1(-1 / mean) * np.exp(-np.maximum(least - 1, 0) / mean)
+    return np.where(least < 0.5, 1.0, later)
+
+
+def _smooth(gaps: FloatArray, mean: FloatArray, columns: bool) -> FloatArray:
+    """Masses of the Poisson process."""
+    gap = np.maximum(gaps, 0.0)
+    if columns:
+        log = _log_gamma(gap + SHAPE) - _log_gamma(gap + 1) - math.lgamma(SHAPE)
+        log += gap * np.log(mean / (mean + SHAPE)) - SHAPE * np.log1p(mean / SHAPE)
+        mass = np.exp(log)
+    else:
         leave = -np.expm1(-1 / mean)
-        if self._columns:
-            variance = mean + mean**2 / SHAPE
-            wide = self._smooth(gaps)
-            wide /= np.maximum(wide.sum(1, keepdims=True), 1e-200)
-        else:
-            variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
-            # An exponential law; what is between two points is shared out among both.
-            beyond = [
-                np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
-                for x in (gaps - cell, gaps, gaps + cell)
-            ]
-            wide = np.maximum(beyond[0] - 2 * beyond[1] + beyond[2], 0) / cell
-        off = np.abs(np.rint((gaps - mean) / cell))
-        aside = np.minimum(variance / cell**2, 1.0)
-        narrow = np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
-        return np.where(variance < cell**2, narrow, wide)
+        later = mean * leave**2 * np.exp(-np.maximum(gap - 1, 0) / mean)
+        mass = np.where(gap < 0.5, 1 - mean * leave, later)
+    return np.where(gaps > -0.5, mass, 0.0)
 
-    def _wide(self):
-        """Pr[gap >= x] of the geometric law and of the heavy tail."""
-        mean = self._mean
-        rate = np.log1p(1 / mean)
-        return (
-            lambda x: np.exp(-np.maximum(x, 0) * rate),
-            lambda x: mean / (mean + np.maximum(x, 0)),
-        )
+
+def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
+    """The Poisson process in cells, with its mean: three cells if it is narrow."""
+    if columns:
+        variance = mean + mean**2 / SHAPE
+        wide = _smooth(gaps, mean, columns)
+        wide /= np.maximum(wide.sum(1, keepdims=True), 1e-200)
+    else:
+        leave = -np.expm1(-1 / mean)
+        variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
+        # An exponential law; what is between two points is shared out among both.
+        beyond = [
+            np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
+            for x in (gaps - cell, gaps, gaps + cell)
+        ]
+        wide = np.maximum(beyond[0] - 2 * beyond[1] + beyond[2], 0) / cell
+    off = np.abs(np.rint((gaps - mean) / cell))
+    aside = np.minimum(variance / cell**2, 1.0)
+    narrow = np.where(off == 0, 1 - aside, np.where(off == 1, aside / 2, 0.0))
+    return np.where(variance < cell**2, narrow, wide)
+
+
+def _log_gamma(x: FloatArray) -> FloatArray:
+    """ln Gamma(x) for x >= 1 by Stirling's series at x + 4, to 1e-8."""
+    y = x + 4
+    series = (1 - (1 / 30 - 2 / (210 * y**2)) / y**2) / (12 * y)
+    shifted = (y - 0.5) * np.log(y) - y + 0.5 * math.log(2 * math.pi) + series
+    return shifted - np.log(x * (x + 1) * (x + 2) * (x + 3))

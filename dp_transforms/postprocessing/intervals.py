@@ -169,7 +169,7 @@ class CoordinateIntervals(ReleaseIntervals):
         parts = self._parts(partitions, square, failure * (1 - _OF_SQUARE) / 2)
         value = self.sum_of_top(partitions, confidence).value
         value /= max(self.total(confidence).value, value, 1)
-        return around(value, *_share(*parts), confidence)
+        return around(value, *part_of_sum(*parts), confidence)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
@@ -188,7 +188,7 @@ class CoordinateIntervals(ReleaseIntervals):
         each = failure * (1 - 2 * _OF_SQUARE) / len(GRID)
         low, high = np.zeros(len(ranks)), np.zeros(len(ranks))
         for place, rank in enumerate(ranks[1:-1].tolist(), 1):
-            low[place], high[place] = _share(*self._parts(rank, square, each / 2))
+            low[place], high[place] = part_of_sum(*self._parts(rank, square, each / 2))
         return RateCurve(ranks, low, high)
 
     @cached_property
@@ -301,10 +301,10 @@ class CoordinateIntervals(ReleaseIntervals):
         return bounds[0], bounds[1]
 
 
-def _share(top: tuple[int, int], rest: tuple[int, int]) -> tuple[float, float]:
+def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:
     """Bounds on a part of a sum, from bounds on it and on the rest."""
-    low = top[0] / (top[0] + rest[1]) if top[0] else 0.0
-    return low, top[1] / (top[1] + rest[0]) if top[1] else 0.0
+    low = part[0] / (part[0] + rest[1]) if part[0] else 0.0
+    return low, part[1] / (part[1] + rest[0]) if part[1] else 0.0
 
 
 def _failure(confidence: float) -> float:
@@ -374,10 +374,21 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     return bisect.bisect_left(range(half), True, key=lambda t: beyond(t) <= allowed)
 
 
+def sum_of_noises(rate: float, weights: FloatArray, failure: float, count: int = 1) -> float:
+    """A t with Pr[S > t] <= failure for S = the sum of weights w, at least 0, times noises n, all
+    that ``count`` times: the least of (ln(1 / failure) + ln E[exp(u S)]) / u (Chernoff).
+
+    E[exp(v n)] = (1 - q)**2 / ((1 - q exp(v)) (1 - q exp(-v))) for v < rate, q = exp(-rate).
+    """
+    largest = float(np.max(weights, initial=0))
+    if not largest:
+        return 0.0
+    powers = np.linspace(0.005, 0.995, 199)[:, None] * rate / largest
+    up, down = -np.expm1(powers * weights - rate), -np.expm1(-powers * weights - rate)
+    moments = (2 * math.log(-math.expm1(-rate)) - np.log(up) - np.log(down)).sum(1)
+    return float(((count * moments - math.log(failure)) / powers[:, 0]).min())
+
+
 def _chernoff(rate: float, count: int, failure: float) -> int:
-    """The t of Chernoff's bound 2 exp(-u t) E[exp(u n)]**count <= failure, for the best u."""
-    shares = np.linspace(0.005, 0.995, 199)
-    q = math.exp(-rate)
-    up, down = -np.expm1(-rate * (1 - shares)), 1 - q * np.exp(-rate * shares)
-    logarithms = count * (2 * math.log1p(-q) - np.log(up) - np.log(down)) - math.log(failure / 2)
-    return math.ceil(float((logarithms / (rate * shares)).min()))
+    """Returns a t with Pr[|S| > t] <= failure for the sum S of ``count`` noises."""
+    return math.ceil(sum_of_noises(rate, np.ones(1), failure / 2, count))

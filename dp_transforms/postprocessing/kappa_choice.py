@@ -4,9 +4,8 @@ A small kappa drops partitions of users, a large one adds noise. How much is dro
 the released degrees; the noise is that of the release which is planned, of a public list.
 
 For a frequency list: half the L1 distance between the list of all records and the release from
-bounded ones. Both are simulated by Zipf's law, with as many contributions as the degrees tell.
-Noise makes partitions up where others were dropped; on other lists that helps less, and not at all
-at worst, where the two errors add up. Halfway between is what is minimized.
+bounded ones is at most half of what is dropped and the noise of the release. The noise is simulated
+on made-up lists of as many contributions as the degrees tell.
 
 For names: a count strategy sees the part of a partition's users whose records are kept, and a
 weighted one sees users of fewer partitions weigh more; so a partition needs ``median_users`` over
@@ -16,30 +15,31 @@ where that is least.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition_selection import choose_strategy
 from dp_transforms.mechanisms.partition_selection.rounds import WeightedStrategy
-from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.postprocessing.planning import zipf_list
+from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
+from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
+from dp_transforms.postprocessing.planning import made_up_dists
 
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
 """Of epsilon / kappa, but for a kappa of 1: lists are mostly noise there, and take seconds each."""
 
-_SIMULATIONS = 3
-_ENOUGH = 2_000  # An L1 distance of so much, over some simulations, varies by a few percent.
+_STEP = 4
+"""Noise is simulated at powers of this kappa; from there on it follows a power law."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +48,19 @@ class KappaPlan:
 
     Attributes:
       kappa: max_partitions_per_user.
-      kept: about what part of all contributions is kept.
+      kept: the part of all contributions that is kept, see ``kept_part``.
       dropped: about how many contributions are not.
-      uncertainty: the standard error of ``dropped``, from the noise of the released degrees.
-      noise: of a list: half the expected L1 distance that the mechanism adds. None for names.
-      error: what is to be small: about half the expected L1 distance to the list of all records, or
-        how many users a partition needs, of all records, to be named half of the time.
+      noise: of a Zipf list: half the expected L1 distance that the mechanism adds. None for names.
+      other_noise: the same for lists of other kinds, the least and the most.
+      error: is to be small: about half the largest L1 distance to the list of all records, or how
+        many users a partition needs, of all records, to be named half of the time.
     """
 
     kappa: int
-    kept: float
+    kept: Estimate
     dropped: float
-    uncertainty: float
     noise: float | None
+    other_noise: tuple[float, float] | None
     error: float
 
 
@@ -97,16 +97,60 @@ def choose_kappa(
     >>> choose_kappa(released, epsilon=1).recommended
     3
     """
-    users = _without_noise(np.array(released.users, np.float64))
-    if not users.any():
-        raise ValueError(
-            "the released degrees show no user: spend more on them, or choose kappa without them"
-        )
-    degrees = _Degrees(np.array(released.lowest), users, released.epsilon)
+    degrees = _Degrees(released)
     plan = _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
     plans = tuple(plan)
     best = min(plans, key=lambda one: one.error)
-    return KappaChoice(best.kappa, plans, float(users.sum()), degrees.total)
+    return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
+
+
+def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> Estimate:
+    """Estimates the part of all pairs (user, partition) that a bound of kappa keeps, where a user
+    with more partitions than the largest degree counts as one with so many.
+
+    Proof. Users of degree d keep min(d, kappa) pairs and lose the rest. Within a cell both rise
+    with d: its ends bound them. What is kept is thus bounded by two sums over cells, and what is
+    lost by two others; noise moves each of them too far with a quarter of the failure probability
+    at most (Chernoff). The part rises with what is kept, and falls with what is lost. QED.
+
+    Raises:
+      ValueError: kappa is below 1, confidence is not between 0 and 1, or the degrees show no user.
+
+    >>> released = ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1)
+    >>> print(kept_part(released, 2))
+    0.9161 (0.9149 to 0.9173, 95% confidence)
+    """
+    if kappa < 1:
+        raise ValueError(f"kappa must be at least 1, got {kappa}")
+    degrees = _Degrees(released)
+    failure = failure_probability(confidence) / 4
+    noisy = np.array(released.users, np.float64)
+    first = np.array(released.lowest, np.float64)
+    ends = first, np.append(first[1:] - 1, first[-1:])
+    bounds = []
+    for weights in (
+        [np.minimum(end, kappa) for end in ends],
+        [np.maximum(end - kappa, 0) for end in ends],
+    ):
+        sums = [float(noisy @ weight) for weight in weights]
+        noises = [sum_of_noises(released.epsilon, weight, failure) for weight in weights]
+        bounds.append((max(sums[0] - noises[0], 0), max(sums[1] + noises[1], 0)))
+    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(*bounds), confidence)
+
+
+def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
+    """Says in a sentence what part ``kept_part`` estimates to be kept, and dropped.
+
+    >>> print(kept_words(ReleasedDegrees((1, 2, 3, 4), (50_000, 20_000, 10_000, 40), 0.1), 2))
+    By the released degrees, kappa = 2 kept ...% (...% to ...%, 95% confidence) of all pairs of ...
+    """
+    kept, most = kept_part(released, kappa, confidence), released.lowest[-1]
+    return (
+        f"By the released degrees, kappa = {kappa:,} kept {kept.value:.1%} ({kept.low:.1%} to "
+        f"{kept.high:.1%}, {100 * confidence:.4g}% confidence) of all pairs of a user and a "
+        f"partition, and dropped {1 - kept.value:.1%} ({1 - kept.high:.1%} to {1 - kept.low:.1%}); "
+        f"a user with more than {most:,} partitions counts as one with {most:,}."
+    )
 
 
 def _without_noise(noisy: FloatArray) -> FloatArray:
@@ -116,7 +160,9 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
     """
     total = noisy.sum()
     if total <= 0:
-        return np.zeros_like(noisy)
+        raise ValueError(
+            "the released degrees show no user: spend more on them, or choose kappa without them"
+        )
     falling = np.sort(noisy)[::-1]
     excess = (falling.cumsum() - total) / np.arange(1, len(noisy) + 1)
     return np.maximum(noisy - excess[falling > excess][-1], 0)
@@ -125,13 +171,13 @@ def _without_noise(noisy: FloatArray) -> FloatArray:
 class _Degrees:
     """The contributions of users in cells that bounding would keep."""
 
-    def __init__(self, lowest: IntArray, users: FloatArray, epsilon: float):
+    def __init__(self, released: ReleasedDegrees):
+        lowest: IntArray = np.array(released.lowest)
+        self._released = released
         self.kappas = lowest
-        self.users = users
+        self.users = _without_noise(np.array(released.users, np.float64))
         self.means = np.array([*map(_mean, lowest, [*(lowest[1:] - 1), lowest[-1]])])
-        self.total = float(users @ self.means)
-        # Of discrete Laplace noise: 2 q / (1 - q)**2.
-        self._deviation = float(np.sqrt(0.5) / np.sinh(epsilon / 2)) if epsilon < 1e3 else 0.0
+        self.total = float(self.users @ self.means)
 
     def at_most(self, kappa: int) -> FloatArray:
         """Returns the number of partitions that users of each cell keep."""
@@ -148,12 +194,16 @@ class _Degrees:
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
 
-    def plan(self, kappa: int, noise: float | None, error: float) -> KappaPlan:
-        kept = self.kept(kappa)
-        uncertainty = self._deviation * np.linalg.norm(self.means - self.at_most(kappa))
-        return KappaPlan(
-            kappa, kept / self.total, self.total - kept, float(uncertainty), noise, error
-        )
+    def plan(
+        self,
+        kappa: int,
+        error: float,
+        noise: float | None = None,
+        other_noise: tuple[float, float] | None = None,
+    ) -> KappaPlan:
+        dropped = self.total - self.kept(kappa)
+        part = kept_part(self._released, kappa)
+        return KappaPlan(kappa, part, dropped, noise, other_noise, error)
 
 
 def _mean(first: int, last: int) -> float:
@@ -163,54 +213,70 @@ def _mean(first: int, last: int) -> float:
 
 
 def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
-    whole = zipf_list(max(1, round(degrees.total)))
+    noises = _noises(epsilon, max(1, round(degrees.total)))
     least = np.inf
     for kappa in degrees.candidates():
         if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
             return
-        mechanism = partition_mechanism(epsilon, kappa)
         kept = degrees.kept(kappa)
-        bounded = zipf_list(max(1, round(kept)))
-        noise, error = _simulated(mechanism, bounded, whole)
+        # Of a list of the same shape: noise is in proportion to the side of its square.
+        noise, *others = noises(kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
-        error = (error + (degrees.total - kept) / 2 + noise) / 2
+        error = (degrees.total - kept) / 2 + noise
         least = min(least, error)
-        yield degrees.plan(kappa, noise, error)
+        yield degrees.plan(kappa, error, float(noise), (float(min(others)), float(max(others))))
 
 
-def _simulated(
-    mechanism: PartitionMechanism, bounded: FrequencyList, whole: FrequencyList
-) -> tuple[float, float]:
-    """Half the mean L1 distances of releases of a bounded list from it, and from the whole list."""
-    noise = error = times = 0
-    while times < _SIMULATIONS and noise < _ENOUGH:
-        tape = RandomTape.from_secret(bytes(32), f"simulation {times} of a public list")
-        released = mechanism.release(bounded, tape)
-        noise += released.l1_distance(bounded)
-        error += released.l1_distance(whole)
-        times += 1
-    return noise / (2 * times), error / (2 * times)
+def _noises(epsilon: Number, contributions: int) -> Callable[[int], FloatArray]:
+    """Half the expected L1 distance that noise moves made-up lists, Zipf's first, by kappa."""
+
+    @lru_cache
+    def simulated(power: int) -> FloatArray:
+        mechanism = partition_mechanism(epsilon, _STEP**power)
+        dists = made_up_dists(mechanism, contributions)
+        return np.log(np.maximum([*dists.values()], 1e-9))
+
+    def noises(kappa: int) -> FloatArray:
+        if kappa == 1:
+            return np.exp(simulated(0))
+        # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
+        power = max(1, int(math.log(kappa + 0.5, _STEP)))
+        part = math.log(kappa, _STEP) - power
+        return np.exp(simulated(power) * (1 + part) - simulated(power - 1) * part)
+
+    return noises
 
 
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[KappaPlan]:
-    least = np.inf
-    for kappa in degrees.candidates():
-        if kappa % 5 == 0:  # Two to a doubling are enough: laws take a second each.
-            continue
-        strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
-        needed = strategy.median_users
-        if needed is None:
-            continue
-        counted = degrees.at_most(kappa)
-        weights = np.ones(len(counted))
-        if isinstance(strategy, WeightedStrategy):
-            last = len(strategy.rounds) - 1
-            steps = strategy.weights(last, [*np.maximum(1, np.rint(counted)).astype(int), kappa])
-            weights = steps[:-1] / steps[-1]
-        weight = float(degrees.users @ (counted * weights)) / degrees.total
-        error = needed / weight
-        if error > _HOPELESS * least:
-            return
-        least = min(least, error)
-        yield degrees.plan(kappa, None, error)
+    # Powers of two first, then what lies around the best: strategies take half a second each.
+    candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
+    found: dict[int, float] = {}
+    for kappa in candidates:
+        if kappa & (kappa - 1) == 0 or kappa == candidates[-1]:
+            found[kappa] = _needed(degrees, epsilon, delta, kappa)
+            if found[kappa] > _HOPELESS * min(found.values()):
+                break
+    best = min(found, key=found.__getitem__)
+    for kappa in candidates:
+        if kappa not in found and best < 2 * kappa < 4 * best:
+            found[kappa] = _needed(degrees, epsilon, delta, kappa)
+    least = min(found.values())
+    for kappa, error in sorted(found.items()):
+        if error <= _HOPELESS * least:
+            yield degrees.plan(kappa, error)
+
+
+def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
+    """How many users a partition needs, of all records, to be named half of the time."""
+    strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
+    needed = strategy.median_users
+    if needed is None:
+        return math.inf
+    counted = degrees.at_most(kappa)
+    weights = np.ones(len(counted))
+    if isinstance(strategy, WeightedStrategy):
+        last = len(strategy.rounds) - 1
+        steps = strategy.weights(last, [*np.maximum(1, np.rint(counted)).astype(int), kappa])
+        weights = steps[:-1] / steps[-1]
+    return needed * degrees.total / float(degrees.users @ (counted * weights))

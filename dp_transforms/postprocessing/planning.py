@@ -1,15 +1,16 @@
-"""The accuracy to expect of a release, before any data are read.
+"""Predicts the accuracy of a release before any data are read.
 
 Everything here is computed from public numbers: the number of users, a public list of a similar
-kind (or a Zipf list in its place), and the parameters of the release. It costs no privacy.
+kind (or made-up lists in its place), and the parameters of the release. It costs no privacy.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -22,11 +23,22 @@ from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism,
 )
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
 from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import RandomTape
 
-_SIMULATIONS, _MOVED = 4, 3_000
+_SIMULATIONS, _MOVED = 4, 800
+_LEAST_RATE = 0.02
+"""Formulas take seconds below, for mechanisms with several times the error of the default."""
+
+_EXACT, _ROUGH = 1500, 600
+"""The largest side of a Durfee square that is simulated, of references and of made-up lists."""
+
+_SKETCHED = 100_000
+"""Contributions of made-up lists that stand for larger ones, at most."""
+
+KINDS = "Zipf", "log-normal", "two steps"
 
 
 @dataclass(frozen=True)
@@ -54,14 +66,12 @@ class MechanismPlan:
       mechanism: its name.
       chosen: it is the one that jobs take if none is named.
       expected_dist: half the expected L1 distance between the released and the reference list; None
-        if it does not work at this epsilon.
-      standard_error: of that, 0 where it is exact.
+        if it does not work at this epsilon, or is not the default and far worse.
     """
 
     mechanism: str
     chosen: bool
     expected_dist: float | None
-    standard_error: float | None
 
 
 @dataclass(frozen=True)
@@ -73,8 +83,9 @@ class ReleasePlan:
       mechanisms: one for each mechanism; what follows is of the chosen one.
       expected_dist: half the expected L1 distance between the released and the reference list.
       relative_error: the expected L1 distance, as a part of all contributions.
-      seconds: how long one release of the reference list took here.
+      seconds: about how long one release of the reference list takes here.
       selections: one for each strategy.
+      other_dists: the same as ``expected_dist`` for lists of other kinds, by their names.
     """
 
     epsilon: float
@@ -83,6 +94,7 @@ class ReleasePlan:
     relative_error: float
     seconds: float
     selections: tuple[SelectionPlan, ...]
+    other_dists: Mapping[str, float] = field(default_factory=dict)
 
 
 def plan_releases(
@@ -90,6 +102,7 @@ def plan_releases(
     epsilons: Sequence[Number],
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
+    made_up: bool = False,
 ) -> tuple[ReleasePlan, ...]:
     """Predicts releases of a list like the reference, one plan for each epsilon.
 
@@ -98,6 +111,7 @@ def plan_releases(
       epsilons: the budgets to compare.
       delta: of the selection; without it none is planned.
       max_partitions_per_user: kappa.
+      made_up: nobody knows of which kind the list will be: take others of ``KINDS`` as well.
 
     Raises:
       ValueError: the reference is empty, or a parameter is out of range.
@@ -112,7 +126,9 @@ def plan_releases(
     """
     if not len(reference):
         raise ValueError("reference is empty: a plan needs a list with at least one partition")
-    return tuple(_plan(reference, epsilon, delta, max_partitions_per_user) for epsilon in epsilons)
+    return tuple(
+        _plan(reference, epsilon, delta, max_partitions_per_user, made_up) for epsilon in epsilons
+    )
 
 
 def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
@@ -148,70 +164,127 @@ def _zipf(scale: float, exponent: float) -> FrequencyList:
     values = np.arange(head[-1], 0, -1)
     at_least = np.floor((scale / values) ** (1 / exponent)).astype(np.int64)
     tail = np.diff(np.maximum(at_least, ranks), prepend=ranks)
-    found, runs = np.unique(np.append(head, values), return_inverse=True)
-    multiplicities = np.bincount(runs, np.append(np.ones_like(head), tail)).astype(np.int64)
-    kept = np.flatnonzero((multiplicities > 0) & (found > 0))[::-1]
-    return FrequencyList(found[kept], multiplicities[kept])
+    return FrequencyList.from_runs(np.append(head, values), np.append(np.ones_like(head), tail))
+
+
+def made_up_lists(contributions: int) -> dict[str, FrequencyList]:
+    """Lists of ``KINDS`` of about so many contributions: Zipf's and two that differ from it.
+
+    The log-normal one has more partitions with many users each; the other has two frequencies only,
+    so that nearly all noise can be told from it.
+    """
+    partitions = round(contributions**0.75)
+    normal = map(NormalDist().inv_cdf, (np.arange(partitions, 0, -1) - 0.5) / partitions)
+    sizes = np.exp(2 * np.fromiter(normal, float))
+    few = math.isqrt(contributions)
+    return {
+        "Zipf": zipf_list(contributions),
+        "log-normal": FrequencyList.from_runs(
+            np.rint(sizes * contributions / sizes.sum()), np.ones(partitions)
+        ),
+        "two steps": FrequencyList.from_runs(
+            [-(-few // 2), -(-contributions // (2 * partitions))], [few, partitions]
+        ),
+    }
 
 
 def _plan(
-    reference: FrequencyList, epsilon: Number, delta: Number | None, kappa: int
+    reference: FrequencyList,
+    epsilon: Number,
+    delta: Number | None,
+    kappa: int,
+    made_up: bool,
 ) -> ReleasePlan:
-    mechanism = partition_mechanism(epsilon, kappa)
-    chosen = chosen_mechanism(epsilon, kappa)
-    seconds = None
-    plans = []
+    mechanism, chosen = partition_mechanism(epsilon, kappa), chosen_mechanism(epsilon, kappa)
+    found = {}
     for name in NAMED_MECHANISMS:
         try:
-            dist, error, time_of_one = expected_dist(
-                partition_mechanism(epsilon, kappa, name), reference
-            )
+            named = partition_mechanism(epsilon, kappa, name)
         except ValueError:  # Another one works at this epsilon, or this would not have been asked.
-            plans.append(MechanismPlan(name, False, None, None))
-        else:
-            plans.append(MechanismPlan(name, name == chosen, dist, error))
-            seconds = time_of_one if name == chosen else seconds
-    (best,) = (plan.expected_dist for plan in plans if plan.chosen)
-    assert best is not None
-    if seconds is None:
-        start = time.perf_counter()
-        mechanism.release(reference)
-        seconds = time.perf_counter() - start
+            continue
+        if name != chosen and named.rate < _LEAST_RATE:
+            continue
+        found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
+    dist, seconds = found[chosen]
     return ReleasePlan(
         mechanism.epsilon_cost,
-        tuple(plans),
-        best,
-        2 * best / reference.total,
+        tuple(
+            MechanismPlan(name, name == chosen, found[name].dist if name in found else None)
+            for name in NAMED_MECHANISMS
+        ),
+        dist,
+        2 * dist / reference.total,
         seconds,
         () if delta is None else _selections(reference, epsilon, delta, kappa),
+        made_up_dists(mechanism, reference.total, KINDS[1:]) if made_up else {},
     )
+
+
+def made_up_dists(
+    mechanism: PartitionMechanism, contributions: int, kinds: Sequence[str] = KINDS
+) -> dict[str, float]:
+    """About half the expected L1 distances of releases of made-up lists, by kind."""
+    small = min(contributions, _SKETCHED)
+    lists, scale = made_up_lists(small), math.sqrt(contributions / small)
+    return {
+        kind: expected_dist(mechanism, lists[kind], least_moved=1).dist * scale for kind in kinds
+    }
 
 
 class ExpectedDist(NamedTuple):
     """The answer of ``expected_dist``."""
 
     dist: float
-    standard_error: float
-    seconds: float | None  # of one simulated release; None where there was none
+    seconds: float  # of one release, or of the formula that stands for all
 
 
-def expected_dist(mechanism: PartitionMechanism, reference: FrequencyList) -> ExpectedDist:
-    """Half the mean L1 distance of releases of a PUBLIC list, and its standard error.
+def expected_dist(
+    mechanism: PartitionMechanism,
+    reference: FrequencyList,
+    largest_square: int = _EXACT,
+    least_moved: int = _MOVED,
+) -> ExpectedDist:
+    """Half the mean L1 distance of releases of a PUBLIC list.
 
-    Exact, with an error of 0, where the distribution of releases has a formula; else simulated, by
-    draws from fixed seeds until some 3,000 users have been moved, two at least and four at most.
+    Exact where the distribution of releases has a formula; else the mean of draws from fixed seeds,
+    of four at most.
+
+    A list with a larger Durfee square is taken at a smaller scale: noise moves each stretch of a
+    diagram's boundary by what its slope tells, so that dist grows in proportion to the square.
+
+    Args:
+      mechanism: one without bounds.
+      reference: the list.
+      largest_square: the largest side of a Durfee square that is computed with.
+      least_moved: draw until so many users have been moved.
     """
-    if not mechanism.decodes:
-        return ExpectedDist(mechanism.law.expected_l1(reference) / 2, 0.0, None)
-    moved: list[int] = []
+    side = FrobeniusCoordinates(reference).square
+    small = scaled_down(reference, -(-side // largest_square))
+    scale = side / max(FrobeniusCoordinates(small).square, 1) if small is not reference else 1
     start = time.perf_counter()
-    while len(moved) < 2 or (sum(moved) < _MOVED and len(moved) < _SIMULATIONS):
+    moved: list[int] = []
+    if not mechanism.decodes:
+        return ExpectedDist(
+            mechanism.law.expected_l1(small) / 2 * scale, time.perf_counter() - start
+        )
+    while not moved or (sum(moved) < least_moved and len(moved) < _SIMULATIONS):
         tape = RandomTape.from_secret(bytes(32), f"simulation {len(moved)} of a public list")
-        moved.append(mechanism.release(reference, tape).l1_distance(reference))
-    dists = np.array(moved) / 2
-    seconds = (time.perf_counter() - start) / len(dists)
-    error = float(dists.std(ddof=1) / math.sqrt(len(dists)))
-    return ExpectedDist(float(dists.mean()), error, seconds)
+        moved.append(mechanism.release(small, tape).l1_distance(small))
+    seconds = (time.perf_counter() - start) / len(moved)
+    return ExpectedDist(float(np.mean(moved)) / 2 * scale, seconds * scale)
+
+
+def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
+    """The list whose diagram is smaller by a factor in both directions.
+
+    >>> list(scaled_down(FrequencyList([900, 20, 1], [100, 1000, 90]), 10))
+    [(90, 10), (2, 100)]
+    """
+    if scale <= 1:
+        return frequency_list
+    ends = (frequency_list.multiplicities.cumsum() + scale // 2) // scale
+    values = (frequency_list.frequencies + scale // 2) // scale
+    return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
 
 
 def _selections(

@@ -46,23 +46,26 @@ def plot_explanation(explanation: Explanation, path: str | os.PathLike[str]) -> 
 def kappa_table(choice: KappaChoice) -> str:
     """The comparison as text."""
     names = choice.plans[0].noise is None
-    rows = [
-        ["kappa", "kept", "dropped", *([] if names else ["noise"]), _NEEDED if names else _ERROR]
-    ]
+    rows = [["kappa", "kept (95%)", "dropped", *([] if names else ["noise", "of other kinds"])]]
+    rows[0].append(_NEEDED if names else _ERROR)
     for plan in choice.plans:
-        marked = f"{plan.error:,.0f}" + " *" * (plan.kappa == choice.recommended)
-        noise = [] if plan.noise is None else [f"{plan.noise:,.0f}"]
-        dropped = f"{plan.dropped:,.0f} +- {plan.uncertainty:,.0f}"
-        rows.append([f"{plan.kappa:,}", f"{plan.kept:.1%}", dropped, *noise, marked])
+        row = [f"{plan.kappa:,}", f"{plan.kept.low:.1%} to {plan.kept.high:.1%}"]
+        row.append(f"{plan.dropped:,.0f}")
+        if plan.noise is not None and plan.other_noise is not None:
+            low, high = plan.other_noise
+            row += [f"{plan.noise:,.0f}", f"{low:,.0f} to {high:,.0f}"]
+        row.append(f"{plan.error:,.0f}" + " *" * (plan.kappa == choice.recommended))
+        rows.append(row)
     about = (
         "the users of all records with which a partition is named half of the time"
         if names
-        else "about half the L1 distance to the list of all records, between what it is\n"
-        "for Zipf's law and at worst. noise is that to the list of what is kept"
+        else "at most about half the L1 distance to the list of all records, half of what\n"
+        "is dropped and the noise on a Zipf list; noise on lists of other kinds stands beside it"
     )
     return (
         f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
         f"{text_table(rows)}\n"
+        f"kept: part of all pairs of a user and a partition, by the released degrees\n"
         f"* recommended: --max_partitions_per_user={choice.recommended}\n"
         f"{_NEEDED if names else _ERROR}: {about}"
     )

@@ -14,9 +14,6 @@ from dp_transforms.mechanisms.decimals import Number, decimal_text, float_above
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
-from dp_transforms.mechanisms.partition_selection import SelectionStrategy
-from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
-from dp_transforms.mechanisms.partition_selection.threshold_law import CONFIDENCE
 from dp_transforms.version import VERSION
 from pipelines.files.names import COORDINATES_FILE
 
@@ -24,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from dp_transforms.grouped_lists import ReleaseGroupedLists
+    from dp_transforms.mechanisms.partition_selection import SelectionStrategy
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
@@ -133,6 +131,9 @@ def selection_statement(
         counts had to exceed.
       others_epsilon: what the number of users of other partitions costs, if it is released.
     """
+    from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
+    from dp_transforms.mechanisms.partition_selection.threshold_law import CONFIDENCE
+
     described = strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
     statement: dict[str, Any] = {

@@ -55,17 +55,15 @@ def test_what_runs_no_pipeline_loads_no_beam():
             (f"{job} --outputt=nowhere --input=nowhere", 2),
             (f"{job} --drop-null --input=a", 2),
         ]
+    commands.append(("plan --users=1000 --epsilon=1 --delta=1e-5", 0))
     assert not loaded(*((command.split(), code) for command, code in commands))
-    plan = "plan --users=1000 --epsilon=1 --delta=1e-5".split()
-    assert loaded((plan, 0)) == {"scipy"}
 
 
 def test_a_list_of_counts_is_released_without_beam(tmp_path):
     counts, output = tmp_path / "counts.csv", tmp_path / "release"
     counts.write_text("frequency,multiplicity\n5,1\n1,3\n")
     job = ["release_frequency_list", f"--frequency_list={counts}", f"--output={output}"]
-    # Decoding noisy coordinates takes functions of scipy.
-    assert loaded(([*job, "--epsilon=1"], 0)) == {"scipy"}
+    assert not loaded(([*job, "--epsilon=1"], 0))
     assert (output / "released_frequencies.csv").exists()
     assert "apache_beam" in loaded(([*job, "--epsilon=1", "--overwrite", "--experiments=a"], 0))
 
@@ -76,4 +74,4 @@ def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):
     columns = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=2"]
     job = ["release_frequency_list", f"--input={records}", f"--output={output}", *columns]
     assert loaded(([*job, "--epsilon=4"], 0)) == {"pyarrow"}
-    assert loaded(([*job, "--epsilon=1", "--overwrite"], 0)) == {"pyarrow", "scipy"}
+    assert loaded(([*job, "--epsilon=1", "--overwrite"], 0)) == {"pyarrow"}

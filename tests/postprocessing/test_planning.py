@@ -4,8 +4,17 @@ import numpy as np
 import pytest
 
 from dp_transforms import evaluation
-from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.postprocessing.planning import plan_releases, zipf_list
+from dp_transforms.mechanisms import (
+    FrequencyList,
+    FrobeniusMechanism,
+    IntegerPartitionMechanism,
+)
+from dp_transforms.postprocessing.planning import (
+    expected_dist,
+    made_up_lists,
+    plan_releases,
+    zipf_list,
+)
 from dp_transforms.sample_data import rockyou
 
 
@@ -34,14 +43,30 @@ def test_a_zipf_list_out_of_range(arguments):
 
 
 def test_rockyou_gets_the_errors_that_were_measured():
-    # Means with standard errors of a prototype of the decoder, and the exact mean at epsilon 2.
-    for plan, measured, standard_error in zip(
-        plan_releases(rockyou(), [2, 1, 0.5]), [277.743, 822, 1488], [0, 4, 26], strict=True
+    # Means of a prototype of the decoder with deviations of one release; exact at epsilon 2.
+    for plan, measured, deviation in zip(
+        plan_releases(rockyou(), [2, 1, 0.5]), [277.743, 822, 1488], [0, 20, 60], strict=True
     ):
-        (own,) = (one.standard_error for one in plan.mechanisms if one.chosen)
-        assert abs(plan.expected_dist - measured) <= 4 * math.hypot(standard_error, own) + 0.01
+        assert abs(plan.expected_dist - measured) <= 4 * deviation + 0.01
         assert plan.relative_error == pytest.approx(2 * plan.expected_dist / 32_603_388)
-        assert plan.selections == ()
+        assert plan.selections == () and plan.other_dists == {}
+
+
+def test_large_lists_are_planned_on_a_smaller_scale():
+    mechanism = FrobeniusMechanism(epsilon=1)
+    whole, scaled = (expected_dist(mechanism, zipf_list(10**7), n).dist for n in (1500, 300))
+    assert scaled == pytest.approx(whole, rel=0.1)
+    # Not a second for a list with a square of 67,000.
+    assert expected_dist(mechanism, zipf_list(10**11), 300).dist == pytest.approx(48_000, rel=0.2)
+
+
+def test_lists_of_other_kinds_stand_beside_a_made_up_one():
+    (plan,) = plan_releases(zipf_list(40_000), [1], made_up=True)
+    # Two steps tell nearly all of their noise, and log-normal counts less of it than Zipf's.
+    two_steps, log_normal = plan.other_dists["two steps"], plan.other_dists["log-normal"]
+    assert two_steps < plan.expected_dist / 2 < plan.expected_dist < log_normal
+    for one in made_up_lists(40_000).values():
+        assert one.total == pytest.approx(40_000, rel=0.1)
 
 
 def test_more_partitions_per_user_cost_error_and_users():
