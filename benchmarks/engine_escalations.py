@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from dp_transforms.mechanisms.sampler.float_level import FloatLevel
 
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
-from dp_transforms.mechanisms.sampler.float_level import FloatLevel
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.sampler.walk import Blocks

@@ -6,9 +6,6 @@ from dp_transforms.mechanisms.exponential.mechanism import (
     ExponentialMechanism as ExponentialMechanism,
 )
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import (
-    BoundedPartitionMechanism as BoundedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism as partition_mechanism,
 )

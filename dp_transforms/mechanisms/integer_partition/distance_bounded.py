@@ -21,7 +21,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import (
 )
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_distance
 from dp_transforms.mechanisms.sampler.levels import Sampler
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _PRECISION = 128
 _ROUNDING = 1 + 2.0**-40
@@ -135,7 +135,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             )
         assert self.distance is not None
         bounds = PartitionBounds.within_distance(frequency_list, self.distance)
-        return Sampler(walled_blocks(frequency_list, bounds), self.decay).release
+        return Sampler(Blocks.of(frequency_list, bounds), self.decay).release
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
+    IntegerPartitionMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
 )
@@ -26,7 +26,7 @@ def test_between_bounds_around_another_list(private, reference, width, epsilon, 
         PartitionBounds.within_distance(reference, width),
         PartitionBounds(upper=reference, unbounded_ranks=width),
     ):
-        released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+        released = IntegerPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
         assert bounds.contain(released)
 
 
@@ -34,7 +34,7 @@ def test_between_bounds_around_another_list(private, reference, width, epsilon, 
 @given(frequency_lists(), st.integers(1, 10**6), epsilons, tapes)
 def test_between_bounds_from_a_total(private, total, epsilon, tape):
     bounds = PartitionBounds.of_total(total % 3000)
-    released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+    released = IntegerPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
     assert bounds.contain(released)
 
 

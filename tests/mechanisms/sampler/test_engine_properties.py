@@ -10,14 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import evaluation
-from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay, Weights
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.laws.integer_law import IntegerLaw, law_from_characteristic
 from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
 from dp_transforms.mechanisms.laws.walk_sums import WalkSums, expected_l1, pairs, window_for
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
-from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration
@@ -96,17 +95,6 @@ def test_a_release_is_a_function_of_the_tape(private, epsilon, seed):
     # Each corner moves by a few times 1 / epsilon; this is far more.
     spread = 8 * len(private) * math.log(10**9) + 4 * math.pi**2 / epsilon + 200
     assert released.l1_distance(private) < 2 / epsilon * spread
-
-
-@fewer
-@given(frequency_lists(), st.sampled_from([0.3, 1.0, Eta(1, 1, 1)]), tapes)
-def test_the_level_that_is_tried_first_does_not_matter(private, parameter, tape):
-    eta = parameter if isinstance(parameter, Eta) else None
-    mechanism = IntegerPartitionMechanism(epsilon=None if eta else parameter, eta=eta)
-    sampler = Sampler(Blocks.of(private), mechanism.decay)
-    window = window_for(float(mechanism.decay.log_enclosure(64)[0]))
-    states = [sampler.states(tape, level) for level in (None, Level(4), Level(2 * window, 128))]
-    assert states[0].tolist() == states[1].tolist() == states[2].tolist()
 
 
 @few
