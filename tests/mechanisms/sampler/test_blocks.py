@@ -165,6 +165,6 @@ def test_numbers_close_to_the_share_of_a_first_half(eta):
         below = Fraction(0)
         for count in range(moves):
             below += sum(p for at, p in law.items() if sum(x <= near for x in at) == count)
-            for number, answer in ((below - Fraction(1, 2**100), count), (below, count + 1)):
-                known = Known(number)
-                assert splits.in_first_part(near, far, entered, moves, known) == answer
+            for side, answer in ((-1, count), (1, count + 1)):
+                number = Known(below + Fraction(side, 2**100))
+                assert splits.in_first_part(near, far, entered, moves, number) == answer
