@@ -9,9 +9,8 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair, smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import (
     Draw,

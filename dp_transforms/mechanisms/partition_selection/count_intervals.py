@@ -46,9 +46,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
-from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.enclosure import Enclosure, smallest_where
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
 
 CONFIDENCE = Fraction(19, 20)

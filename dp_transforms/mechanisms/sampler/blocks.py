@@ -28,9 +28,8 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import exactly, rounding_pair, settled
+from dp_transforms.mechanisms.enclosure import exactly, rounding_pair, settled, smallest_where
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
 from dp_transforms.mechanisms.sampler.precise import PreciseTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF

@@ -29,9 +29,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import ObjectArray
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair, smallest_where
 from dp_transforms.mechanisms.randomness import Uniform
 from dp_transforms.mechanisms.sampler.transfer import independence_length, parts_of
 from dp_transforms.mechanisms.sampler.walk import Blocks
