@@ -96,6 +96,10 @@ class Level:
         except Undecided as undecided:
             if undecided.width > _WIDE:
                 raise
+        return self.looked_ahead(tape, index, state)
+
+    def looked_ahead(self, tape: RandomTape, index: int, state: int) -> int:
+        """The same in MPFR numbers, by looking ahead on windows of up to W."""
         uniform = tape.uniform("moves", index) if index >= 0 else tape.uniform("head", 0)
         window = min(_NARROWEST, self.window)
         while True:
@@ -270,7 +274,9 @@ class Sampler:
         stray = 1 / math.sqrt(rate)
         window = 8 + math.ceil(max(5 * stray, 3 * stray + min(corner, math.log(2) / rate)))
         self.blocks = blocks.cut(independence_length(decay, window))
-        self._window, self._bits = window, 128
+        self._bits = 128
+        self.window = window
+        """The window of the first level that is tried."""
         self._splits = Splits(decay)
         self._level: Level | None = None
 
@@ -293,9 +299,9 @@ class Sampler:
         while True:
             try:
                 if self._level is None:
-                    self._level = Level(self.blocks, self.decay, self._window, self._bits)
+                    self._level = Level(self.blocks, self.decay, self.window, self._bits)
                 return self._level.states(tape)
             except Undecided:
                 # A window that was too narrow once would be so again.
                 self._level = None
-                self._window, self._bits = math.ceil(1.5 * self._window), 2 * self._bits
+                self.window, self._bits = math.ceil(1.5 * self.window), 2 * self._bits

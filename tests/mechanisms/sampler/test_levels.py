@@ -108,10 +108,10 @@ def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name,
     """From windows that are too narrow up to wide ones, and with no help from floats."""
     decay = IntegerPartitionMechanism(**parameters).decay
     sampler = Sampler(LISTS[name], decay)
-    blocks, window = sampler.blocks, sampler._window
+    blocks, window = sampler.blocks, sampler.window
     expected = [sampler.states(InsecureSeededTape(seed)).tolist() for seed in range(25)]
     others = [Sampler(LISTS[name], decay) for _ in range(2)]
-    others[0]._window, others[1]._window = 4, 2 * window
+    others[0].window, others[1].window = 4, 2 * window
     for other, (seed, states) in itertools.product(others, enumerate(expected)):
         assert other.states(InsecureSeededTape(seed)).tolist() == states
     if name in ("square", "long runs") and parameters == {"epsilon": 0.04}:
@@ -123,7 +123,7 @@ def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name,
     # Each question is settled by looking ahead.
     monkeypatch.setattr(levels, "choose", undecided)
     monkeypatch.setattr(levels, "_AT_ONCE", 10**6)
-    level = Level(blocks, decay, sampler._window, 192)
+    level = Level(blocks, decay, sampler.window, 192)
     for seed in range(2):
         assert level.states(InsecureSeededTape(seed)).tolist() == expected[seed]
 
@@ -143,7 +143,7 @@ def test_numbers_beside_a_threshold_are_settled_ahead(name):
     decay = Decay(Fraction(1, inverse_rate))
     sampler = Sampler(blocks, decay)
     states = sampler.states(InsecureSeededTape(1)).tolist()
-    exact = WalkReference(sampler.blocks, decay, 5 * sampler._window // 2)
+    exact = WalkReference(sampler.blocks, decay, 5 * sampler.window // 2)
     asked = 0
     for index in range(-1, len(sampler.blocks)):
         channel = ("head", 0) if index < 0 else ("moves", index)
