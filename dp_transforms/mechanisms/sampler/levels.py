@@ -105,7 +105,9 @@ class Level:
         while True:
             transfer = PreciseTransfer(self._decay, window, self.bits)
             try:
-                return LookingAhead(self._blocks, self, transfer).settle(uniform, index, state)
+                return LookingAhead(self._blocks, self.messages, transfer).settle(
+                    uniform, index, state
+                )
             except Undecided:
                 if window == self.window:
                     raise

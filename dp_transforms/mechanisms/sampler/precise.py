@@ -20,10 +20,10 @@ and 0 <= N <= T bounds its part of the sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property, reduce
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import Any
 
 import gmpy2
 import numpy as np
@@ -148,25 +148,24 @@ class PreciseTransfer:
         return [*lo, 1], [*hi, 1]
 
 
-class KnownMessages(Protocol):
-    """Bounds of messages from elsewhere."""
-
-    window: int
-
-    def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
-        """Bounds of beta in front of a block, for the states -window..window, no more than its own.
-
-        Raises:
-          Undecided: some state has none.
-        """
-
-
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly."""
+    """Settles questions of a release by messages that are known roughly.
 
-    def __init__(self, blocks: Blocks, known: KnownMessages, transfer: PreciseTransfer):
+    Args:
+      blocks: the blocks of the walk.
+      messages: gives bounds of beta in front of a block, for the states -W..W; Undecided if there
+        are none.
+      transfer: transfer weights on that window.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        messages: Callable[[int, int], tuple[ObjectArray, ObjectArray]],
+        transfer: PreciseTransfer,
+    ):
         self._blocks = blocks
-        self._known = known
+        self._messages = messages
         self._transfer = transfer
         self._down, self._up = rounding_pair(transfer.precision)
 
@@ -256,7 +255,7 @@ class LookingAhead:
             lo, hi = np.full((2, 2 * window + 1), gmpy2.mpfr(0))
             lo[window:], hi[window:] = zip(*self._transfer.entering_last_run(), strict=True)
         else:
-            lo, hi = self._known.messages(at, window)
+            lo, hi = self._messages(at, window)
         below = max(self._blocks.lowest.item(at) + window, 0)
         above = self._blocks.highest.item(at) + window + 1
         for side in (lo, hi):

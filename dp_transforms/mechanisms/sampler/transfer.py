@@ -197,8 +197,9 @@ class FloatTransfer:
 
     def _make(self, length: int) -> FloatMatrix:
         w = self.window
-        powers, climbs = split(self._weights.powers(length)), split(self._weights.upward(length))
-        sides = (powers, climbs), (powers, split(self._weights.inward(length)))
+        weights = self._weights
+        stays, climbs = split(weights.powers(length)), split(weights.upward(length))
+        falls = split(weights.inward(length))
         # Entries on one side are products of two constants of two units each.
         error = one_side = 6 * UNIT_ROUNDOFF
         halves = None
@@ -214,7 +215,14 @@ class FloatTransfer:
         for start, stop in self._spans:
             end = min(stop - 1 + length, self.size - 1) + 1
             rows, columns = np.arange(start, stop), np.arange(start, end)
-            mantissas, exponents = self._one_side(sides, rows, columns)
+            # What does not cross zero: q**(n d) times the weight of the moves.
+            moves, above = columns - rows[:, None], start >= w
+            reached = (moves >= 0) & (above | (columns <= w))
+            moves = np.where(reached, moves, 0)
+            distance = (rows - w)[:, None] if above else np.maximum(w - columns, 0)
+            weight, shifts = climbs if above else falls
+            mantissas = stays[0][distance] * weight[moves] * reached
+            exponents = stays[1][distance] + shifts[moves]
             weak = None
             if start < w < end - 1:
                 crossing = columns > w
@@ -226,8 +234,8 @@ class FloatTransfer:
                     )
                 else:
                     product, scales, floor = _product(halves, start, stop, w + 1, end)
-                    reached = columns[crossing] - rows[:, None] <= length
-                    weak = (product < floor) & reached, floor, scales
+                    possible = columns[crossing] - rows[:, None] <= length
+                    weak = (product < floor) & possible, floor, scales
                     part = product * (product >= floor), scales
                 mantissas[:, crossing], exponents[:, crossing] = part
             group = _scaled(start, min(length, end - 1 - start), mantissas, exponents)
@@ -240,28 +248,6 @@ class FloatTransfer:
                 lost = max(lost, weak[1] * 2.0**shift)
         centre = w if length == self.long else None
         return FloatMatrix(groups, self._rise(climbs, length), error, lost, centre)
-
-    def _one_side(
-        self,
-        sides: tuple[tuple[tuple[FloatArray, IntArray], tuple[FloatArray, IntArray]], ...],
-        rows: IntArray,
-        columns: IntArray,
-    ) -> tuple[FloatArray, IntArray]:
-        """The entries that do not cross zero, as mantissas (zero elsewhere) and exponents."""
-        climb = columns[None, :] - rows[:, None]
-        reached = climb >= 0
-        above = rows[0] >= self.window
-        (power, power_exponents), (weight, weight_exponents) = sides[0 if above else 1]
-        if above:
-            stay = np.broadcast_to((rows - self.window)[:, None], climb.shape)
-        else:
-            reached &= columns <= self.window
-            stay = np.broadcast_to(np.maximum(self.window - columns, 0)[None, :], climb.shape)
-        climb = np.where(reached, climb, 0)
-        return (
-            power[stay] * weight[climb] * reached,
-            power_exponents[stay] + weight_exponents[climb],
-        )
 
     def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
         """T is totally positive, so the ratio of row 0 serves for the rows below it."""

@@ -33,15 +33,6 @@ def test_square_corners(private, epsilon):
     assert any(distances) or epsilon == 8
 
 
-def test_release_is_a_function_of_the_tape():
-    private = FrequencyList([100, 7, 1], [1, 30, 500])
-    released = IntegerPartitionMechanism(epsilon=1)
-    first = released.release(private, InsecureSeededTape(5))
-    assert first == released.release(private, InsecureSeededTape(5))
-    assert released.release_many(private, 2, iter(map(InsecureSeededTape, (5, 6))))[0] == first
-    assert len({released.release(private) for _ in range(20)}) > 1
-
-
 def test_a_parameter_may_be_text():
     for text, number in (("0.1", 0.1), ("1e-1", 0.1), ("1/3", Fraction(1, 3))):
         assert IntegerPartitionMechanism(text) == IntegerPartitionMechanism(number)

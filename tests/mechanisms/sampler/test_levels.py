@@ -5,7 +5,6 @@ from fractions import Fraction
 from unittest import mock
 
 import gmpy2
-import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
@@ -179,14 +178,3 @@ def test_a_number_close_to_a_threshold_raises_the_bits_and_not_the_answer(agreem
         tape = NearlyUndecidable(1, "head", 0, 1 / total + Fraction(above, 2**agreement), agreement)
         assert (sampler.states(tape).item() > 0) == above
         assert sampler._level.bits >= agreement or agreement < 128
-
-
-@pytest.mark.parametrize("name", ["stairs", "walls"])
-def test_the_total_weight_in_floats_is_that_of_the_recurrence(name):
-    """sum A(a) beta_0(a): the law of every list, since Pr[x] = q**||x - f||_1 / Z."""
-    decay = Decay(base=Eta(1, 1, 1))
-    level, exact = Level(LISTS[name], decay, 20), WalkReference(LISTS[name], decay, 60)
-    lower, upper = level.messages(0, 20)
-    leaving = np.array(exact.leaving[:21])
-    lo, hi = (lower[20:] * leaving).sum(), (upper[20:] * leaving).sum()
-    assert lo * (1 - 2.0**-30) <= exact.total_weight() <= hi * (1 + 2.0**-30)
