@@ -129,6 +129,8 @@ def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name,
 
 AHEAD = {
     "stairs": (LISTS["stairs"], 200),
+    # The walk is near 25 there, where the first window to look ahead on is narrow.
+    "corner": (Blocks.of(FrequencyList([60], [60])), 36),
     "squares": (Blocks.of(FrequencyList([30, 20], [40, 30])), 500),
     "walls": (LISTS["walls"], 25),
     "long runs": (Blocks.of(FrequencyList([1000, 99, 98], [300, 1, 900])), 12),
