@@ -11,7 +11,6 @@ import numpy.typing as npt
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
-from dp_transforms.mechanisms.sampler.float_level import FloatLevel
 from dp_transforms.mechanisms.sampler.levels import Level, Sampler
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.sampler.walk import Blocks
@@ -37,6 +36,13 @@ class Escalations:
     predicted: float
 
 
+class FloatsAlone(Level):
+    """A level that gives up where float64 does not settle a question."""
+
+    def looked_ahead(self, tape: RandomTape, index: int, state: int) -> int:
+        raise Undecided
+
+
 def count_escalations(
     private: FrequencyList, epsilon: float, window: int | None, tapes: Iterable[RandomTape]
 ) -> Escalations:
@@ -50,10 +56,7 @@ def count_escalations(
     """
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
     sampler = Sampler(Blocks.of(private), mechanism.decay)
-    level = sampler.first_level if window is None else Level(window)
-    floats = sampler.at_level(level)
-    if not isinstance(floats, FloatLevel):
-        raise TypeError("the level is not one of float64")
+    floats = FloatsAlone(sampler.blocks, mechanism.decay, window or sampler.window)
     releases = observed = 0
     widths: list[float] = []
     for tape in tapes:
@@ -65,19 +68,17 @@ def count_escalations(
         releases += 1
         if len(widths) < PREDICTING:
             # Behind a state outside the window nothing is asked at this level.
-            outside = np.flatnonzero(np.abs(states) > level.window)
+            outside = np.flatnonzero(np.abs(states) > floats.window)
             asked = states[: outside[0] + 1] if len(outside) else states
             widths.append(undecided_probability(floats, asked))
     return Escalations(releases, observed, releases * sum(widths) / max(1, len(widths)))
 
 
-def undecided_probability(floats: FloatLevel, states: npt.NDArray[np.int64]) -> float:
+def undecided_probability(floats: Level, states: npt.NDArray[np.int64]) -> float:
     """The sum of the widths of all enclosures along a chain of states."""
     with np.errstate(all="ignore"):
-        thresholds = [floats.head]
-        thresholds += [
-            floats.thresholds(at, state) for at, state in enumerate(states[:-1].tolist())
-        ]
+        asked = [(-1, 0), *enumerate(states[:-1].tolist())]
+        thresholds = [floats.thresholds(at, state) for at, state in asked]
     widths = 0.0
     for lo, hi in thresholds:
         inside = [(a, min(b, 1.0)) for a, b in zip(lo, hi, strict=True) if a < 1]

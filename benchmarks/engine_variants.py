@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchmarks.harness import page_parser, write_page
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
     FrequencyList,
@@ -38,7 +37,7 @@ def variants(private: FrequencyList) -> dict[str, Make]:
     }
     found: dict[str, Make] = {"all lists": lambda epsilon: IntegerPartitionMechanism(epsilon)}
     for name, limits in bounds.items():
-        found[name] = lambda epsilon, limits=limits: BoundedPartitionMechanism(
+        found[name] = lambda epsilon, limits=limits: IntegerPartitionMechanism(
             epsilon, bounds=limits
         )
     found["near the private list, delta = 1e-9"] = lambda epsilon: (

@@ -46,7 +46,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
       max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
         it is that kappa.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
-        ``BoundedPartitionMechanism``. Its sensitivity must be at least kappa.
+        mechanism between bounds. Its sensitivity must be at least kappa.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       purpose: tells several lists under one secret apart, see ``release_frequency_list``.
 

@@ -28,8 +28,8 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
+from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from pipelines import flag_types
@@ -201,7 +201,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     release = DegreeRelease(
         budget.epsilon, flags.degree, flags.degree_bound, flags.nodes, flags.mechanism
     )
-    if flags.report and isinstance(release.mechanism, BoundedPartitionMechanism):
+    exponential = isinstance(release.mechanism, IntegerPartitionMechanism)
+    if flags.report and exponential and flags.nodes is not None:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )

@@ -9,8 +9,13 @@ from functools import cache
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import enclosed
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricWeights
-from dp_transforms.mechanisms.sampler.geometric_walk import NEVER, TURNED, Runs, draw
+from dp_transforms.mechanisms.sampler.geometric_walk import (
+    NEVER,
+    TURNED,
+    GeometricWeights,
+    Runs,
+    draw,
+)
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 

@@ -55,7 +55,7 @@ MUTANTS = (
     Mutant(
         "sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensitivity)",
         "dp_transforms/mechanisms/integer_partition/mechanism.py",
-        "return epsilon / (2 * self.sensitivity)",
+        "return epsilon / (self.factors * self.sensitivity)",
         "return epsilon / self.sensitivity",
         (
             "tests/mechanisms/integer_partition/test_known_total.py::"
@@ -71,9 +71,9 @@ MUTANTS = (
     ),
     Mutant(
         "noisy coordinates are drawn as if each user had one partition",
-        "dp_transforms/mechanisms/integer_partition/frobenius.py",
-        "return epsilon / self.sensitivity",
-        "return epsilon",
+        "dp_transforms/mechanisms/integer_partition/mechanism.py",
+        "return epsilon / (self.factors * self.sensitivity)",
+        "return epsilon / self.factors",
         (_TEST_FROBENIUS + "::test_the_rate_is_epsilon_over_the_sensitivity",),
     ),
     Mutant(
@@ -120,7 +120,7 @@ MUTANTS = (
     ),
     Mutant(
         "the geometric mechanism marks corners with the t of another q",
-        "dp_transforms/mechanisms/sampler/geometric_sampler.py",
+        "dp_transforms/mechanisms/sampler/geometric_walk.py",
         "return power / (1 + power)",
         "return power / (2 + power)",
         ("tests/mechanisms/sampler/test_geometric_walk.py",),
@@ -142,15 +142,15 @@ MUTANTS = (
     Mutant(
         "the exponential mechanism's price is that of kappa = 1",
         "dp_transforms/mechanisms/integer_partition/exponential.py",
-        "return exponential_price.rate_of(epsilon / self.sensitivity)",
-        "return exponential_price.rate_of(epsilon)",
+        "return rate_of(epsilon / self.sensitivity)",
+        "return rate_of(epsilon)",
         ("tests/mechanisms/integer_partition/test_exponential_price.py",),
     ),
     Mutant(
         "the geometric mechanism does not divide epsilon by the sensitivity",
-        "dp_transforms/mechanisms/integer_partition/geometric.py",
-        "return epsilon / self.sensitivity",
-        "return epsilon",
+        "dp_transforms/mechanisms/integer_partition/mechanism.py",
+        "return epsilon / (self.factors * self.sensitivity)",
+        "return epsilon / self.factors",
         ("tests/mechanisms/integer_partition/test_geometric.py",),
     ),
     Mutant(
@@ -225,17 +225,17 @@ MUTANTS = (
     ),
     Mutant(
         "what leaves the window of a question looked ahead from weighs nothing",
-        "dp_transforms/mechanisms/sampler/precise_level.py",
+        "dp_transforms/mechanisms/sampler/precise.py",
         "if least > leak or most < down.minus(leak):",
         "if least > 0 or most < 0:",
-        ("tests/mechanisms/sampler/test_looking_ahead.py",),
+        ("tests/mechanisms/sampler/test_levels.py",),
     ),
     Mutant(
         "a question looked ahead from goes on in one direction",
-        "dp_transforms/mechanisms/sampler/precise_level.py",
+        "dp_transforms/mechanisms/sampler/precise.py",
         "if self._blocks.bits.item(at) != bit:",
         "if False:",
-        ("tests/mechanisms/sampler/test_looking_ahead.py",),
+        ("tests/mechanisms/sampler/test_levels.py",),
     ),
     Mutant(
         "walks that leave the window are cut off, without a delta",
@@ -244,15 +244,15 @@ MUTANTS = (
         "            raise Undecided(width if width < 1 else 1.0)\n    return len(lo) - 1",
         (
             "tests/mechanisms/sampler/test_walk.py",
-            "tests/mechanisms/integer_partition/test_exponential.py",
+            "tests/mechanisms/sampler/test_levels.py",
         ),
     ),
     Mutant(
         "messages beyond the window's edge count as nothing",
         "dp_transforms/mechanisms/sampler/messages.py",
-        "values[1, size:] = self.values[1, -1] * bounds",
-        "values[1, size:] = 0.0",
-        ("tests/mechanisms/sampler/test_float_transfer.py",),
+        "beyond = np.where(fall < 1, fall / (1 - fall), math.inf)",
+        "beyond = np.zeros(size)",
+        ("tests/mechanisms/sampler/test_levels.py",),
     ),
     Mutant(
         "a question that floats do not settle is guessed",
@@ -261,7 +261,7 @@ MUTANTS = (
         "if upper <= (below + above) / 2:",
         (
             "tests/mechanisms/sampler/test_walk.py",
-            "tests/mechanisms/integer_partition/test_exponential.py",
+            "tests/mechanisms/sampler/test_levels.py",
         ),
     ),
     Mutant(
@@ -276,7 +276,7 @@ MUTANTS = (
         "dp_transforms/mechanisms/sampler/messages.py",
         "product[0, max(matrix.centre + 1 - group.start, 0) :] = 0",
         "pass",
-        ("tests/mechanisms/sampler/test_float_transfer.py",),
+        ("tests/mechanisms/sampler/test_levels.py",),
     ),
     Mutant(
         "dist taken as L1: distances are halved",

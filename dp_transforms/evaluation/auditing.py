@@ -36,12 +36,12 @@ import numpy as np
 from scipy.special import betainccinv, betaincinv
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.sampler.levels import Level, Sampler
+from dp_transforms.mechanisms.laws.walk_sums import pairs, window_for
+from dp_transforms.mechanisms.sampler.precise import PreciseTransfer
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 Statistic = Callable[[Any], Hashable]
@@ -251,13 +251,11 @@ def _certified(
 
 def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
     """Z, to more digits than a float has."""
-    sampler = Sampler(Blocks.of(frequency_list), decay)
-    level = Level(Level.first(decay).window, _BITS)
-    while True:
-        try:
-            lo, hi = sampler.at_level(level).total_weight()  # type: ignore[union-attr]
-        except Undecided:
-            lo, hi = 0, 1
-        if (hi - lo) * 2**60 <= lo:
-            return lo
-        level = level.next(1.0)
+    window = window_for(float(decay.log_enclosure(_BITS)[0]))
+    transfer = PreciseTransfer(decay, window, _BITS)
+    weights = np.full(transfer.size, gmpy2.mpfr(0))
+    weights[window:] = [lo for lo, _ in transfer.leaving_first_run()]
+    for bit, length in pairs(Blocks.of(frequency_list)):
+        turn = slice(None, None, -1 if bit else 1)
+        weights = transfer.forward(length, weights[turn], 0)[turn]
+    return sum(weights[window:] * [lo for lo, _ in transfer.entering_last_run()])

@@ -5,9 +5,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.mechanisms.eta import Eta as Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList as FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import (
-    BoundedPartitionMechanism as BoundedPartitionMechanism,
-)
 from dp_transforms.mechanisms.integer_partition.choice import (
     partition_mechanism as partition_mechanism,
 )

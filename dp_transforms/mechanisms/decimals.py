@@ -12,11 +12,11 @@ from typing import Any
 
 import gmpy2
 
-Number = int | float | Decimal | Fraction
-"""A parameter as callers write it; a float stands for the decimal that it prints as."""
+Number = int | float | Decimal | Fraction | str
+"""A parameter as callers write it: a float stands for the decimal that it prints as, and a text is
+"0.25", "1e-6" or "1/3"."""
 
-Real = Number | str
-"""The same, or its text: "0.25", "1e-6", "1/3"."""
+Real = Number
 
 _FLOAT_DIGITS = 15
 """A float prints these as they are: rounded up to them, both the number and its text are."""
@@ -66,7 +66,7 @@ class ExactNumber(Fraction):
 
 
 def exact_fraction(name: str, value: Any) -> ExactNumber:
-    """The finite number that a ``Real``, or a number of numpy or gmpy2, prints as, exactly.
+    """The finite number that a ``Number``, or one of numpy or gmpy2, prints as, exactly.
 
     Raises:
       ValueError: the value is not a finite number; the message names it by ``name``.
@@ -83,7 +83,7 @@ def exact_fraction(name: str, value: Any) -> ExactNumber:
 
 
 def positive_rational(name: str, value: Any) -> ExactNumber:
-    """``exact_fraction`` of a number above zero, which is not text.
+    """``exact_fraction`` of a number above zero.
 
     Raises:
       ValueError: the value is not a positive finite number; the message names it by ``name``.
@@ -92,7 +92,7 @@ def positive_rational(name: str, value: Any) -> ExactNumber:
         exact = exact_fraction(name, value)
     except ValueError:
         exact = ExactNumber(0)
-    if exact <= 0 or isinstance(value, str):
+    if exact <= 0:
         raise ValueError(f"{name} must be a positive finite number, got {value!r}")
     return exact
 

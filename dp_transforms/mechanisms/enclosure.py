@@ -53,6 +53,20 @@ def agreed(ends: Iterable[_T]) -> _T:
     return lower
 
 
+def smallest_where(holds: Callable[[int], bool], start: int) -> int:
+    """The smallest integer >= start where ``holds`` is true; it must stay true from there on."""
+    if holds(start):
+        return start
+    step = 1
+    while not holds(start + step):
+        step *= 2
+    low, high = start + step // 2, start + step
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
 @lru_cache(maxsize=256)
 def rounding_pair(precision: int) -> tuple[Any, Any]:
     """The gmpy2 contexts that round down and up, with the widest range of exponents there is: about

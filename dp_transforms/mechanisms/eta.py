@@ -18,9 +18,14 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure, agreed, rounding_pair, settled
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    agreed,
+    rounding_pair,
+    settled,
+    smallest_where,
+)
 
 _RELATIVE_BITS = 10
 

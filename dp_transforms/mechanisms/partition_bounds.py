@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -17,8 +17,8 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import integer
-from dp_transforms.mechanisms.distance_ball import largest_within, smallest_within
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 
 NO_BOUND = 2**62
 """Stands for infinity among upper bounds."""
@@ -169,7 +169,7 @@ class PartitionBounds:
         if integer("distance", distance) < 0:
             raise ValueError(f"distance must not be negative, got {distance}")
         check_distance(distance)
-        return cls(smallest_within(reference, distance), largest_within(reference, distance))
+        return cls(_smallest_within(reference, distance), _largest_within(reference, distance))
 
     @cached_property
     def digest(self) -> str:
@@ -215,3 +215,59 @@ class PartitionBounds:
 def _check(name: str, value: Any, most: int = NO_BOUND - 1) -> None:
     if not 0 <= integer(name, value) <= most:
         raise ValueError(f"{name} must be between 0 and 2**62, got {value}")
+
+
+def _largest_within(values: FrequencyList, distance: int) -> FrequencyList:
+    """U_i, the largest x_i among the lists x with ||x - f||_1 <= distance.
+
+    Rank i can be raised to v exactly if all ranks before it can be: that costs
+    sum_{j <= i} max(0, v - f_j). That is monotone in i and in v, so bounds are found run by run, by
+    bisection.
+    """
+    sums = RankSums(values)
+
+    def is_reached(rank: int, value: int) -> bool:
+        first = sums.at_least(value)
+        if rank <= first:
+            return True
+        missing = value * (rank - first) - (sums.sum_to(rank) - sums.sum_to(first))
+        return missing <= distance
+
+    return _runs(is_reached, sums.sum_to(1) + distance, sums.ends[-1] + distance)
+
+
+def _smallest_within(values: FrequencyList, distance: int) -> FrequencyList:
+    """L_i, the smallest x_i among the lists x with ||x - f||_1 <= distance.
+
+    Rank i can be lowered to v if all ranks behind it are: sum_{j >= i} max(0, f_j - v).
+    """
+    sums = RankSums(values)
+
+    def is_reached(rank: int, value: int) -> bool:
+        """Tells whether L_i >= value: value - 1 is too costly."""
+        last = sums.at_least(value)
+        if rank > last:
+            return False
+        surplus = sums.sum_to(last) - sums.sum_to(rank - 1) - (value - 1) * (last - rank + 1)
+        return surplus > distance
+
+    return _runs(is_reached, sums.sum_to(1), sums.ends[-1])
+
+
+def _runs(is_reached: Callable[[int, int], bool], largest: int, ranks: int) -> FrequencyList:
+    """The list of the largest value >= 1 that each rank reaches, a descending function."""
+    found, repeats, rank = [], [], 1
+    while rank <= ranks:
+        value = _last(lambda v, rank=rank: is_reached(rank, v), largest)  # type: ignore[misc]
+        if value == 0:
+            break
+        last = _last(lambda r, value=value: is_reached(r, value), ranks)  # type: ignore[misc]
+        found.append(value)
+        repeats.append(last - rank + 1)
+        rank, largest = last + 1, value
+    return FrequencyList.from_runs(found, repeats)
+
+
+def _last(holds: Callable[[int], bool], most: int) -> int:
+    """The largest k <= most with holds(k), where that is true up to some k only; or 0."""
+    return smallest_where(lambda k: k > most or not holds(k), 1) - 1

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.mechanisms.bisection import smallest_where
+from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from pipelines.files.names import NAMES_PICTURE, PARTITIONS_FILE, PRIVACY_FILE
 from pipelines.reports import page

@@ -1,7 +1,6 @@
 import pytest
 
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     FrequencyList,
     IntegerPartitionMechanism,
     PartitionBounds,
@@ -50,6 +49,6 @@ def test_a_released_list_shows_itself(tmp_path):
 
 def test_what_is_known_of_one_mechanism_s_noise_is_not_drawn_around_another_s():
     bounds = PartitionBounds(upper=FrequencyList([100_000], [900]))
-    other = BoundedPartitionMechanism(epsilon=1, bounds=bounds).release(PRIVATE)
+    other = IntegerPartitionMechanism(epsilon=1, bounds=bounds).release(PRIVATE)
     for released in (other, ReleasedList(), ReleasedList([3, 1], [1, 2])):
         assert not plot_released_list(released).axes[0].collections

@@ -9,8 +9,7 @@ import pytest
 from scipy.stats import binom
 
 from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
-from dp_transforms.mechanisms.laws.marginals import Marginals, conjugate
+from dp_transforms.mechanisms.laws.marginals import GeometricMarginals, Marginals, conjugate
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.intervals import intervals_of

@@ -1,6 +1,6 @@
 """The registry of mechanisms for frequency lists, and the choice among them by public numbers.
 
-To add a mechanism: a module with a subclass of ``PartitionMechanism``, a line in ``REGISTRY``,
+To add a mechanism: a module with a subclass of ``WithinBounds``, a line in ``REGISTRY``,
 tests and a paragraph of documentation.
 """
 
@@ -13,11 +13,10 @@ from typing import NamedTuple
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import Eta, positive_integer
-from dp_transforms.mechanisms.integer_partition.bounded import BoundedPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import WithinBounds
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 AUTO = "auto"
@@ -35,7 +34,7 @@ class Registered(NamedTuple):
     """
 
     name: str
-    mechanism: type[PartitionMechanism]
+    mechanism: type[WithinBounds]
     is_best: Callable[[Decay], bool]
 
 
@@ -56,7 +55,7 @@ def partition_mechanism(
     *,
     eta: Eta | None = None,
     bounds: PartitionBounds | None = None,
-) -> PartitionMechanism:
+) -> WithinBounds:
     """The mechanism of this name, or the most accurate one at these parameters.
 
     Args:
@@ -78,12 +77,7 @@ def partition_mechanism(
     if mechanism not in MECHANISMS:
         raise ValueError(f"mechanism must be one of {', '.join(MECHANISMS)}, got {mechanism!r}")
     chosen = chosen_mechanism(epsilon, sensitivity, eta) if mechanism == AUTO else mechanism
-    make = _BY_NAME[chosen].mechanism
-    if make is IntegerPartitionMechanism:
-        if bounds is None:
-            return IntegerPartitionMechanism(epsilon, sensitivity, eta)
-        return BoundedPartitionMechanism(epsilon, sensitivity, eta, bounds=bounds)
-    return make(epsilon, sensitivity, eta, bounds=bounds)  # type: ignore[call-arg]
+    return _BY_NAME[chosen].mechanism(epsilon, sensitivity, eta, bounds=bounds)
 
 
 def chosen_mechanism(

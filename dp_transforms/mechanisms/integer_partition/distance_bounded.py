@@ -9,9 +9,8 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.enclosure import rounding_pair, smallest_where
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.mechanism import (
     Draw,
@@ -21,7 +20,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import (
 )
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_distance
 from dp_transforms.mechanisms.sampler.levels import Sampler
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _PRECISION = 128
 _ROUNDING = 1 + 2.0**-40
@@ -135,7 +134,7 @@ class DistanceBoundedPartitionMechanism(PartitionMechanism):
             )
         assert self.distance is not None
         bounds = PartitionBounds.within_distance(frequency_list, self.distance)
-        return Sampler(walled_blocks(frequency_list, bounds), self.decay).release
+        return Sampler(Blocks.of(frequency_list, bounds), self.decay).release
 
 
 def probability_outside(decay: Decay, max_total: int, distance: int) -> float:

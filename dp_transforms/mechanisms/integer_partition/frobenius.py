@@ -46,8 +46,7 @@ from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import WithinBounds
-from dp_transforms.mechanisms.integer_partition.mechanism import check_total
+from dp_transforms.mechanisms.integer_partition.mechanism import WithinBounds, check_total
 from dp_transforms.mechanisms.noise.discrete_noise import (
     DiscreteLaplace,
     IntegerNoise,
@@ -99,6 +98,7 @@ class FrobeniusMechanism(WithinBounds):
 
     words = "two-sided geometric noise on Frobenius coordinates of integer partitions"
     min_rate: ClassVar[Fraction] = Fraction(1, 2**20)
+    factors: ClassVar[int] = 1
     decodes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -120,12 +120,6 @@ class FrobeniusMechanism(WithinBounds):
         drawn: NoisyCoordinates
         (drawn,) = self._drawn(frequency_list, [tape or RandomTape.from_os()])
         return drawn
-
-    def _rate(self, epsilon: Fraction) -> Fraction:
-        return epsilon / self.sensitivity
-
-    def _unit_cost(self) -> Any:
-        return self.decay.log_enclosure(128)[1]
 
     def _draw(self, frequency_list: FrequencyList) -> Callable[[RandomTape], NoisyCoordinates]:
         coordinates = FrobeniusCoordinates(frequency_list)

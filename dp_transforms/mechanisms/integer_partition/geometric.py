@@ -35,15 +35,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from decimal import Decimal
-from fractions import Fraction
-from typing import Any
+from typing import ClassVar
 
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.bounded import WithinBounds
-from dp_transforms.mechanisms.integer_partition.mechanism import Draw
+from dp_transforms.mechanisms.integer_partition.mechanism import Draw, WithinBounds
 from dp_transforms.mechanisms.laws.release_law import GeometricLaw
-from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricSampler, GeometricWeights
+from dp_transforms.mechanisms.sampler.geometric_walk import GeometricSampler, GeometricWeights
 
 
 @dataclass(frozen=True)
@@ -79,6 +77,7 @@ class GeometricPartitionMechanism(WithinBounds):
     """
 
     words = GeometricLaw.words
+    factors: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -92,12 +91,6 @@ class GeometricPartitionMechanism(WithinBounds):
     @property
     def law(self) -> GeometricLaw:
         return GeometricLaw(self.rate, walled=self.bounds is not None)
-
-    def _rate(self, epsilon: Fraction) -> Fraction:
-        return epsilon / self.sensitivity
-
-    def _unit_cost(self) -> Any:
-        return self.decay.log_enclosure(128)[1]
 
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         return GeometricSampler(self._blocks(frequency_list), GeometricWeights(self.decay)).release

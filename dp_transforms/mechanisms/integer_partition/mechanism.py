@@ -15,8 +15,10 @@ from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, ReleaseLaw
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.sampler.walk import Blocks
 
 MIN_RATE = Fraction(1, 1024)
 """The smallest c that is drawn as a walk. Next to a large corner the walk goes as far as ln(2) / c
@@ -28,6 +30,9 @@ which end at 2**30. From far smaller c on, a release almost never differs from t
 
 MAX_TOTAL = 2**62
 """Lists up to this total leave room for what a release adds."""
+
+_MAX_SIZE = 2**60
+"""Beside a private total of up to 2**62, bounds of this size leave every number within 2**63."""
 
 _COST_PRECISION = 128
 
@@ -87,6 +92,8 @@ class PartitionMechanism(ABC):
     """The name of the mechanism in privacy statements."""
     min_rate: ClassVar[Fraction] = MIN_RATE
     """The smallest c."""
+    factors: ClassVar[int] = 2
+    """The number of factors of q**-sensitivity that a release costs at most."""
     decodes: ClassVar[bool] = False
     """True if releases come with the noisy coordinates from which they are decoded."""
 
@@ -151,12 +158,12 @@ class PartitionMechanism(ABC):
 
     def _rate(self, epsilon: Fraction) -> Fraction:
         """c such that a release costs epsilon at most."""
-        return epsilon / (2 * self.sensitivity)
+        return epsilon / (self.factors * self.sensitivity)
 
     def _unit_cost(self) -> Any:
         """An upper bound of what a release costs for each unit of sensitivity, in MPFR numbers."""
         _, up = rounding_pair(_COST_PRECISION)
-        return up.mul(2, self.decay.log_enclosure(_COST_PRECISION)[1])
+        return up.mul(self.factors, self.decay.log_enclosure(_COST_PRECISION)[1])
 
     @property
     def loss_range(self) -> float:
@@ -240,3 +247,46 @@ class PartitionMechanism(ABC):
     @abstractmethod
     def _draw(self, frequency_list: FrequencyList) -> Draw:
         """The function from tapes to what is drawn, whose law is the mechanism's at f."""
+
+
+@dataclass(frozen=True)
+class WithinBounds(PartitionMechanism):
+    """A mechanism over all lists, or over those between public bounds.
+
+    Bounds are public if they do not depend on the data, or have a budget of their own. A list
+    outside them is moved between them rank by rank, which brings no two lists farther apart.
+    """
+
+    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bounds is not None:
+            _check_sizes(self.bounds)
+
+    def possible_lists(self) -> dict[str, Any]:
+        if self.bounds is None:
+            return super().possible_lists()
+        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
+
+    def _blocks(self, frequency_list: FrequencyList) -> Blocks:
+        """The list's runs, between the walls that the bounds are."""
+        return Blocks.of(frequency_list, self.bounds)
+
+
+def _check_sizes(bounds: PartitionBounds) -> None:
+    """Makes sure that no list between public bounds is larger than lists can be.
+
+    Raises:
+      ValueError: one could be, or these are no bounds.
+    """
+    if not isinstance(bounds, PartitionBounds):
+        raise ValueError(f"bounds must be PartitionBounds, got {bounds!r}")
+    for name, size in (
+        ("the total of lower", bounds.lower.total),
+        ("the number of ranks of upper", bounds.upper.distinct),
+        ("unbounded_ranks", bounds.unbounded_ranks),
+        ("beyond", bounds.beyond),
+    ):
+        if size > _MAX_SIZE:
+            raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")

@@ -18,8 +18,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
-from dp_transforms.mechanisms.laws.marginals import ListMarginals, Marginals
+from dp_transforms.mechanisms.laws.marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.walk_sums import expected_l1
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
@@ -69,10 +68,6 @@ class ReleaseLaw(ABC):
     @abstractmethod
     def expected_l1(self, frequency_list: FrequencyList) -> float:
         """E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
-
-    @abstractmethod
-    def marginals(self, frequency_list: FrequencyList) -> ListMarginals:
-        """The distributions of single frequencies of x, and the bias, as private as f."""
 
 
 class ExponentialLaw(ReleaseLaw):
@@ -124,9 +119,6 @@ class ExponentialLaw(ReleaseLaw):
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
         return expected_l1(frequency_list, self.rate)
-
-    def marginals(self, frequency_list: FrequencyList) -> Marginals:
-        return Marginals(frequency_list, self.rate)
 
     def _largest(self, parts: Sequence[int | None], failure: float) -> list[int]:
         """The smallest d with 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; None: all j."""
@@ -215,10 +207,7 @@ class GeometricLaw(ReleaseLaw):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        return self.marginals(frequency_list).expected_l1
-
-    def marginals(self, frequency_list: FrequencyList) -> GeometricMarginals:
-        return GeometricMarginals(frequency_list, self.rate)
+        return GeometricMarginals(frequency_list, self.rate).expected_l1
 
 
 LAWS: dict[str, type[ReleaseLaw]] = {law.words: law for law in (ExponentialLaw, GeometricLaw)}

@@ -26,10 +26,9 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure, agreed, settled
+from dp_transforms.mechanisms.enclosure import Enclosure, agreed, settled, smallest_where
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,

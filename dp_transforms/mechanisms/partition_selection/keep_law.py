@@ -23,8 +23,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
-from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, settled
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, settled, smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import Extend, scaled_floor
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_where
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.noise.discrete_noise import Extend
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw

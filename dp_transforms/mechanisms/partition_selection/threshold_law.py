@@ -81,10 +81,9 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly, settled
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, settled, smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntegerNoise
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 

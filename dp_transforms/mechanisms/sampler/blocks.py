@@ -21,19 +21,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray, WordArray
-from dp_transforms.mechanisms.bisection import smallest_where
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import Undecided, exactly, rounding_pair, settled
+from dp_transforms.mechanisms.enclosure import exactly, rounding_pair, settled, smallest_where
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
-from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
-from dp_transforms.mechanisms.sampler.precise_transfer import PreciseTransfer
+from dp_transforms.mechanisms.sampler.precise import PreciseTransfer
 from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 
@@ -41,8 +39,35 @@ from dp_transforms.mechanisms.sampler.walk import Blocks, choose
 _EXPM1_ERROR = 2.0**-48
 
 
+class Splits:
+    """Tells how many of a block's moves are in its first part, for the ratio q."""
+
+    def __init__(self, decay: Decay):
+        self.decay = decay
+        self._transfers: dict[tuple[int, int], PreciseTransfer] = {}
+        self._shares: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
+
+    def in_first_part(self, near: int, far: int, entered: int, moves: int, number: Uniform) -> int:
+        """The number of moves in the first ``near`` of near + far steps through zeros, if a state
+        enters and leaves with so many moves."""
+        # How far from zero does not matter.
+        start = max(min(entered, 0), -moves)
+
+        def answer(bits: int) -> int:
+            key = near, far, start, moves, bits
+            if key not in self._shares:
+                if (moves, bits) not in self._transfers:
+                    self._transfers[moves, bits] = PreciseTransfer(self.decay, moves, bits)
+                transfer = self._transfers[moves, bits]
+                self._shares[key] = transfer.in_first_part(near, far, start + moves, moves)
+            lower, upper = number.enclosure(bits)
+            return choose(lower, upper, *self._shares[key])
+
+        return settled(answer)
+
+
 def fill_blocks(
-    blocks: Blocks, states: IntArray, transfer: FloatTransfer, tape: RandomTape
+    blocks: Blocks, states: IntArray, splits: Splits, tape: RandomTape
 ) -> tuple[IntArray, IntArray]:
     """The places of all moves, given the len(blocks) + 1 states at the block ends. Reads "places",
     "splits r" and "ends b t".
@@ -54,38 +79,59 @@ def fill_blocks(
     entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
     moves = np.abs(np.diff(states))
     single, several = np.flatnonzero(moves == 1), np.flatnonzero(moves > 1)
-    found_blocks, found_places = [single[:0]], [single[:0]]
-
-    decay, lengths = transfer.decay, blocks.lengths[single]
-    words = tape.words("places", len(blocks))
-    x = places(decay, lengths, tape, "places", single, words[single])
-    # Away from zero a late move is cheap, towards zero an early one is.
-    found_blocks.append(single)
-    found_places.append(np.where(entered[single] >= 0, lengths - x + 1, x))
-
     early = np.clip(-entered, 0, moves)
     late = moves - early
+
+    found = [(several[:0], several[:0])]
     is_roomy = np.zeros(len(blocks), dtype=bool)
     for bit in (0, 1):
         chosen = several[blocks.bits[several] == bit]
-        if not len(chosen):
-            continue
-        room = _room(decay, early[chosen]) + _room(decay, late[chosen])
+        room = _room(splits.decay, early[chosen]) + _room(splits.decay, late[chosen])
         chosen = chosen[blocks.lengths[chosen] >= room]
         is_roomy[chosen] = True
-        numbers, at = _near_the_ends(
-            decay, blocks.lengths[chosen], early[chosen], late[chosen], tape, f"ends {bit}"
-        )
-        found_blocks.append(chosen[numbers])
-        found_places.append(at)
+        ends = blocks.lengths[chosen], early[chosen], late[chosen]
+        numbers, places = _near_the_ends(splits.decay, *ends, tape, f"ends {bit}")
+        found.append((chosen[numbers], places))
+
+    # Parts of blocks that have one move: what lies before the part, its length, the state that
+    # enters it, and the number that says where in it the move is.
+    parts = [
+        (block, 0, blocks.lengths.item(block), entered.item(block), tape.uniform("places", block))
+        for block in single.tolist()
+    ]
+
+    def split(
+        block: int, asked: Iterator[int], before: int, length: int, start: int, count: int
+    ) -> None:
+        if count == 0:
+            return
+        if count == length:
+            places = np.arange(before + 1, before + length + 1)
+            found.append((np.full(length, block), places))
+            return
+        number = tape.uniform(f"splits {block}", next(asked))
+        if count == 1:
+            parts.append((block, before, length, start, number))
+            return
+        near, far = length // 2, length - length // 2
+        first = splits.in_first_part(near, far, start, count, number)
+        split(block, asked, before, near, start, first)
+        split(block, asked, before + near, far, start + first, count - first)
 
     for block in several[~is_roomy[several]].tolist():
-        splitter = _Splitter(transfer, tape, f"splits {block}")
-        splitter.split(int(blocks.lengths[block]), int(entered[block]), int(moves[block]), 0)
-        found_blocks.append(np.full(len(splitter.places), block))
-        found_places.append(np.array(splitter.places))
-
-    return np.concatenate(found_blocks), np.concatenate(found_places)
+        whole = blocks.lengths.item(block), entered.item(block), moves.item(block)
+        split(block, itertools.count(), 0, *whole)
+    of_parts = [number.prefix(WORD_BITS) for *_, number in parts[len(single) :]]
+    words = np.append(
+        tape.words("places", len(blocks))[single], np.array(of_parts, dtype=np.uint64)
+    )
+    table = np.array([part[:4] for part in parts], dtype=np.int64).reshape(-1, 4)
+    at, before, lengths, starts = table.T
+    x = geometric(splits.decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
+    # Away from zero a late move is cheap, towards zero an early one is.
+    found.append((at, before + np.where(starts >= 0, lengths - x + 1, x)))
+    found_blocks, found_places = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return found_blocks, found_places
 
 
 def _room(decay: Decay, counts: IntArray) -> FloatArray:
@@ -138,62 +184,6 @@ def _largest(parts: IntArray, counts: IntArray) -> IntArray:
     return found
 
 
-@dataclass
-class _Splitter:
-    """Halves a block until each part has no choice left."""
-
-    transfer: FloatTransfer
-    tape: RandomTape
-    channel: str
-    places: list[int] = field(default_factory=list)
-    indices: Iterator[int] = field(default_factory=itertools.count)
-
-    def split(self, length: int, entered: int, moves: int, offset: int) -> None:
-        """Places ``moves`` moves in the ``length`` steps after ``offset``, from state
-        ``entered``."""
-        if moves == 0:
-            return
-        if moves == length:
-            self.places.extend(range(offset + 1, offset + length + 1))
-            return
-        if moves == 1:
-            uniform = self.tape.uniform(self.channel, next(self.indices))
-            climbing = entered >= 0
-            x = geometric(self.transfer.decay, 1, uniform, length)
-            self.places.append(offset + (length - x + 1 if climbing else x))
-            return
-        half = length // 2
-        early = self._early_moves(half, length - half, entered, moves)
-        self.split(half, entered, early, offset)
-        self.split(length - half, entered + early, moves - early, offset + half)
-
-    def _early_moves(self, near: int, far: int, entered: int, moves: int) -> int:
-        index = next(self.indices)
-        entered = max(min(entered, 0), -moves)
-        try:
-            return self._by_floats(index, near, far, entered, moves)
-        except (Undecided, FloatingPointError):
-            return settled(
-                lambda bits: self._precisely(index, near, far, entered, moves, bits), 2 * WORD_BITS
-            )
-
-    def _by_floats(self, index: int, near: int, far: int, entered: int, moves: int) -> int:
-        start = entered + self.transfer.window
-        if not (0 <= start and start + moves < self.transfer.size):
-            raise Undecided
-        word = self.tape.prefix(self.channel, index, 53)
-        lo, hi = self.transfer.in_first_part(near, far, start, moves)
-        return choose(word * UNIT_ROUNDOFF, (word + 1) * UNIT_ROUNDOFF, lo, hi)
-
-    def _precisely(
-        self, index: int, near: int, far: int, entered: int, moves: int, precision: int
-    ) -> int:
-        window = max(abs(entered), abs(entered + moves))
-        transfer = PreciseTransfer(self.transfer.decay, window, precision)
-        lower, upper = self.tape.uniform(self.channel, index).enclosure(precision)
-        return choose(lower, upper, *transfer.in_first_part(near, far, entered + window, moves))
-
-
 def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
     """Partitions into ``counts`` distinct positive parts, with law proportional to q**sum; in a
     row, each partition's parts in descending order.
@@ -207,71 +197,46 @@ def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -
     ends = counts.cumsum()
     starts = ends - counts
     total = int(counts.sum())
-    columns = unbounded(decay, np.arange(total) - np.repeat(starts, counts) + 1, tape, channel)
+    factors = np.arange(total) - np.repeat(starts, counts) + 1
+    words = tape.words(channel, total)
+    columns = geometric(decay, factors, None, words, lambda i: tape.uniform(channel, i))
     behind = np.append(columns[::-1].cumsum()[::-1], 0)
     parts: IntArray = behind[:-1] - np.repeat(behind[ends], counts)
     return parts
 
 
-def geometric(decay: Decay, factor: int, uniform: Uniform, length: int | None = None) -> int:
-    """The smallest x >= 1 with U < F(x), for the ratio q**factor; F's support is 1..length.
+def geometric(
+    decay: Decay,
+    factors: IntArray,
+    lengths: IntArray | None,
+    words: WordArray,
+    number: Callable[[int], Uniform],
+) -> IntArray:
+    """The smallest x >= 1 with U < F(x), for the ratios q**factors.
 
     So x has the law P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1 where
-    length is None.
+    lengths is None.
+
+    Args:
+      decay: the ratio q.
+      factors, lengths: one of each for each x.
+      words: the leading 64 bits of the uniform numbers.
+      number: the i-th of these numbers itself.
     """
-    found = _by_float(_rate(decay) * factor, length or math.inf, uniform.prefix(53) * UNIT_ROUNDOFF)
-    if found is not None:
-        return found
-    return settled(lambda bits: _precisely(decay, factor, uniform, length, bits))
-
-
-def places(
-    decay: Decay,
-    lengths: IntArray,
-    tape: RandomTape,
-    channel: str,
-    indices: IntArray,
-    words: WordArray,
-) -> IntArray:
-    """``geometric(decay, 1, tape.uniform(channel, index), length)`` for arrays of both, given the
-    leading 64 bits of those uniform numbers."""
-    found, certain = _by_floats(_rate(decay), lengths, words)
-    for i in np.flatnonzero(~certain).tolist():
-        found[i] = geometric(decay, 1, tape.uniform(channel, indices.item(i)), lengths.item(i))
-    return found
-
-
-def unbounded(decay: Decay, factors: IntArray, tape: RandomTape, channel: str) -> IntArray:
-    """``geometric(decay, factors[i], tape.uniform(channel, i))`` for i = 0, 1, ..."""
-    found, certain = _by_floats(_rate(decay) * factors, math.inf, tape.words(channel, len(factors)))
-    for i in np.flatnonzero(~certain).tolist():
-        found[i] = geometric(decay, factors.item(i), tape.uniform(channel, i))
-    return found
-
-
-def _rate(decay: Decay) -> float:
-    return float(decay.log_enclosure(WORD_BITS)[0])
-
-
-def _by_float(rate: float, length: float, lower: float) -> int | None:
-    """``_by_floats`` for one number, ten times as fast; None if float64 does not settle it."""
-    norm = -math.expm1(-rate * length)
-    x = min(max(math.floor(math.log1p(-lower * norm) / -rate) + 1, 1), length)
-    below, up_to = -math.expm1(-rate * (x - 1)) / norm, -math.expm1(-rate * x) / norm
-    certain = x == length or lower + UNIT_ROUNDOFF <= up_to * (1 - 4 * _EXPM1_ERROR)
-    return int(x) if certain and lower >= below * (1 + 4 * _EXPM1_ERROR) else None
-
-
-def _by_floats(rates: Any, lengths: Any, words: WordArray) -> tuple[IntArray, BoolArray]:
-    """The answers, and which of them float64 settles; for the rates -ln(ratio) and lengths, each of
-    them one for all or an array, and the leading 64 bits of the uniform numbers."""
-    norms = -np.expm1(-rates * lengths)
+    rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
+    most: Any = math.inf if lengths is None else lengths
+    norms = -np.expm1(-rates * most)
     lower = (words >> np.uint64(11)) * UNIT_ROUNDOFF
-    found = np.clip(np.floor(np.log1p(-lower * norms) / -rates) + 1, 1, lengths)
-    below, up_to = (-np.expm1(-rates * x) / norms for x in (found - 1, found))
-    certain = (found == lengths) | (lower + UNIT_ROUNDOFF <= up_to * (1 - 4 * _EXPM1_ERROR))
+    guesses = np.clip(np.floor(np.log1p(-lower * norms) / -rates) + 1, 1, most)
+    below, up_to = (-np.expm1(-rates * x) / norms for x in (guesses - 1, guesses))
+    certain = (guesses == most) | (lower + UNIT_ROUNDOFF <= up_to * (1 - 4 * _EXPM1_ERROR))
     certain &= lower >= below * (1 + 4 * _EXPM1_ERROR)
-    return found.astype(np.int64), certain
+    found: IntArray = guesses.astype(np.int64)
+    for i in np.flatnonzero(~certain).tolist():
+        length = None if lengths is None else lengths.item(i)
+        question = partial(_precisely, decay, factors.item(i), number(i), length)
+        found[i] = settled(question)
+    return found
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:

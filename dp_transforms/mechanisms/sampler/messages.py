@@ -27,12 +27,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
-from dp_transforms.mechanisms.sampler.float_transfer import CLEARANCE, LOST, FloatTransfer
-from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF, clipped
+from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.sampler.transfer import (
+    CLEARANCE,
+    LOST,
+    UNIT_ROUNDOFF,
+    FloatMatrix,
+    FloatTransfer,
+    clipped,
+)
 from dp_transforms.mechanisms.sampler.walk import Blocks
 
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
-_STEPS = 8  # A step changes an exponent by little; after this many it is brought up to date.
 _DEEP = 2**48  # No exponent is kept that is further below the largest.
 
 
@@ -50,12 +56,13 @@ class Messages:
     errors: FloatArray
 
 
-@np.errstate(divide="ignore")
+@np.errstate(all="ignore")
 def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
     """The messages of all blocks.
 
     Raises:
-      FloatingPointError: the window is too narrow, or float64's range too small.
+      Undecided: the window is too narrow.
+      FloatingPointError: float64's range is too small, or there are more blocks than fit in memory.
     """
     count = len(blocks)
     lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
@@ -114,10 +121,7 @@ class _Vector:
 
     def pass_block(self, transfer: FloatTransfer, length: int, lowest: int, highest: int) -> None:
         """Passes a block whose walls in front of it allow states from lowest to highest."""
-        if length <= transfer.most_steps:
-            self._step(transfer, length)
-        else:
-            self._multiply(transfer, length)
+        self._multiply(transfer.matrix(length), transfer.size)
         if self._mirrored:
             self._highest += length
         else:
@@ -125,27 +129,13 @@ class _Vector:
         self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
         self._normalise()
 
-    def _step(self, transfer: FloatTransfer, length: int) -> None:
-        values, exponents = self._extended(length)
-        mantissas, scales = transfer.step_weights
-        for count in range(transfer.size + length, transfer.size, -1):
-            weighted, shifts = mantissas[:count] * values, scales[:count] + exponents
-            exponents = np.maximum(shifts[:-1], shifts[1:])
-            kept = np.ldexp(weighted[:, :-1], clipped(shifts[:-1] - exponents))
-            values = kept + np.ldexp(weighted[:, 1:], clipped(shifts[1:] - exponents))
-            if count % _STEPS == 0:
-                values, exponents = _normalised(values, exponents)
-        self.values, self.exponents = values, exponents
-        self.error += 6 * length * UNIT_ROUNDOFF
-
-    def _multiply(self, transfer: FloatTransfer, length: int) -> None:
-        matrix = transfer.matrix(length)
+    def _multiply(self, matrix: FloatMatrix, size: int) -> None:
         values = np.empty_like(self.values)
         exponents = np.empty_like(self.exponents)
         ratio, scale = self._above
         fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
         lost = matrix.lost + LOST
-        clear = lost * transfer.size * CLEARANCE
+        clear = lost * size * CLEARANCE
         # Rows whose products still grow at the window's edge are left unbounded.
         beyond = np.where(fall < 1, fall / (1 - fall), math.inf)
         for group in matrix.groups:
@@ -157,7 +147,7 @@ class _Vector:
                 messages[0, : max(matrix.centre - group.start, 0)] = 0
             product = messages @ group.entries.T
             product[1] += len(shifts) * lost
-            if group.end == transfer.size:
+            if group.end == size:
                 product[1] += (group.entries[:, -1] * messages[1, -1] + lost) * beyond[rows]
             if matrix.centre is not None:
                 product[0, max(matrix.centre + 1 - group.start, 0) :] = 0
@@ -165,17 +155,20 @@ class _Vector:
             values[:, rows] = product
             exponents[rows] = group.rows + top
         self.values, self.exponents = values, exponents
-        self.error += matrix.error + (transfer.size + 4) * UNIT_ROUNDOFF
+        self.error += matrix.error + (size + 4) * UNIT_ROUNDOFF
 
     def _normalise(self) -> None:
         """Gives every state its own exponent, and bounds those that are not known."""
-        alive = self._alive()
+        states = np.arange(-self._window, self._window + 1) * (-1 if self._mirrored else 1)
+        alive = (states >= self._lowest) & (states <= self._highest)
         self.values[:, ~alive] = 0
         lo, hi = self.values
         known = alive & (lo > 0) & (lo >= _KNOWN * hi)
-        self.values, self.exponents = _normalised(self.values, self.exponents)
+        # Upper mantissas in [1/2, 1), where they are finite.
+        _, own = np.frexp(np.where(np.isfinite(hi), hi, 0))
+        self.values, self.exponents = np.ldexp(self.values, -own), self.exponents + own
         if not known.any():
-            raise FloatingPointError("the window is too narrow")
+            raise Undecided
         deepest = self.exponents[known].max() - _DEEP
         known &= self.exponents > deepest
         end = len(alive) - 1
@@ -197,12 +190,6 @@ class _Vector:
         self.values[:, ~alive] = 0
         self.exponents[~alive] = deepest
 
-    def _alive(self) -> BoolArray:
-        states = np.arange(-self._window, self._window + 1)
-        if self._mirrored:
-            states = -states
-        return (states >= self._lowest) & (states <= self._highest)
-
     def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
         """A state far out in that direction, and a bound of its ratio to the one before it.
 
@@ -214,7 +201,7 @@ class _Vector:
         edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
         edges = [state for state in edges if 0 <= state < len(known)]
         if not edges:
-            raise FloatingPointError("the window is too narrow")
+            raise Undecided
         ratios = [self._ratio(state, state - direction) for state in edges]
         # An unbounded state has an infinite mantissa, whatever its exponent is.
         least = min(ratios, key=lambda ratio: math.log2(ratio[0]) + ratio[1])
@@ -228,9 +215,11 @@ class _Vector:
 
     def _extrapolate(self, states: IntArray, known: int, ratio: tuple[float, int]) -> None:
         """Bounds states that follow a known one, in that order, where that is better."""
-        bounds, shifts = _geometric(len(states), ratio)
-        bounds *= self.values[1, known]
-        shifts += self.exponents[known]
+        mantissa, exponent = ratio
+        steps = np.arange(1, len(states) + 1)
+        # A mantissa is at least 1/2; far out the bound stops following it.
+        bounds = np.maximum(mantissa**steps, 2.0**-1000) * (1 + 2.0**-40) * self.values[1, known]
+        shifts = steps * exponent + self.exponents[known]
         lo, hi = self.values[:, states]
         own = self.exponents[states]
         with np.errstate(divide="ignore"):
@@ -239,26 +228,3 @@ class _Vector:
         self.values[0, states] = np.ldexp(lo, clipped(own - shifts))
         self.values[1, states] = np.where(better, bounds, hi)
         self.exponents[states] = shifts
-
-    def _extended(self, count: int) -> tuple[FloatArray, IntArray]:
-        """The window with ``count`` more states above it, bounded from above only."""
-        size = len(self.exponents)
-        bounds, shifts = _geometric(count, self._above)
-        values = np.zeros((2, size + count))
-        values[:, :size] = self.values
-        values[1, size:] = self.values[1, -1] * bounds
-        return values, np.append(self.exponents, self.exponents[-1] + shifts)
-
-
-def _normalised(values: FloatArray, exponents: IntArray) -> tuple[FloatArray, IntArray]:
-    """The same bounds with upper mantissas in [1/2, 1), where they are finite."""
-    _, own = np.frexp(np.where(np.isfinite(values[1]), values[1], 0))
-    return np.ldexp(values, -own), exponents + own
-
-
-def _geometric(count: int, ratio: tuple[float, int]) -> tuple[FloatArray, IntArray]:
-    """Upper bounds of ratio**1..ratio**count."""
-    mantissa, exponent = ratio
-    steps = np.arange(1, count + 1)
-    # A mantissa is at least 1/2; far out the bound stops following it.
-    return np.maximum(mantissa**steps, 2.0**-1000) * (1 + 2.0**-40), steps * exponent

@@ -31,13 +31,27 @@ which order and from which number, depends on f, q and earlier answers only. A l
 settles them by enclosures of C_j or gives up, and then the next level answers the same questions
 from the same numbers. So the walk is a function of the tape alone, and its law is exactly the
 mechanism's.
+
+Bounds. Two descending sequences are nested, L_i <= x_i for all i, exactly if k_L(c) <= k_x(c) on
+every diagonal c. So bounds L_i <= x_i <= U_i on all ranks i are a pair of walls for the walk,
+
+    k_L(c) - k_f(c) <= D(c) <= k_U(c) - k_f(c).
+
+In one step from a diagonal to the next, D - (k_L - k_f) changes by b_x - b_L. So where b_L is 0 the
+walk only gets further from the lower wall, and where b_L is 1 only closer to it; likewise for
+the upper wall. Within a block on which b_L and b_U do not change, the walls are kept everywhere
+if they are kept at both ends. So blocks are cut wherever a bit of f, L or U changes, and the walls
+are applied to the messages at the blocks' ends, and nowhere else.
+
+The mechanism is the same for f as for f moved between the bounds rank by rank: for x between
+them, |x_i - f_i| is |x_i - g_i| + |g_i - f_i| where g_i is the value nearest to f_i, and the second
+part does not depend on x. So f is replaced by g first. Then the state 0 is always allowed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -45,6 +59,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 
 SHORT = 64  # A run of at most this length is one block.
 COMMON = 16  # A length that this many runs have is worth transfer weights of its own.
@@ -53,7 +68,7 @@ NO_WALL = 2**63 - 1  # A wall that no walk reaches, and a length that no run has
 
 @dataclass(frozen=True)
 class Blocks:
-    """The finite part of f's bits, in reading order. State 0 is always allowed; see ``walls``."""
+    """The finite part of f's bits, in reading order. State 0 is always allowed."""
 
     bits: IntArray  # 0 or 1 for each block
     lengths: IntArray
@@ -63,8 +78,11 @@ class Blocks:
     highest: IntArray  # the largest, likewise
 
     @classmethod
-    def of(cls, frequency_list: FrequencyList) -> Blocks:
-        """The runs of a frequency list, without walls, each as one block."""
+    def of(cls, frequency_list: FrequencyList, bounds: PartitionBounds | None = None) -> Blocks:
+        """The runs of a frequency list, each as one block. With bounds, those of the list moved
+        between them, cut where a bit of the bounds changes, and with the bounds as walls."""
+        if bounds is not None:
+            return _walled(frequency_list, bounds)
         values = frequency_list.frequencies
         gaps = -np.diff(values, append=0)
         runs = np.stack([frequency_list.multiplicities, gaps], axis=1).ravel()
@@ -131,18 +149,6 @@ def choose(lower: Any, upper: Any, lo: Sequence[Any], hi: Sequence[Any]) -> int:
     raise Undecided
 
 
-def shares(
-    contexts: tuple[Any, Any], lower: Iterable[Any], upper: Iterable[Any], rest: Any = 0
-) -> tuple[list[Any], list[Any]]:
-    """Enclosures (lo, hi) of the shares of the first 1, 2, ... weights in their total, given MPFR
-    bounds of the weights and an upper one of the rest. hi is not finite where the total may be 0.
-    """
-    down, up = contexts
-    lo, hi = list(accumulate(lower, down.add)), list(accumulate(upper, up.add))
-    total = up.add(hi[-1], rest)
-    return [down.div(part, total) for part in lo], [up.div(part, lo[-1]) for part in hi]
-
-
 @dataclass
 class Walk:
     """The places of a walk's moves."""
@@ -197,3 +203,37 @@ class Walk:
         ones = bits == 1
         rank = np.cumsum(np.where(ones, widths, 0)) - widths
         return FrequencyList.from_runs((cuts[:-1] + rank + 1)[ones], widths[ones])
+
+
+def _walled(frequency_list: FrequencyList, bounds: PartitionBounds) -> Blocks:
+    inner = bounds.nearest(frequency_list)
+    lists = (inner, bounds.lower, bounds.upper)
+    # How many ranks lie in front of each list, and its value at the ranks behind it.
+    heads = (0, 0, bounds.unbounded_ranks)
+    tails = (0, 0, bounds.beyond)
+    first = [
+        int(values.frequencies[0]) - head if len(values) else tail - head
+        for values, head, tail in zip(lists, heads, tails, strict=True)
+    ]
+    top = max(first)
+    changes = [
+        _changes(values, top + head, tail)
+        for values, head, tail in zip(lists, heads, tails, strict=True)
+    ]
+    end = max(change.item(-1) for change in changes)
+    cuts = np.unique(np.concatenate([[0, end], *changes]))
+    lengths = np.diff(cuts)
+    bits = np.array([change.searchsorted(cuts[:-1], side="right") % 2 for change in changes])
+    heights = np.array(heads)[:, None] + np.pad((bits * lengths).cumsum(axis=1), ((0, 0), (1, 0)))
+    lowest, highest = heights[1] - heights[0], heights[2] - heights[0]
+    return Blocks(bits[0], lengths, lengths, top, lowest, highest)
+
+
+def _changes(values: FrequencyList, top: int, tail: int) -> IntArray:
+    """The places where a list's bits change; they are 0 in front of the first. Place p is diagonal
+    top - 1 - p, counted from this list's first rank; all ranks behind it have the value tail."""
+    ends = values.multiplicities.cumsum()
+    starts = top - values.frequencies + ends - values.multiplicities
+    last = top - tail + (ends.item(-1) if len(ends) else 0)
+    inner = np.stack([starts, top - values.frequencies + ends], axis=1).ravel()
+    return np.append(inner, last)

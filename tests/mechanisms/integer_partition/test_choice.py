@@ -5,7 +5,6 @@ import pytest
 from dp_transforms import evaluation
 from dp_transforms.frequency_release import ReleaseFrequencyList
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     Eta,
     FrequencyList,
     FrobeniusMechanism,
@@ -33,7 +32,7 @@ LIST = FrequencyList([4000, 300, 20, 3, 1], [1, 3, 40, 900, 7000])
         ({"epsilon": 1, "bounds": PartitionBounds.of_total(9)}, FrobeniusMechanism),
         (
             {"mechanism": "exponential", "epsilon": 1, "bounds": PartitionBounds.of_total(9)},
-            BoundedPartitionMechanism,
+            IntegerPartitionMechanism,
         ),
         ({"epsilon": 2, "bounds": PartitionBounds.of_total(9)}, GeometricPartitionMechanism),
     ],

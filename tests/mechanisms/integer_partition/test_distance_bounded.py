@@ -18,12 +18,12 @@ from dp_transforms.mechanisms.integer_partition.distance_bounded import (
     smallest_distance,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler.levels import Level, Sampler
+from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.statistical import laws
+from tests.walk_reference import total_weight
 
 EIGHTH = Eta(1, 3, 1)
 
@@ -40,7 +40,7 @@ def test_releases_follow_the_law(target, distance):
     outcomes = near(target, distance)
     law = enumeration.law(Fraction(1, 2), target, iter(outcomes))
     bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
-    sampler = Sampler(walled_blocks(enumeration.as_list(target), bounds), Decay(base=Eta(1, 1, 1)))
+    sampler = Sampler(Blocks.of(enumeration.as_list(target), bounds), Decay(base=Eta(1, 1, 1)))
     laws.assert_follows([sampler.release(InsecureSeededTape(i)) for i in range(800)], law)
 
 
@@ -81,8 +81,8 @@ def test_the_total_variation_from_the_unrestricted_mechanism_is_below_delta(dist
         private = enumeration.as_list(target)
         bounds = PartitionBounds.within_distance(private, distance)
         lo, hi = (
-            Sampler(blocks, mechanism.decay).at_level(Level(30, 256)).total_weight()
-            for blocks in (walled_blocks(private, bounds), Blocks.of(private))
+            total_weight(blocks, mechanism.decay, 12)
+            for blocks in (Blocks.of(private, bounds), Blocks.of(private))
         )
         # The total variation is the probability of what lies outside.
         assert 1 - lo[0] / hi[1] <= mechanism.delta

@@ -21,8 +21,6 @@ from dp_transforms.mechanisms.sampler.levels import Sampler
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
-from tests.expected_excess import expected_excess
-from tests.row_law import RowLaw
 from tests.statistical import laws
 from tests.statistical.draws import RELEASES
 
@@ -55,9 +53,9 @@ def fit_maximum(target, total, eta, draws, first=0):
     return laws.fit(release(mechanism, target, draws, first), law)
 
 
-@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[2:4]), ids=str)
+@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:5]), ids=str)
 def test_the_exact_total_has_the_law_of_enumeration(target, total):
-    assert fit_exact(target, total, HALF, 600).p_value >= laws.SIGNIFICANCE
+    assert fit_exact(target, total, HALF, 300).p_value >= laws.SIGNIFICANCE
 
 
 @pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:4]), ids=str)
@@ -129,15 +127,6 @@ def test_a_walk_s_excess_is_the_difference_of_the_totals(target):
         walk = sampler.walk(InsecureSeededTape(seed))
         released = walk.applied_to(sampler.blocks)
         assert walk.excess(sampler.blocks) == released.total - private.total
-
-
-@pytest.mark.parametrize("target", [(), (3, 1), (9, 9, 4, 1, 1, 1)], ids=str)
-def test_the_expected_excess_is_that_of_the_rows(target):
-    law = RowLaw(target, 0.75, 150)
-    exact = law.expected_total - sum(target)
-    rate = -math.log(0.75)
-    blocks = Blocks.of(enumeration.as_list(target))
-    assert expected_excess(blocks, rate, 0.0, 60) == pytest.approx(exact)
 
 
 def test_large_lists_have_the_total_that_was_asked_for():

@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import (
-    BoundedPartitionMechanism,
     DistanceBoundedPartitionMechanism,
     ExactTotalMechanism,
+    IntegerPartitionMechanism,
     MaximumTotalMechanism,
     PartitionBounds,
 )
@@ -15,7 +15,7 @@ from tests.list_strategies import frequency_lists
 
 epsilons = st.sampled_from([0.05, 0.3, 1.0, 4.0])
 tapes = st.integers(0, 10**6).map(InsecureSeededTape)
-few = settings(deadline=None, max_examples=40)
+few = settings(deadline=None, max_examples=15)
 
 
 @few
@@ -26,7 +26,7 @@ def test_between_bounds_around_another_list(private, reference, width, epsilon, 
         PartitionBounds.within_distance(reference, width),
         PartitionBounds(upper=reference, unbounded_ranks=width),
     ):
-        released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+        released = IntegerPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
         assert bounds.contain(released)
 
 
@@ -34,11 +34,11 @@ def test_between_bounds_around_another_list(private, reference, width, epsilon, 
 @given(frequency_lists(), st.integers(1, 10**6), epsilons, tapes)
 def test_between_bounds_from_a_total(private, total, epsilon, tape):
     bounds = PartitionBounds.of_total(total % 3000)
-    released = BoundedPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
+    released = IntegerPartitionMechanism(bounds=bounds, epsilon=epsilon).release(private, tape)
     assert bounds.contain(released)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(frequency_lists(1000), st.integers(0, 500), st.sampled_from([1.0, 4.0]), tapes)
 def test_within_a_distance(private, extra, epsilon, tape):
     mechanism = DistanceBoundedPartitionMechanism(
@@ -49,7 +49,7 @@ def test_within_a_distance(private, extra, epsilon, tape):
     assert bounds.contain(released)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 @given(frequency_lists(1000), st.integers(-3, 3), st.sampled_from([1.0, 4.0]), tapes)
 def test_of_a_total(private, difference, epsilon, tape):
     total = max(private.total + difference, 0)

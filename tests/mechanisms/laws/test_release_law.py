@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList, GeometricPartitionMechanism
-from dp_transforms.mechanisms.laws.geometric_marginals import GeometricMarginals
+from dp_transforms.mechanisms.laws.marginals import GeometricMarginals
 from dp_transforms.mechanisms.laws.release_law import GeometricLaw
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration

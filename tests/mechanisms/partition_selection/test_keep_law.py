@@ -7,8 +7,7 @@ import gmpy2
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.bisection import smallest_where
-from dp_transforms.mechanisms.enclosure import exactly
+from dp_transforms.mechanisms.enclosure import exactly, smallest_where
 from dp_transforms.mechanisms.partition_selection.count_strategies import OptimalLaw
 from dp_transforms.mechanisms.partition_selection.gaussian import RoundedGaussian
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw

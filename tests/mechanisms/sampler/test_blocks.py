@@ -1,21 +1,22 @@
-"""Where moves are inside a block, by its two ends: laws enumerated in exact rationals."""
+"""Where moves are inside a block, by its two ends: laws and thresholds in exact rationals."""
 
 import itertools
 from fractions import Fraction
 
+import gmpy2
 import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler.blocks import fill_blocks, partitions
-from dp_transforms.mechanisms.sampler.float_transfer import FloatTransfer
+from dp_transforms.mechanisms.sampler import blocks as module
+from dp_transforms.mechanisms.sampler.blocks import Splits, fill_blocks, geometric, partitions
 from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests.statistical import laws
 
-DRAWS = 3_000
-WINDOW = 12
+DRAWS = 2_000
 
 
 def law_of_places(base, length, entered, moves):
@@ -49,7 +50,7 @@ def law_of_places(base, length, entered, moves):
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)], ids=str)
 def test_moves_have_the_law_of_the_paths(length, entered, moves, bit, eta):
     """Many blocks at once, of which some need a second try; ones are zeros mirrored."""
-    transfer = FloatTransfer(Decay(base=eta), WINDOW)
+    splits = Splits(Decay(base=eta))
     direction = 1 - 2 * bit
     step = direction * moves
     law = law_of_places(Fraction(eta.base), length, entered, moves)
@@ -67,9 +68,7 @@ def test_moves_have_the_law_of_the_paths(length, entered, moves, bit, eta):
             highest=np.full(2 * runs + 1, 100),
         )
         tape = InsecureSeededTape(seed)
-        at, places = fill_blocks(
-            blocks, np.append(np.tile(states, runs), states[0]), transfer, tape
-        )
+        at, places = fill_blocks(blocks, np.append(np.tile(states, runs), states[0]), splits, tape)
         for run in range(runs):
             found.append(tuple(sorted(places[at == 2 * run].tolist())))
             assert sorted(places[at == 2 * run + 1].tolist()) == list(range(1, moves + 1))
@@ -95,3 +94,77 @@ def test_partitions_into_distinct_parts_have_their_law():
             for chosen in itertools.combinations(range(1, 13), count)
         }
         laws.assert_follows(parts, law)
+
+
+class Known:
+    """A uniform number that is a rational."""
+
+    def __init__(self, value):
+        self._value = gmpy2.mpq(int(value.numerator), int(value.denominator))
+
+    def prefix(self, bits):
+        return int((self._value.numerator << bits) // self._value.denominator)
+
+    def enclosure(self, bits):
+        leading = self.prefix(bits)
+        return Enclosure(gmpy2.mpq(leading, 2**bits), gmpy2.mpq(leading + 1, 2**bits))
+
+
+def smallest(decay, factor, value, length):
+    """The x of one known number."""
+    number = Known(value)
+    lengths = None if length is None else np.array([length])
+    words = np.array([number.prefix(64)], dtype=np.uint64)
+    return geometric(decay, np.array([factor]), lengths, words, lambda _: number).item()
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1023, 10, 1)], ids=str)
+@pytest.mark.parametrize("length", [None, 2, 5, 64, 1000])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_numbers_close_to_a_threshold(eta, length, factor):
+    """Within 2**-50 .. 2**-400 of F(x), on either side."""
+    decay, ratio = Decay(base=eta), eta.base**factor
+
+    def distribution(x):
+        return (1 - ratio**x) / (1 if length is None else 1 - ratio**length)
+
+    for x, bits in itertools.product((1, 2, 4, 40), (50, 63, 65, 130, 400)):
+        tiny = gmpy2.mpq(1, 2**bits * 3)
+        if (length is not None and x >= length) or distribution(x) + tiny >= 1:
+            continue
+        assert smallest(decay, factor, distribution(x) - tiny, length) == x
+        above = smallest(decay, factor, distribution(x) + tiny, length)
+        assert above > x
+        assert distribution(above - 1) <= distribution(x) + tiny < distribution(above)
+
+
+def test_the_largest_float_below_one_is_no_special_case():
+    """All of its leading 53 bits are ones."""
+    assert smallest(Decay(base=Eta(1, 1, 1)), 1, 1 - gmpy2.mpq(3, 2**62), None) == 61
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(1, 100)])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_floats_say_what_higher_precision_says(monkeypatch, rate, bounded):
+    """Every number counts as too close to a threshold: the answers stay."""
+    tape, indices = InsecureSeededTape(1), np.arange(300)
+    lengths = 1 + indices % 90 if bounded else None
+    arguments = Decay(rate), 1 + indices % 7, lengths, tape.words("places", 300)
+    quick = geometric(*arguments, lambda i: tape.uniform("places", i)).tolist()
+    monkeypatch.setattr(module, "_EXPM1_ERROR", 1.0)
+    assert geometric(*arguments, lambda i: tape.uniform("places", i)).tolist() == quick
+    assert len(set(quick)) > 5
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
+def test_numbers_close_to_the_share_of_a_first_half(eta):
+    """How many of a block's moves are there, by enumeration, within 2**-100 of its thresholds."""
+    splits = Splits(Decay(base=eta))
+    for (near, far), entered, moves in itertools.product([(3, 4), (5, 5)], (-5, -2, 0, 3), (2, 3)):
+        law = law_of_places(Fraction(eta.base), near + far, entered, moves)
+        below = Fraction(0)
+        for count in range(moves):
+            below += sum(p for at, p in law.items() if sum(x <= near for x in at) == count)
+            for side, answer in ((-1, count), (1, count + 1)):
+                number = Known(below + Fraction(side, 2**100))
+                assert splits.in_first_part(near, far, entered, moves, number) == answer

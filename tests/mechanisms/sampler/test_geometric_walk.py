@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler import geometric_sampler
-from dp_transforms.mechanisms.sampler.geometric_sampler import GeometricSampler, GeometricWeights
+from dp_transforms.mechanisms.sampler import geometric_walk
+from dp_transforms.mechanisms.sampler.geometric_walk import GeometricSampler, GeometricWeights
 from dp_transforms.mechanisms.sampler.walk import Blocks
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 from tests import enumeration
 from tests.geometric_reference import probability, rational_decay, releases
 from tests.list_strategies import frequency_lists
@@ -57,9 +56,7 @@ def check_walled(q, walls, largest):
     for private in enumeration.partitions(rows, largest):
         clipped = tuple(min(max(f, lo), hi) for f, lo, hi in zip(private, *walls, strict=True))
         seen, total = set(), Fraction(0)
-        for released, (lo, hi) in releases(
-            walled_blocks(enumeration.as_list(private), bounds), decay
-        ):
+        for released, (lo, hi) in releases(Blocks.of(enumeration.as_list(private), bounds), decay):
             assert bounds.contain(released) and released not in seen
             seen.add(released)
             exact = probability(q, counts(released), clipped, walls)
@@ -105,7 +102,7 @@ def test_a_step_between_neighbours_costs_exactly_one_factor():
 def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
     sampler = GeometricSampler(Blocks.of(private), GeometricWeights(rational_decay(q)))
     released = sampler.release(InsecureSeededTape(seed))
-    with mock.patch.object(geometric_sampler, "_MARGIN", 2.0):
+    with mock.patch.object(geometric_walk, "_MARGIN", 2.0):
         assert sampler.release(InsecureSeededTape(seed)) == released
 
 

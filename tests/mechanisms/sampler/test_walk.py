@@ -9,7 +9,6 @@ from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.sampler.walk import Blocks, Walk, choose
-from dp_transforms.mechanisms.sampler.walls import walled_blocks
 
 counts = st.lists(st.integers(1, 9), max_size=8)
 
@@ -80,7 +79,7 @@ def test_walls_are_known_wherever_a_run_is_cut():
     """They are those of the list between bounds whose every value is a run of its own."""
     private = FrequencyList([900, 20], [100, 300])
     bounds = PartitionBounds.of_runs([700, 0], [1000, 500], [150, 400])
-    runs = walled_blocks(private, bounds)
+    runs = Blocks.of(private, bounds)
     fine, coarse = ends_and_walls(runs.cut()), ends_and_walls(runs)
     assert coarse.items() <= fine.items()
     assert len(fine) > len(coarse)

@@ -1,0 +1,100 @@
+"""The walk's messages by its recurrence, one bit at a time: slow, and without any closed form."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.sampler.levels import Level
+from dp_transforms.mechanisms.sampler.walk import Blocks
+
+BITS = 300
+
+
+class WalkReference:
+    """Messages to 300 bits, on a window so wide that nothing outside it matters.
+
+    Attributes:
+      messages: beta in front of each block and behind the last, by states -W..W.
+    """
+
+    def __init__(self, blocks: Blocks, decay: Decay, window: int):
+        self.blocks, self.window = blocks, window
+        with gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+            ratio = gmpy2.mpfr(decay.power(1, BITS + 50).lower)
+            self._costs = np.array([ratio ** abs(d) for d in range(-window, window + 1)])
+            # A(a) and B(e), move by move.
+            moves = [ratio**k / (1 - ratio**k) for k in range(1, window + 1)]
+            self.leaving = list(accumulate(moves, lambda a, b: a * b, initial=gmpy2.mpfr(1)))
+            last = np.full(2 * window + 1, gmpy2.mpfr(0))
+            last[window:] = [a / ratio**k for k, a in enumerate(self.leaving)]
+            self.messages = [self._walled(last, len(blocks))]
+            for index in range(len(blocks) - 1, -1, -1):
+                vector = self.messages[-1]
+                for _ in range(blocks.lengths.item(index)):
+                    vector = self._step(blocks.bits.item(index), vector)
+                self.messages.append(self._walled(vector, index))
+            self.messages.reverse()
+
+    def total_weight(self) -> Any:
+        """The sum of q**||x - f||_1 over all lists x."""
+        with gmpy2.context(precision=BITS):
+            return sum(self.messages[0][self.window :] * self.leaving)
+
+    def thresholds(self, index: int, state: int, count: int) -> list[Any]:
+        """Pr[at most j moves in a block | state] for j = 0..count - 1; of the head for block -1."""
+        with gmpy2.context(precision=BITS, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+            if index < 0:
+                weights = list(self.messages[0][self.window :] * self.leaving)
+                total = sum(weights)
+            else:
+                bit, length = self.blocks.bits.item(index), self.blocks.lengths.item(index)
+                row = np.full(2 * self.window + 1, gmpy2.mpfr(0))
+                row[self.window + state] = gmpy2.mpfr(1)
+                for _ in range(length):
+                    moved = row.copy()
+                    if bit:
+                        moved[:-1] += row[1:]
+                    else:
+                        moved[1:] += row[:-1]
+                    row = self._costs * moved
+                weights = list(row * self.messages[index + 1])
+                at = self.window + state
+                weights = weights[at::-1] if bit else weights[at:]
+                total = self.messages[index][at]
+            return [found / total for found in accumulate(weights[:count])]
+
+    def _step(self, bit: int, vector: Any) -> Any:
+        """In front of one bit, from behind it."""
+        costly = vector * self._costs
+        found = costly.copy()
+        here, there = (
+            (slice(1, None), slice(None, -1)) if bit else (slice(None, -1), slice(1, None))
+        )
+        found[here] += costly[there]
+        return found
+
+    def _walled(self, vector: Any, index: int) -> Any:
+        states = np.arange(-self.window, self.window + 1)
+        outside = states < self.blocks.lowest.item(index), states > self.blocks.highest.item(index)
+        walled = vector.copy()
+        walled[outside[0] | outside[1]] = gmpy2.mpfr(0)
+        return walled
+
+
+def total_weight(blocks: Blocks, decay: Decay, window: int = 40) -> tuple[Any, Any]:
+    """(lo, hi) around the sum of q**||x - f||_1 over all lists x, by the sampler's own messages."""
+    with np.errstate(all="ignore"):
+        lo, hi = Level(blocks.cut(), decay, window).messages(0, window)
+    leaving = Weights(decay, window + 1, 100).leaving_first_run()
+    lower, upper = (
+        sum(gmpy2.mpq(b) * gmpy2.mpq(a) for b, a in zip(side[window:], weights, strict=True))
+        for side, weights in zip((lo, hi), zip(*leaving, strict=True), strict=True)
+    )
+    # What is left out weighs next to nothing on windows that are wide enough to ask.
+    assert upper - lower < lower * 2.0**-36
+    return lower, upper * (1 + gmpy2.mpq(1, 2**40))
