@@ -16,7 +16,7 @@ from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
 from pipelines.errors import DoneError, InputError
 from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE, LISTS_FILE
+from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
 from pipelines.reports import page
 from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
@@ -379,11 +379,9 @@ def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory])
         for name in directory.files:
             print(directory.file(name))
     if flags.report:
-        from pipelines.report import write_groups_report, write_report
+        from pipelines.report import write_report
 
-        first = directories[0]
-        write = write_groups_report if first.file_name == LISTS_FILE else write_report
-        print(write(first.path))
+        print(write_report(directories[0].path))
 
 
 def _num_buckets(text: str) -> int:

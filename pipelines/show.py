@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from dp_transforms.frames.answers import ListRelease, load
 from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.files.release_files import release_directories
 from pipelines.reports.text_table import text_table
 
 
@@ -17,7 +18,9 @@ def make_parser() -> OneLineParser:
         description="Print what a release says: its first rows, its numbers with intervals, and "
         "its guarantee. What is printed is public.",
     )
-    parser.add_argument("release", metavar="DIR", help="where a job has written a list, or names")
+    parser.add_argument(
+        "release", metavar="DIR", help="where a job has written a release, or one for each period"
+    )
     return parser
 
 
@@ -38,7 +41,10 @@ def shown(directory: str) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        print(shown(flags.release))
+        directories = release_directories(flags.release)
+        for directory in directories:
+            head = f"{directory}\n\n" if len(directories) > 1 else ""
+            print(f"{head}{shown(directory)}")
     except ValueError as error:
         return failed(str(error))
     return SUCCESS

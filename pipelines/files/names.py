@@ -7,8 +7,18 @@ RANKS_FILE = "rank_frequency.png"
 CURVE_FILE = "guessing_curve.png"
 GROUPS_FILE = "groups.png"
 NAMES_PICTURE = "names.png"
-REPORT_FILES = (REPORT_FILE, RANKS_FILE, CURVE_FILE, GROUPS_FILE, NAMES_PICTURE)
-"""The pictures of a release, beside it."""
+COMPARISON_FILE = "comparison.html"
+COMPARISON_PICTURE = "comparison.png"
+REPORT_FILES = (
+    REPORT_FILE,
+    RANKS_FILE,
+    CURVE_FILE,
+    GROUPS_FILE,
+    NAMES_PICTURE,
+    COMPARISON_FILE,
+    COMPARISON_PICTURE,
+)
+"""The pages and pictures of a release, beside it."""
 
 FREQUENCIES_FILE = "released_frequencies.csv"
 FREQUENCIES_HEADER = b"frequency,multiplicity\n"
@@ -28,6 +38,9 @@ DEGREES_HEADER = b"partitions_from,users\n"
 
 RELEASED_FILES = (FREQUENCIES_FILE, LISTS_FILE, PARTITIONS_FILE, DEGREES_FILE)
 """The releases of all jobs. A directory holds one of them, since it has one privacy.json."""
+
+ALL_PERIODS_FILE = "all_periods.csv"
+"""The releases of all periods in one table, in the directory that holds theirs."""
 
 LIST_DIRECTORY = "frequency_list"
 PARTITIONS_DIRECTORY = "partitions"

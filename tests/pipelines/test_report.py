@@ -43,6 +43,7 @@ from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_report
 from pipelines.reports.privacy_statement import frequency_list_statement
+from pipelines.reports.words import Words
 from pipelines.select_partitions import main as select
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
@@ -119,11 +120,11 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     facts = intervals_of(released)
     assert isinstance(facts, CoordinateIntervals if released.coordinates else WalkIntervals)
-    number = facts.number_of_partitions(0.99)
+    number = facts.number_of_partitions()
     assert number.low < number.value < number.high
-    for one in (number, facts.total(0.99), facts.frequency_at(10, 0.99)):
+    for one in (number, facts.total(), facts.frequency_at(10)):
         assert f'<td class="number">{one.value:,}\n{one.low:,} to {one.high:,}</td>' in page
-    for bits in (facts.success_rate_bits(10, 0.99), facts.alpha_guesswork_bits("0.5", 0.99)):
+    for bits in (facts.success_rate_bits(10), facts.alpha_guesswork_bits("0.5")):
         assert f'<td class="number">{bits.value:.2f}\n' in page
     assert ("By the model" in page) == (released.coordinates is not None)
     text = f"between {number.low:,} and {number.high:,}"
@@ -180,9 +181,13 @@ def test_lists_of_groups_have_the_intervals_of_their_coordinates(tmp_path):
     assert main([str(tmp_path), "--about=page"]) == 0
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     for label, one in zip(("all users", "tongue: it"), lists.values(), strict=True):
-        share = intervals_of(one).share_of_top(10, 0.99)
-        row = f'<td>{label}, {one.total:,}</td><td class="number">{share.value:.2%}\n'
-        ends = page.partition(row)[2].partition("</td>")[0].replace("%", "").split(" to ")
+        share = intervals_of(one).share_of_top(10)
+        sizes, part = page.split("<h2>How concentrated</h2>")
+        row = sizes.partition(f"<td>{label}</td>")[2].partition("</tr>")[0]
+        assert f"{intervals_of(one).total().value:,}\n" in row
+        row = part.partition(f"<td>{label}</td>")[2].partition("</tr>")[0]
+        ends = row.partition(f"{share.value:.2%}\n")[2].partition("</td>")[0].replace("%", "")
+        ends = ends.split(" to ")
         low, high = (float(end) / 100 for end in ends)
         assert low <= share.low < low + 1e-4 and high - 1e-4 < share.high <= high
 
@@ -270,7 +275,7 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     _, names = (html.unescape(path.read_text()) for path in paths)
     header, *rows = csv.reader((both / "partitions/released_partitions.csv").open(newline=""))
     assert header == ["partition", "noisy_count", "low", "high"]
-    assert "3 names of partitions were released" in names
+    assert "3 names of pages were released" in names
     for name, *counts in rows:
         cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)
         assert f"<td>{name}</td>{cells}" in names
@@ -335,7 +340,8 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     assert len(lists) == 4
     for (attribute, group), released in lists.items():
         label = f"{attribute}: {group}" if attribute else "all users"
-        row = page[page.index(f"<td>{label}, {released.total:,}</td>") :].partition("</tr>")[0]
+        part = page.partition("<h2>How hard to guess</h2>")[2]
+        row = part[part.index(f"<td>{label}</td>") :].partition("</tr>")[0]
         cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
         expected = [success_rate_bits(released, 10), alpha_guesswork_bits(released, "0.5")]
         assert [float(value) for value, _, _ in cells] == pytest.approx(expected, abs=0.3)
@@ -424,5 +430,5 @@ def test_the_report_of_a_day_has_all_its_parts(tmp_path):
     flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
     flags += ["--max_periods_per_user=7", "--epsilon=10", f"--output={tmp_path}/out"]
     assert release([f"--input={tmp_path}/visits.csv", *flags]) == 0
-    page = write_report(f"{tmp_path}/out/2026-01-06", about="password")
+    page = write_report(f"{tmp_path}/out/2026-01-06", Words(about="password"))
     assert "How hard to guess" in pathlib.Path(page).read_text()
