@@ -77,9 +77,9 @@ def names_of_periods(period: str, span: str) -> list[str]:
 
 def check_times(records: Any) -> None:
     """Checks that the last column of records can hold times."""
-    from pipelines.files import period_names
+    from pipelines.files.period_names import check_times as check
 
-    period_names.check_times(records.pattern, records.attribute_fields[-1])
+    check(records.pattern, records.attribute_fields[-1])
 
 
 def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -161,7 +161,8 @@ def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     import pyarrow as pa
 
     from dp_transforms.columnar.columns import PARTITION, single
-    from pipelines.files.partition_file import COUNTS, in_order, partition_lines
+    from pipelines.files.names import COUNTS
+    from pipelines.files.partition_file import in_order, partition_lines
 
     counts = {name: selected[name] for name in COUNTS if name in selected.column_names}
     rows = {line: row for row, line in enumerate(partition_lines(selected))}
@@ -177,7 +178,7 @@ def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
 
 def names_of_columns(names: pa.Table, statement: Mapping[str, Any]) -> list[str]:
     """Returns the names of the columns that have the partitions, in such a table."""
-    from pipelines.files.partition_file import COUNTS
+    from pipelines.files.names import COUNTS
 
     counts = len(COUNTS) if statement["noisy_counts"] else 0
     return list(names.column_names[: names.num_columns - counts])
@@ -216,6 +217,6 @@ def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
 
 def read_release(directory: str) -> Any:
     """What a job has written into a directory: see ``pipelines.files.release_files``."""
-    from pipelines.files import release_files
+    from pipelines.files.release_files import read_release as read
 
-    return release_files.read_release(directory)
+    return read(directory)

@@ -1,6 +1,7 @@
-"""The records that a query to a database gives, by ADBC: as Arrow tables from end to end.
+"""The records that a query to a database gives: by ADBC, as Arrow tables from end to end, or by
+Python's sqlite3.
 
-A driver is an optional dependency (extra: database) and imported here alone, when it is asked for.
+A driver of ADBC is an optional dependency (extra: database), imported when it is asked for.
 """
 
 from __future__ import annotations
@@ -8,12 +9,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import sqlite3
+import urllib.parse
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from dp_transforms.columnar.routing import DEFAULT_BUCKETS
+from dp_transforms.runtime.python_values import column_of
 from pipelines.errors import InputError
 from pipelines.files.logical_types import record_schema, record_table
 from pipelines.files.paths import local_path
@@ -24,6 +28,13 @@ _DRIVERS = {
     "postgres": "adbc_driver_postgresql",
     "duckdb": "adbc_driver_duckdb",
 }
+_SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
+
+
+_FAILED = (
+    "the --query failed while its records were read: run it with the database's own client, which "
+    "says why"
+)
 
 
 class RecordQuery(RecordSource):
@@ -61,14 +72,13 @@ class RecordQuery(RecordSource):
         self._kind, colon, rest = database.partition(":")
         if self._kind not in _DRIVERS or not colon:
             raise ValueError(
-                "--query goes with a database as --input, postgresql://USER@HOST/NAME or "
-                f"duckdb:FILE, not with {database if '@' not in database else self._kind}"
+                "--query goes with a database as --input, postgresql://USER@HOST/NAME, duckdb:FILE "
+                f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
             )
         self._uri = local_path(rest) if self._kind == "duckdb" else database
-        # It would make one.
-        if self._kind == "duckdb" and not os.path.exists(self._uri):
-            raise InputError(f"no database is in {self._uri}: check the path")
-        self._query = f"({query.strip().rstrip(';')}\n) AS records"
+        if self._kind == "duckdb":
+            _check_file(self._uri)
+        self._query = _subquery(query)
         with self._connected() as cursor:
             try:
                 cursor.execute(f"SELECT * FROM {self._query} LIMIT 0")
@@ -84,10 +94,9 @@ class RecordQuery(RecordSource):
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
         """
-        names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in self._columns)
         with self._connected() as cursor:
             try:
-                cursor.execute(f"SELECT {names} FROM {self._query}")
+                cursor.execute(f"SELECT {_quoted(self._columns)} FROM {self._query}")
                 for batch in cursor.fetch_record_batch():
                     if batch.num_rows:
                         table = record_table(pa.Table.from_batches([batch]), self._schema)
@@ -95,10 +104,7 @@ class RecordQuery(RecordSource):
             except InputError:
                 raise
             except Exception:
-                raise InputError(
-                    "the --query failed while its records were read: run it with the database's "
-                    "own client, which says why"
-                ) from None
+                raise InputError(_FAILED) from None
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[Any]:
@@ -114,6 +120,111 @@ class RecordQuery(RecordSource):
             raise InputError(f"the database cannot be opened: {_first(error)}") from None
         with connection, connection.cursor() as cursor:
             yield cursor
+
+
+class SqliteQuery(RecordSource):
+    """The records of a query to a file of SQLite, which is not changed.
+
+    Values of SQLite have types, and columns have none: all values of a column must be of the type
+    of its first one, integers, text or bytes. Otherwise as ``RecordQuery``, without a driver.
+
+    Args, Raises: as ``RecordQuery``, but a path for the database.
+    """
+
+    estimated_rows = 0
+    num_buckets = DEFAULT_BUCKETS
+
+    def __init__(
+        self,
+        path: str,
+        query: str,
+        user_column: str,
+        partition_columns: Sequence[str],
+        **options: Any,
+    ):
+        super().__init__("--query", user_column, partition_columns, **options)
+        self._path, self._query = local_path(path), _subquery(query)
+        _check_file(self._path)
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                found = connection.execute(f"SELECT * FROM {self._query} LIMIT 0").description
+        except sqlite3.Error as error:
+            raise InputError(f"the --query cannot be planned: {_first(error)}") from None
+        # SQLite takes the name of a column that is not there for text.
+        names = pa.schema([(name, pa.string()) for name, *_ in found])
+        record_schema(self.pattern, names, self._columns)
+        self._types = dict.fromkeys(self._columns, pa.null())
+        for table in self._read(_SAMPLE_ROWS, f" LIMIT {_SAMPLE_ROWS}"):
+            self._types = dict(zip(table.column_names, table.schema.types, strict=True))
+        for name, kind in self._types.items():
+            self._types[name] = pa.string() if pa.types.is_null(kind) else kind
+        self._schema = record_schema(self.pattern, pa.schema(self._types), self._columns)
+
+    def tables(self) -> Iterator[pa.Table]:
+        for table in self._read(_BATCH_ROWS):
+            yield self._records(self.pattern, record_table(table, self._schema))
+
+    def _connect(self) -> sqlite3.Connection:
+        path = urllib.parse.quote(os.path.abspath(self._path))
+        # Threads that read take turns.
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+
+    def _read(self, at_once: int, end: str = "") -> Iterator[pa.Table]:
+        """The needed columns of the rows, so many at once."""
+        with contextlib.closing(self._connect()) as connection:
+            try:
+                rows = connection.execute(
+                    f"SELECT {_quoted(self._columns)} FROM {self._query}{end}"
+                )
+                while some := rows.fetchmany(at_once):
+                    columns = zip(*some, strict=True)
+                    yield pa.table(
+                        {
+                            name: self._column(name, values)
+                            for name, values in zip(self._columns, columns, strict=True)
+                        }
+                    )
+            except sqlite3.Error:
+                raise InputError(_FAILED) from None
+
+    def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
+        expected = self._types[name]
+        try:
+            found = column_of(values, name)
+            if pa.types.is_null(found.type):
+                return pa.nulls(len(values), expected)
+            if expected not in (found.type, pa.null()):
+                raise TypeError
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the --query: column {name!r} has values of several types, or numbers with a "
+                "point: CAST it in the query"
+            ) from None
+        return found
+
+
+def query_of(
+    database: str, query: str, user_column: str, partition_columns: Sequence[str], **options: Any
+) -> RecordSource:
+    """The source of a query's records. Args, Raises: see ``RecordQuery`` and ``SqliteQuery``."""
+    kind, _, path = database.partition(":")
+    if kind == "sqlite":
+        return SqliteQuery(path, query, user_column, partition_columns, **options)
+    return RecordQuery(database, query, user_column, partition_columns, **options)
+
+
+def _subquery(query: str) -> str:
+    return f"({query.strip().rstrip(';')}\n) AS records"
+
+
+def _quoted(columns: Sequence[str]) -> str:
+    return ", ".join('"{}"'.format(name.replace('"', '""')) for name in columns)
+
+
+def _check_file(path: str) -> None:
+    # The database would make one.
+    if not os.path.isfile(path):
+        raise InputError(f"no database is in {path}: check the path")
 
 
 def _first(error: Exception) -> str:

@@ -16,12 +16,14 @@ from pipelines.files.paths import FileRange
 
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
+_MISSING = object()
 _TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 
 
 @dataclass(frozen=True)
 class JsonLines(text_lines.TextFormat):
-    """Records in the top-level keys of objects, of which each has a line of its own.
+    """Records in the keys of objects, of which each has a line of its own: user.id is the key id of
+    the object user, unless a record has the key user.id itself.
 
     Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
     first value in each file. A key that a record does not have is null. Lines are parsed one by
@@ -51,10 +53,10 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, type]:
     records = _records(path, b"".join(lines))
     kinds: dict[str, type] = {}
     for column in columns:
-        if records and not any(column in record for record in records):
+        values = _values(records, column)
+        if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
             # Which keys there are may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
-        values = (record.get(column) for record in records)
         kinds[column] = next((type(value) for value in values if value is not None), str)
         if kinds[column] not in _TYPES:
             raise InputError(
@@ -62,6 +64,24 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, type]:
                 "store them as strings or integers"
             )
     return kinds
+
+
+def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
+    """The values of a key in records: of each by itself, whatever keys others have."""
+    if "." not in name:
+        return [record.get(name, missing) for record in records]
+    return [_nested(record, name, missing) for record in records]
+
+
+def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
+    if name in record:
+        return record[name]
+    value: Any = record
+    for key in name.split("."):
+        if type(value) is not dict or key not in value:
+            return missing
+        value = value[key]
+    return value
 
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
@@ -85,7 +105,7 @@ def _records(path: str, block: bytes) -> list[dict[str, Any]]:
 def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, type]) -> pa.Table:
     columns = {}
     for name, kind in kinds.items():
-        values = [record.get(name) for record in records]
+        values = _values(records, name)
         try:
             if not set(map(type, values)) <= {kind, type(None)}:
                 raise TypeError

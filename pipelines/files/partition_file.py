@@ -9,14 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT, PARTITION
+from dp_transforms.columnar.columns import PARTITION
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
+from pipelines.files.names import COUNTS
 from pipelines.files.paths import local_path, reason
 
-COUNTS = (NOISY_COUNT, LOW, HIGH)
-"""The last columns, if noisy counts are asked for."""
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 

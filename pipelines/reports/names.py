@@ -10,8 +10,7 @@ from dp_transforms.frames.answers import NamesRelease
 from dp_transforms.mechanisms.bisection import smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.postprocessing.estimates import Estimate
-from pipelines.files.names import NAMES_PICTURE
-from pipelines.files.partition_file import COUNTS
+from pipelines.files.names import COUNTS, NAMES_PICTURE
 from pipelines.reports import page
 from pipelines.reports.words import Wording, Words, wording
 

@@ -51,9 +51,10 @@ def series_figure(releases: Releases, said: Wording | None = None) -> Any:
 
 
 def _content(releases: Releases, said: Wording, picture: bytes) -> str:
+    rows: list[list[str]]
     if _of_names(releases):
-        rows = [(name, f"{len(one):,}") for name, one in releases.items()]
-        table = page.table([(releases.kind.capitalize(), "Names"), *rows], numbers=1)
+        rows = [[name, f"{len(one):,}"] for name, one in releases.items()]
+        table = page.table([[releases.kind.capitalize(), "Names"], *rows], numbers=1)
         return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
     groups = releases.kind == GROUP
     if groups:

@@ -7,7 +7,8 @@ import sys
 import pytest
 
 from dp_transforms.version import VERSION
-from pipelines.__main__ import COMMANDS, main
+from pipelines.__main__ import main
+from pipelines.jobs import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -21,7 +22,7 @@ def test_every_command_explains_itself(name, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_also_a_module_to_run(name):
-    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
 
 

@@ -82,7 +82,7 @@ FAULTS = {
     "unfit type": (["--query=SELECT 0.5::FLOAT AS visitor, 'x' AS \"the page\""], 1, "type float"),
     "no database": (["--input=duckdb:none.duckdb"], 1, "no database is in none.duckdb"),
     "not a database": (["--input=visits.csv"], 2, "goes with a database as --input"),
-    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "duckdb:FILE, not with mysql"),
+    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "sqlite:FILE, not with mysql"),
     "of text": (["--no_header"], 2, "--no_header is for delimited text"),
     "of files": (["--input_format=csv"], 2, "--input_format is for files"),
 }
