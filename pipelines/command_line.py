@@ -64,6 +64,8 @@ class OneLineParser(argparse.ArgumentParser):
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        lines = (options.get("description") or "").splitlines()
+        options["description"] = "\n".join(textwrap.fill(line, 90) for line in lines)
         # Of jobs, other flags are Beam's: a prefix of one must not be taken for one of these.
         super().__init__(**options, allow_abbrev=False)
         if self.add_help:
@@ -73,7 +75,7 @@ class OneLineParser(argparse.ArgumentParser):
                 version=f"dp-frequency-lists {VERSION}",
                 help="print the version and exit",
             )
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, help="explain every flag")
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
 
     def format_help(self) -> str:
         whole = self.format_whole_help()

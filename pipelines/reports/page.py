@@ -27,6 +27,7 @@ img { width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
+td:first-child { min-width: 5.6em }
 td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabular-nums }
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
@@ -169,6 +170,8 @@ def interval_bars(
     axes.plot([one.value for one in found], places, "o", ms=4)
     axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
     axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
+    axes.locator_params(axis="x", nbins=5)
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(alpha=0.3)
     return figure
 

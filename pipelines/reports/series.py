@@ -105,7 +105,7 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         tables.append(("How concentrated", "", [heads, *rows]))
     caption = (
         f"Each bar holds the value of the true list with {CONFIDENCE:.0%} confidence, over the "
-        "noise alone; a bar without an end goes on."
+        f"noise alone{'; a bar without an end goes on' * (groups and said.guessing)}."
     )
     below = "".join(
         f"<h2>{title}</h2>\n<p>Below each number is the interval that holds that of the true lists "

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from dp_transforms import compare, load
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -27,6 +28,7 @@ from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines, parse_grouped_lists
 from pipelines.files.names import (
+    COMPARISON_FILE,
     COORDINATES_FILE,
     COORDINATES_HEADER,
     CURVE_FILE,
@@ -41,10 +43,11 @@ from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
-from pipelines.report import main, write_report
+from pipelines.report import main, write_comparison, write_report
 from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.reports.words import Words
 from pipelines.select_partitions import main as select
+from pipelines.show import main as show
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -380,12 +383,93 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
     assert "Guessing curve" not in (copy / REPORT_FILE).read_text()
 
 
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    path = tmp_path_factory.mktemp("days")
+    lines = [f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900)]
+    (path / "visits.csv").write_text("\n".join(["user,url,at", *lines, ""]))
+    flags = ["--user_column=user", "--partition_column=url", "--max_partitions_per_user=2"]
+    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
+    flags += ["--max_periods_per_user=2", "--epsilon=4", f"--output={path}/out"]
+    assert release([f"--input={path}/visits.csv", *flags]) == 0
+    return path / "out"
+
+
+def words_of(page):
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys):
+    assert main([str(days), "--data_name=the log & more"]) == 0
+    assert capsys.readouterr().out == f"{days}/{REPORT_FILE}\n"
+    page = (days / REPORT_FILE).read_text()
+    assert "frequency lists of each day of the log &amp; more, of at most 2 urls of each" in page
+    found = load(days)
+    assert [*found] == [f"2026-01-{day:02}" for day in range(5, 12)]
+    for number in ("partitions", "total"):
+        series = found.series(number)
+        for one in (*series.estimates, *series.changes):
+            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+    assert "all lists together are under epsilon = 4" in words_of(page)
+    assert "with epsilon = 4" in words_of(page)
+    copy = shutil.copytree(days, days.parent / "copy")
+    shutil.rmtree(copy / "2026-01-08")
+    assert main([str(copy)]) == 1
+    assert "2026-01-08 cannot be read" in capsys.readouterr().err
+
+
+def test_a_page_of_two_lists_has_their_differences(days, capsys):
+    first, second = days / "2026-01-06", days / "2026-01-07"
+    assert main([str(first), str(second), "--title=Two days"]) == 0
+    assert capsys.readouterr().out == f"{second}/{COMPARISON_FILE}\n"
+    page = (second / COMPARISON_FILE).read_text()
+    assert "<h1>Two days</h1>" in page and "Differentially private frequency lists" in page
+    found = compare(load(first), load(second))
+    for question, one in zip(found.questions, found.differences, strict=True):
+        if "share" not in question:
+            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+    text = words_of(page)
+    assert text.count("is of at most 2 urls of each user, chosen at random") == 2
+    assert text.count("Privacy statement: 2026-01-0") == 2
+    assert main([str(first)] * 3) == 1
+    assert "one directory, or two" in capsys.readouterr().err
+
+
+def test_show_page_and_python_say_the_same_numbers(days, capsys):
+    day = days / "2026-01-06"
+    assert main([str(day), "--about=page", "--users=accounts"]) == 0
+    text, found = words_of((day / REPORT_FILE).read_text()), load(day)
+    capsys.readouterr()
+    assert show([str(day)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    numbers = found.numbers()
+    assert {"partitions", "partitions with at least 10", "users at rank 1"} <= numbers.keys()
+    for name, one in numbers.items():
+        assert f"{name} {one}" in shown
+        said = name.replace("partitions", "pages").replace("users", "accounts")
+        said = said[0].upper() + said[1:]
+        interval = f"{one.value:,} {one.low:,} to {one.high:,}"
+        assert (said if "share" in name else f"{said} {interval}") in text
+    for rank, one in enumerate(found.top(min(10, found.released.distinct)), 1):
+        assert f" {rank} {one.value:,} {one.low:,} to {one.high:,} " in text
+    # The publisher's words, but for the guarantee.
+    assert "partition" not in text.partition("Privacy statement")[0]
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("release", ["directory", "degrees", "groups"])
+@pytest.mark.parametrize("release", ["directory", "degrees", "groups", "days", "both", "two"])
 def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
-    page = (request.getfixturevalue(release) / REPORT_FILE).read_text()
+    path = request.getfixturevalue({"two": "days"}.get(release, release))
+    name = REPORT_FILE
+    if release == "two":
+        path, name = path / "2026-01-07", COMPARISON_FILE
+        write_comparison(str(path.parent / "2026-01-06"), str(path))
+    elif release != "directory":
+        path /= "partitions" if release == "both" else ""
+        write_report(str(path))
+    page = (path / name).read_text()
     (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
     frame = tmp_path / "frame.html"
     frame.write_text(FRAME.format(width=width))
