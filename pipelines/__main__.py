@@ -90,9 +90,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
         OneLineParser.typed = f"{_NAME} {name}"
-        code: int = module.main(arguments) or SUCCESS
-        sys.stdout.flush()
-        OneLineParser.typed = None
+        try:
+            code: int = module.main(arguments) or SUCCESS
+            sys.stdout.flush()
+        finally:
+            OneLineParser.typed = None
     except BrokenPipeError:
         # Whoever reads the output, such as head, has seen enough of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

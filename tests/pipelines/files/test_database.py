@@ -97,10 +97,8 @@ def test_faults_of_sqlite_say_nothing_of_values(sqlite, query, column, says):
 
 def test_types_of_sqlite_are_those_of_the_first_values(sqlite):
     """A user's value of another type is refused behind the rows that are looked at first too."""
-    query = (
-        "SELECT * FROM (WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 2000)"
-    )
-    query += " SELECT i AS visitor, CASE i WHEN 1999 THEN 7 ELSE 'x' END AS page FROM n)"
+    query = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 2000) "
+    query += "SELECT i AS visitor, CASE i WHEN 1999 THEN 7 ELSE 'x' END AS page FROM n"
     source = query_of(sqlite, query, "visitor", ["page"])
     with pytest.raises(InputError, match="several types"):
         list(source.tables())
