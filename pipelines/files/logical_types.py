@@ -15,9 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import plain_type
+from dp_transforms.runtime.python_values import column_of
 from pipelines.errors import InputError
 
 _NAME = b"logical type"
+_OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
 _PLAIN = {pa.int64(): "integer", pa.string(): "string", pa.binary(): "binary"}
 # All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
@@ -108,6 +110,21 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
         the year 32767.
     """
     return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
+
+
+def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+    """Values that are all strings, integers, booleans or bytes, or None, as a column of this type;
+    pa.null() is for any of these.
+
+    Raises:
+      TypeError, ValueError: one is of another type; integers have 64 bits.
+    """
+    found = column_of(values, name)
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(values), kind)
+    if found.type not in _OF_VALUES or kind not in (found.type, pa.null()):
+        raise TypeError
+    return found
 
 
 def from_text(text: str, field: pa.Field) -> Any:

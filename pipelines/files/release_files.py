@@ -22,17 +22,18 @@ from pipelines.files.frequency_files import (
     Arms,
     csv_lines,
     parse_coordinates,
-    parse_frequency_list,
-    parse_grouped_lists,
+    parse_lists,
 )
 from pipelines.files.names import (
     ALL_PERIODS_FILE,
     COORDINATES_FILE,
     COORDINATES_HEADER,
     FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
     GROUPED_COORDINATES_HEADER,
     LIST_DIRECTORY,
     LISTS_FILE,
+    LISTS_HEADER,
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
     PRIVACY_FILE,
@@ -92,9 +93,10 @@ def read_release(directory: str) -> Found:
         with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
             return _groups(directory)
     with reading(directory, _LIST):
-        listed = parse_frequency_list(read_file(directory, FREQUENCIES_FILE))
+        lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
         statement = read_statement(directory)
         arms = _arms(directory, COORDINATES_HEADER) if _is_decoded(statement) else {}
+        listed = lists.get((), FrequencyList([], []))
         return Found(_released(listed, statement, arms.get(())), statement)
 
 
@@ -187,7 +189,7 @@ def _periods(directory: str) -> Found | None:
 
 def _groups(directory: str) -> Found:
     """The lists of all users and of groups, in the order of their file."""
-    lists = parse_grouped_lists(read_file(directory, LISTS_FILE))
+    lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
     statement = read_statement(directory)
     prices = {one.get("attribute", ""): one for one in statement["lists"]}
     decoded = any(map(_is_decoded, prices.values()))

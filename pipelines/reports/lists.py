@@ -20,8 +20,14 @@ _GUESSES = (1, 10, 100, 1000)
 _ALPHAS = ("0.25", "0.5")
 _TOP = 10
 _HEADS = ("Proved", "By the model")
-_ABOUT_MODEL = """ On the right are the shorter intervals of a model of what lists look like: they
-hold as far as the model does, and are not proved."""
+_EACH = (
+    f"The interval below each number holds that of the true list with {CONFIDENCE:.0%} confidence, "
+    "over the noise alone, each by itself."
+)
+_ABOUT_MODEL = (
+    " On the right are the shorter intervals of a model of what lists look like: they hold as far "
+    "as the model does, and are not proved."
+)
 
 
 def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
@@ -87,13 +93,15 @@ def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str
         "Both lists by rank. The shaded bands hold the true numbers, each with "
         f"{CONFIDENCE:.0%} confidence."
     )
-    content = f"""<p>{html.escape(intro)}</p>
-{page.figure(pictures[COMPARISON_PICTURE], caption)}
-<h2>Numbers and differences</h2>
-<p>The difference is the second less the first. The interval below each difference holds the true
-one with {confidence:.0%} confidence, over the noise of both lists; each by itself. An interval
-without 0 in it tells that there is a difference.</p>
-{page.table([("", *comparison.labels, "Difference"), *rows], numbers=3)}"""
+    about = (
+        "The difference is the second less the first. The interval below each holds the true one "
+        f"with {confidence:.0%} confidence, over the noise of both lists, each by itself. An "
+        "interval without 0 in it tells that there is a difference."
+    )
+    picture = page.figure(pictures[COMPARISON_PICTURE], caption)
+    heads = ("", *comparison.labels, "Difference")
+    content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
+    content += page.section("Numbers and differences", about, [heads, *rows])
     title = f"{one.title}s, two compared".replace("A differentially", "Differentially")
     statements = {
         f": {label}": each.statement
@@ -181,20 +189,19 @@ def _numbers(release: ListRelease, said: Wording) -> str:
         (name[:1].upper() + name[1:], *(_text(name, each[name]) for each in kinds))
         for name in kinds[0]
     ]
-    return f"""<h2>Numbers</h2>
-<p>The interval below each number holds that of the true list with {CONFIDENCE:.0%} confidence, over
-the noise alone, each by itself.{_ABOUT_MODEL * (len(kinds) - 1)}</p>
-{page.table([("", *_HEADS[: len(kinds)]), *rows], numbers=len(kinds))}"""
+    about = _EACH + _ABOUT_MODEL * (len(kinds) - 1)
+    return page.section("Numbers", about, [("", *_HEADS[: len(kinds)]), *rows])
 
 
 def _top(release: ListRelease, said: Wording) -> str:
     """A table of the largest frequencies."""
     top = release.top(min(_TOP, release.released.distinct))
     rows = [(f"{rank}", page.count_text(one)) for rank, one in enumerate(top, 1)]
-    return f"""<h2>The top</h2>
-<p>The {len(rows)} largest frequencies. With {CONFIDENCE:.0%} confidence all of these intervals hold
-together.</p>
-{page.table([("Rank", said.users.capitalize()), *rows], numbers=1)}"""
+    about = (
+        f"The {len(rows)} largest frequencies. With {CONFIDENCE:.0%} confidence all of these "
+        "intervals hold together."
+    )
+    return page.section("The top", about, [("Rank", said.users.capitalize()), *rows])
 
 
 def _metrics(release: ListRelease) -> str:
@@ -210,11 +217,9 @@ def _metrics(release: ListRelease) -> str:
         (name, *(page.bits_text(getattr(one, ask)(of, CONFIDENCE)) for one in kinds))
         for name, ask, of in asked
     ]
-    return f"""<h2>How hard to guess</h2>
-<p>Effective key lengths in bits (Bonneau, IEEE S&amp;P 2012). The interval below each number holds
-the value of the true list with {CONFIDENCE:.0%} confidence, over the noise
-alone.{_ABOUT_MODEL * (len(kinds) - 1)}</p>
-{page.table([("Metric", *_HEADS[: len(kinds)]), *rows], numbers=len(kinds))}"""
+    about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). " + _EACH
+    about += _ABOUT_MODEL * (len(kinds) - 1)
+    return page.section("How hard to guess", about, [("Metric", *_HEADS[: len(kinds)]), *rows])
 
 
 def _named(question: str, said: Wording) -> str:

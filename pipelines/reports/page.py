@@ -131,6 +131,11 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
 
 
+def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
+    """A part of a page: a title, a paragraph of text, and a table whose first column is words."""
+    return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
+
+
 def _table(rows: Sequence[str]) -> str:
     lines = "\n".join(rows)
     return f'<div class="wide"><table>\n{lines}\n</table></div>\n'

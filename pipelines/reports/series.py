@@ -107,12 +107,12 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         f"Each bar holds the value of the true list with {CONFIDENCE:.0%} confidence, over the "
         f"noise alone{'; a bar without an end goes on' * (groups and said.guessing)}."
     )
+    each = (
+        "Below each number is the interval that holds that of the true lists with "
+        f"{CONFIDENCE:.0%} confidence, over the noise alone, each by itself."
+    )
     below = "".join(
-        f"<h2>{title}</h2>\n<p>Below each number is the interval that holds that of the true lists "
-        f"with {CONFIDENCE:.0%} confidence, over the noise alone, each by itself."
-        f"{html.escape(about)}</p>\n{page.table(rows, numbers=len(rows[0]) - 1)}"
-        for title, about, rows in tables
-        if len(rows) > 1
+        page.section(title, each + about, rows) for title, about, rows in tables if len(rows) > 1
     )
     return f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n{below}"
 

@@ -26,7 +26,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import csv_lines, parse_grouped_lists
+from pipelines.files.frequency_files import csv_lines, parse_lists
 from pipelines.files.names import (
     COMPARISON_FILE,
     COORDINATES_FILE,
@@ -339,7 +339,7 @@ def groups(tmp_path_factory):
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     page = html.unescape((groups / REPORT_FILE).read_text())
-    lists = parse_grouped_lists((groups / "released_lists.csv").read_bytes())
+    lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
     assert len(lists) == 4
     for (attribute, group), released in lists.items():
         label = f"{attribute}: {group}" if attribute else "all users"
@@ -371,7 +371,7 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
         assert not re.search("guess|password|broken", text)
         assert "contributions" in text
     shares = re.findall(r">([\d.]+)%\n", page)
-    lists = parse_grouped_lists((groups / "released_lists.csv").read_bytes())
+    lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
     assert list(map(float, shares)) == pytest.approx(
         [100 * success_rate(one, 10) for one in lists.values()], abs=5
     )

@@ -82,13 +82,13 @@ def test_ranges_of_json_lines(tmp_path, monkeypatch):
         (['{"user": "secret", "page": 1}{"user": "b", "page": 1}'], "a line is not one JSON obj"),
         (['{"user": "secret",', '"page": 1}'], "a line is not one JSON object"),
         (['{"user": "\\ud800", "page": 1}'], "not all values of key 'user' are of the type"),
-        (['{"user": "a", "page": 1.5}'], "'page' has values of which it is not clear"),
+        (['{"user": "a", "page": 1.5}'], "not all values of key 'page'"),
         (['{"user": "a", "page": 1}', '{"user": "a", "page": true}'], "not all values of key 'pa"),
         (
             ['{"user": "a", "page": 1}', '{"user": "a", "page": "1"}'],
             "not all values of key 'page'",
         ),
-        (['{"user": "a", "page": 9223372036854775808}'], "integers of 64 bits at most"),
+        (['{"user": "a", "page": 9223372036854775808}'], "integers of 64 bits"),
         (['{"user": "a", "secret": 1}'], "the first records have no key 'page'"),
         (["[" * 99_999], "a line is not one JSON object"),
     ],
@@ -190,7 +190,7 @@ def test_nested_keys(tmp_path, name):
     assert sorted(rows_of(reader.tables())) == PAIRS
     assert [field.name for field in reader.partition_fields] == ["user.deep.page"]
     for column in ("user.page", "user.deep.page.more", "user.deep"):
-        with pytest.raises(InputError, match=r"has no column|have no key|not clear which"):
+        with pytest.raises(InputError, match=r"no column|no key|not clear which|not all"):
             RecordFiles(str(path), "user.id", [column])
 
 
