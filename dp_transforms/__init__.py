@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
     from dp_transforms.frames.answers import Comparison as Comparison
+    from dp_transforms.frames.answers import GroupReleases as GroupReleases
     from dp_transforms.frames.answers import ListRelease as ListRelease
     from dp_transforms.frames.answers import NamesRelease as NamesRelease
     from dp_transforms.frames.answers import Releases as Releases
@@ -49,6 +50,7 @@ _HOMES = {
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
     "frames.answers": (
         "Comparison",
+        "GroupReleases",
         "ListRelease",
         "NamesRelease",
         "Releases",

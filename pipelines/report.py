@@ -14,6 +14,7 @@ from typing import Any
 
 from dp_transforms.frames.answers import (
     Comparison,
+    GroupReleases,
     ListRelease,
     NamesRelease,
     Releases,
@@ -21,19 +22,21 @@ from dp_transforms.frames.answers import (
     load,
 )
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files.names import COMPARISON_FILE, REPORT_FILE
+from pipelines.files.names import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from pipelines.files.paths import local_path
-from pipelines.files.release_files import release_directories, write_files
+from pipelines.files.release_files import reading, release_directories, write_files
 from pipelines.reports import page
 from pipelines.reports.lists import comparison_figure, comparison_page, list_page
 from pipelines.reports.names import names_page
 from pipelines.reports.series import series_figure, series_page
 from pipelines.reports.words import NO_WORDS, Words
 
+_CONTENT = f"a release with its {PRIVACY_FILE}"
 _PAGES: dict[type, Any] = {
     ListRelease: list_page,
     NamesRelease: names_page,
     Releases: series_page,
+    GroupReleases: series_page,
     Comparison: comparison_page,
 }
 
@@ -66,7 +69,8 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
       InputError: there is no release, it cannot be read, or the report cannot be written.
       ImportError: matplotlib is not installed.
     """
-    text, pictures = page_of(load(directory), words)
+    with reading(directory, _CONTENT):
+        text, pictures = page_of(load(directory), words)
     return write_files(local_path(directory), {**pictures, REPORT_FILE: text.encode()})
 
 
@@ -76,7 +80,9 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     labels = (os.path.basename(first.rstrip("/")), os.path.basename(second.rstrip("/")))
     if labels[0] == labels[1]:
         labels = (first, second)
-    text, pictures = page_of(compare(load(first), load(second), labels=labels), words)
+    comparison = compare(load(first), load(second), labels=labels)
+    with reading(f"one of {first} and {second}", _CONTENT):
+        text, pictures = page_of(comparison, words)
     return write_files(local_path(second), {**pictures, COMPARISON_FILE: text.encode()})
 
 

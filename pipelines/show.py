@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dp_transforms.frames.answers import ListRelease, load
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files.release_files import release_directories
+from pipelines.files.names import PRIVACY_FILE
+from pipelines.files.release_files import reading, release_directories
 from pipelines.reports.text_table import text_table
 
 
@@ -30,12 +31,13 @@ def shown(directory: str) -> str:
     Raises:
       ValueError: there is none, or it cannot be read.
     """
-    release = load(directory)
-    parts = [repr(release)]
-    if isinstance(release, ListRelease) and len(release.released):
-        rows = [[name, str(one)] for name, one in release.numbers().items()]
-        parts.append(text_table(rows, words=2))
-    return "\n\n".join([*parts, release.privacy])
+    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+        release = load(directory)
+        parts = [repr(release)]
+        if isinstance(release, ListRelease) and len(release.released):
+            rows = [[name, str(one)] for name, one in release.numbers().items()]
+            parts.append(text_table(rows, words=2))
+        return "\n\n".join([*parts, release.privacy])
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -386,36 +386,39 @@ class NamesRelease(_Answers):
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
 
 
-class Releases(_Table, Mapping[str, Any]):
-    """Lists that were released together, by name: of each day, or of groups. Also one table. Names
-    of each day are held likewise.
+class Releases(_Table, Mapping[Any, Any]):
+    """Lists that were released together, by name: of each day, say. Also one table. Names of each
+    day are held likewise.
 
     Args:
       lists: in order.
-      kind: what the names are, such as "day" or "group".
-      statement: the guarantee of all together, if it is not that of the first one.
+      kind: what the names are, such as "day".
+
+    Attributes:
+      statement: the guarantee of all of them together, as in privacy.json.
     """
 
-    def __init__(
-        self,
-        lists: Mapping[str, Any],
-        kind: str,
-        statement: Mapping[str, Any] | None = None,
-    ):
+    def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
-        if statement is None:
-            first = next(iter(self._lists.values())).statement if lists else {}
-            statement = {name: value for name, value in first.items() if name != "period"}
-        self.statement = statement
+        first = next(iter(self._lists.values())).statement if lists else {}
+        self.statement = {name: value for name, value in first.items() if name != "period"}
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: Any) -> Any:
         return self._lists[name]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._lists)
 
     def __len__(self) -> int:
         return len(self._lists)
+
+    @property
+    def labels(self) -> list[str]:
+        """What the lists are called in tables and pictures."""
+        return list(self)
+
+    def _label_columns(self, name: Any) -> dict[str, str]:
+        return {self.kind: name}
 
     @property
     def privacy(self) -> str:
@@ -423,13 +426,15 @@ class Releases(_Table, Mapping[str, Any]):
         return "\n\n".join(jobs.words_of(self.statement))
 
     def to_arrow(self) -> pa.Table:
-        """All lists in one ``pyarrow.Table``, whose first column has their names."""
+        """All lists in one ``pyarrow.Table``, which begins with their names."""
         import pyarrow as pa
 
         parts = []
         for name, one in self.items():
             table = one.to_arrow()
-            parts.append(table.add_column(0, self.kind, [pa.repeat(name, len(table))]))
+            for column, value in reversed(self._label_columns(name).items()):
+                table = table.add_column(0, column, [pa.repeat(value, len(table))])
+            parts.append(table)
         return pa.concat_tables(parts)
 
     def series(self, number: str = "partitions", confidence: float = CONFIDENCE) -> Series:
@@ -454,7 +459,7 @@ class Releases(_Table, Mapping[str, Any]):
             for level in (confidence, _half(confidence))
         )
         changes = [_difference(*pair, confidence) for pair in pairwise(wider)]
-        return Series(self.kind, number, tuple(self), tuple(told), tuple(changes))
+        return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
         """A picture of one number of every list, with 95% intervals: see ``ListRelease.plot``."""
@@ -462,13 +467,11 @@ class Releases(_Table, Mapping[str, Any]):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each list into a directory of its name, as the job does with ``--period``."""
-        if self.kind == "group":
-            raise ValueError("lists of groups are written by the job alone: save each by itself")
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 
     def _columns(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {self.kind: list(self)}
+        columns: dict[str, Any] = {self.kind: self.labels}
         if all(isinstance(one, ListRelease) for one in self.values()):
             for number in ("partitions", "total"):
                 told = self.series(number).estimates
@@ -481,6 +484,43 @@ class Releases(_Table, Mapping[str, Any]):
 
     def __repr__(self) -> str:
         return super().__repr__() if len(self) else "<no releases>"
+
+
+class GroupReleases(Releases):
+    """The list of all users, by ("", ""), and one of each group, by attribute and value.
+
+    Args:
+      lists: in order.
+      statement: the guarantee of all of them together, as in privacy.json.
+    """
+
+    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
+        prices = {one.get("attribute", ""): one for one in statement["lists"]}
+        # Every list is under pure differential privacy; names of groups may not be.
+        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+        common["delta"] = 0
+        told = {
+            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
+            for name, one in lists.items()
+        }
+        super().__init__(told, "group")
+        self.statement = dict(statement)
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
+
+    def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
+        return dict(zip(("attribute", "group"), name, strict=True))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the lists into a directory, as the job does."""
+        lists = {name: one.released for name, one in self.items()}
+        jobs.save_groups(os.fspath(directory), lists, self.statement, overwrite)
+
+
+_OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+"""What the statement of several groups says of none by itself."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -501,21 +541,15 @@ class Series(_Table):
     changes: tuple[Estimate, ...]
 
     def _columns(self) -> dict[str, Any]:
-        ends = ("value", "low", "high")
-        told = {end: [getattr(one, end) for one in self.estimates] for end in ends}
-        changes = [None, *self.changes][: len(self.names)]
-        return {
-            self.kind: list(self.names),
-            self.number: told["value"],
-            "low": told["low"],
-            "high": told["high"],
-            **{
-                ("change" if end == "value" else f"change_{end}"): [
-                    None if one is None else getattr(one, end) for one in changes
-                ]
-                for end in ends
-            },
-        }
+        columns: dict[str, Any] = {self.kind: list(self.names)}
+        for names, told in (
+            ((self.number, "low", "high"), self.estimates),
+            (("change", "change_low", "change_high"), [None, *self.changes]),
+        ):
+            for name, end in zip(names, ("value", "low", "high"), strict=True):
+                ends = [None if one is None else getattr(one, end) for one in told]
+                columns[name] = ends[: len(self.names)]
+        return columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -601,7 +635,7 @@ def load(directory: str | os.PathLike[str]) -> Any:
     """The release of a directory that a job, or ``save``, has written.
 
     Returns:
-      A ``ListRelease`` or ``NamesRelease``; or ``Releases``, of the lists of groups or of what
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or the ``Releases`` that
       ``--period`` has written into a directory for each.
 
     Raises:
@@ -613,9 +647,11 @@ def load(directory: str | os.PathLike[str]) -> Any:
         return kind(found, statement)
 
     found, statement, kind = jobs.read_release(os.fspath(directory))
+    if "lists" in statement:
+        return GroupReleases(found, statement)
     if kind is None:
         return answering(found, statement)
-    return Releases({name: answering(*one) for name, one in found.items()}, kind, statement)
+    return Releases({name: answering(*one) for name, one in found.items()}, kind)
 
 
 def _half(confidence: float) -> float:

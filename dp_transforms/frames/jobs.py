@@ -156,6 +156,23 @@ def save_list(
     _publish(place, list_tables([released]), statement)
 
 
+def save_groups(
+    directory: str,
+    lists: Mapping[tuple[str, str], ReleasedList],
+    statement: Mapping[str, Any],
+    overwrite: bool,
+) -> None:
+    """Writes what the job of grouped lists writes."""
+    from pipelines.files.frequency_files import grouped_tables
+    from pipelines.files.names import COORDINATES_FILE, LISTS_FILE
+    from pipelines.files.output import ReleaseDirectory
+
+    decoded = any(one.coordinates is not None for one in lists.values())
+    beside = (COORDINATES_FILE,) if decoded else ()
+    place = ReleaseDirectory(directory, LISTS_FILE, overwrite, beside=beside)
+    _publish(place, grouped_tables((*label, one) for label, one in lists.items()), statement)
+
+
 def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     """Selected names in columns as they were called, in the order of the job's file."""
     import pyarrow as pa

@@ -9,7 +9,7 @@ import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.eta import Eta
@@ -41,20 +41,15 @@ from pipelines.files.names import (
 from pipelines.files.paths import filesystem, local_path, reason
 from pipelines.files.period_names import period_names
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
 Statement = dict[str, Any]
-GROUP = "group"
 _LIST = f"a released frequency list with its {PRIVACY_FILE}"
-_OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
 
 
 class Found(NamedTuple):
-    """A release: a list, or the table of names; or several of one ``kind``, such as "group" or
-    "day", by their names, each with a privacy.json of its own."""
+    """A release: a list, lists by attribute and group, or the table of names; or of each period of
+    a ``kind``, such as "day", one by its name with a privacy.json of its own."""
 
-    content: ReleasedList | pa.Table | dict[str, tuple[ReleasedList | pa.Table, Statement]]
+    content: Any
     statement: Statement
     kind: str | None = None
 
@@ -191,17 +186,14 @@ def _groups(directory: str) -> Found:
     """The lists of all users and of groups, in the order of their file."""
     lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
     statement = read_statement(directory)
-    prices = {one.get("attribute", ""): one for one in statement["lists"]}
+    shared = {"sensitivity": statement["sensitivity"]}
+    prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
     decoded = any(map(_is_decoded, prices.values()))
     arms = _arms(directory, GROUPED_COORDINATES_HEADER) if decoded else {}
-    common = {name: value for name, value in statement.items() if name not in _OF_ALL}
-    found: dict[str, tuple[Any, Statement]] = {}
-    for (attribute, group), listed in lists.items():
-        # Every list is under pure differential privacy; names of groups may not be.
-        told = common | {"delta": 0} | prices[attribute]
-        name = f"{attribute}: {group}" if attribute else "all users"
-        found[name] = _released(listed, told, arms.get((attribute, group))), told
-    return Found(found, statement, GROUP)
+    found = {
+        name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
+    }
+    return Found(found, statement)
 
 
 def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:

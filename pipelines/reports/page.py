@@ -15,6 +15,7 @@ from dp_transforms.postprocessing.estimates import Estimate
 from pipelines.files.names import REPORT_FILE
 from pipelines.reports.words import Words, statement_words
 
+_MOST_BARS = 60
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
@@ -163,20 +164,30 @@ def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
 def interval_bars(
     title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
 ) -> Any:
-    """A figure with a dot and a bar in a line for each estimate; a bar without an end goes on."""
+    """A figure with a dot and a bar in a line for each estimate, or a band for many of them; a bar
+    without an end goes on."""
     found = [one for _, one in bars]
     if end is None:
         finite = [one.high for one in found if one.high < math.inf]
         end = 1.03 * max([*(one.value for one in found), *finite, 1])
     places = range(len(found))
-    figure, axes = new_figure(height=1 + 0.26 * len(found))
-    highs = [min(one.high, end) for one in found]
-    axes.hlines(places, [one.low for one in found], highs, lw=5, alpha=0.3)
-    axes.plot([one.value for one in found], places, "o", ms=4)
-    axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
-    axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
-    axes.locator_params(axis="x", nbins=5)
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    lows, highs = [one.low for one in found], [min(one.high, end) for one in found]
+    values = [one.value for one in found]
+    if len(found) > _MOST_BARS:
+        figure, axes = new_figure()
+        axes.fill_between(places, lows, highs, alpha=0.3)
+        axes.plot(places, values)
+        some = range(0, len(found), -(-len(found) // 3))
+        axes.set_xticks(some, [_shortened(bars[i][0], 13) for i in some], parse_math=False)
+        axes.set(title=title, ylabel=unit, ylim=(0, end))
+    else:
+        figure, axes = new_figure(height=1 + 0.26 * len(found))
+        axes.hlines(places, lows, highs, lw=5, alpha=0.3)
+        axes.plot(values, places, "o", ms=4)
+        axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
+        axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(alpha=0.3)
     return figure
 

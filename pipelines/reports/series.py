@@ -5,9 +5,9 @@ from __future__ import annotations
 import html
 from typing import Any
 
-from dp_transforms.frames.answers import CONFIDENCE, NamesRelease, Releases
+from dp_transforms.frames.answers import CONFIDENCE, GroupReleases, NamesRelease, Releases
+from dp_transforms.postprocessing.estimates import Estimate
 from pipelines.files.names import GROUPS_FILE
-from pipelines.files.release_files import GROUP
 from pipelines.reports import page
 from pipelines.reports.words import Wording, Words, wording
 
@@ -23,7 +23,7 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
         pictures[GROUPS_FILE] = page.png(series_figure(releases, said))
         content = _content(releases, said, pictures[GROUPS_FILE])
     of = "names of partitions" if _of_names(releases) else "frequency lists"
-    by = "groups" if releases.kind == GROUP else f"each {releases.kind}"
+    by = "groups" if isinstance(releases, GroupReleases) else f"each {releases.kind}"
     data = f" of {words.data_name}" if words.data_name else ""
     title = f"Differentially private {of} of {by}{data}{said.bound}"
     return page.document(title, words, content, {"": releases.statement}), pictures
@@ -32,15 +32,13 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
 def series_figure(releases: Releases, said: Wording | None = None) -> Any:
     """The figure of one number of every list, in groups how hard or how concentrated it is."""
     said = said or wording(dict(releases.statement))
+    labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
-        figure, axes = page.new_figure(height=1 + 0.26 * len(releases))
-        axes.barh(range(len(releases)), [len(one) for one in releases.values()])
-        axes.set_yticks(range(len(releases)), list(releases))
-        axes.set(title="Released names", xlabel="names", ylim=(len(releases), -1))
-        return figure
-    lists = {name: one for name, one in releases.items() if len(one.released)}
-    if releases.kind != GROUP:
-        told = [*zip(releases, releases.series("partitions").estimates, strict=True)]
+        numbers = [(name, Estimate(len(one), len(one), len(one))) for name, one in labelled.items()]
+        return page.interval_bars("Released names", "names", numbers)
+    lists = {name: one for name, one in labelled.items() if len(one.released)}
+    if not isinstance(releases, GroupReleases):
+        told = [*zip(labelled, releases.series("partitions").estimates, strict=True)]
         return page.interval_bars(f"{said.things.capitalize()} of each {releases.kind}", "", told)
     if said.guessing:
         told = [(name, one.guesswork_bits(_ALPHA)) for name, one in lists.items()]
@@ -52,11 +50,12 @@ def series_figure(releases: Releases, said: Wording | None = None) -> Any:
 
 def _content(releases: Releases, said: Wording, picture: bytes) -> str:
     rows: list[list[str]]
+    labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
-        rows = [[name, f"{len(one):,}"] for name, one in releases.items()]
+        rows = [[name, f"{len(one):,}"] for name, one in labelled.items()]
         table = page.table([[releases.kind.capitalize(), "Names"], *rows], numbers=1)
         return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
-    groups = releases.kind == GROUP
+    groups = isinstance(releases, GroupReleases)
     if groups:
         intro = (
             f"The list of all {said.users}, and one for each of {len(releases) - 1} groups, as "
@@ -72,11 +71,11 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
     numbers, totals = releases.series("partitions"), releases.series("total")
     sizes = [[kind, said.things.capitalize(), "Contributions"]]
     told = [[page.count_text(one) for one in each.estimates] for each in (numbers, totals)]
-    sizes += map(list, zip(releases, *told, strict=True))
+    sizes += map(list, zip(labelled, *told, strict=True))
     tables = [("Sizes", "", sizes)]
     if not groups:
         changes = [["", *map(page.count_text, each.changes)] for each in (numbers, totals)]
-        rows = [list(row) for row in zip(releases, *changes, strict=True)]
+        rows = [list(row) for row in zip(labelled, *changes, strict=True)]
         about = f" Each is the number less that of the {releases.kind} before."
         tables.append(("Changes", about, [sizes[0], *rows[1:]]))
     if groups and said.guessing:
@@ -90,7 +89,7 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
                 page.bits_text(one.success_rate_bits(_GUESSES)),
                 page.bits_text(one.guesswork_bits(_ALPHA)),
             ]
-            for name, one in releases.items()
+            for name, one in labelled.items()
             if len(one.released)
         ]
         heads = [kind, f"{_GUESSES} guesses", "Half broken"]
@@ -98,14 +97,14 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
     else:
         rows = [
             [name, page.share_text(one.share_of_top(_GUESSES))]
-            for name, one in releases.items()
+            for name, one in labelled.items()
             if len(one.released)
         ]
         heads = [kind, f"Part of the {_GUESSES} most frequent"]
         tables.append(("How concentrated", "", [heads, *rows]))
     caption = (
-        f"Each bar holds the value of the true list with {CONFIDENCE:.0%} confidence, over the "
-        f"noise alone{'; a bar without an end goes on' * (groups and said.guessing)}."
+        f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
+        f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
     )
     each = (
         "Below each number is the interval that holds that of the true lists with "

@@ -18,6 +18,7 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -44,6 +45,7 @@ from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_comparison, write_report
+from pipelines.reports import page
 from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.reports.words import Words
 from pipelines.select_partitions import main as select
@@ -242,7 +244,11 @@ def test_a_directory_without_a_release(tmp_path, capsys):
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
-    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
+    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n3,1\n")
+    for command in (main, show):
+        assert command([str(tmp_path)]) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "does not hold a release with its privacy" in error
     (tmp_path / "privacy.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
@@ -433,6 +439,16 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     assert text.count("Privacy statement: 2026-01-0") == 2
     assert main([str(first)] * 3) == 1
     assert "one directory, or two" in capsys.readouterr().err
+
+
+def test_many_lists_are_drawn_as_a_band():
+    for number, collections in ((60, 1), (61, 1), (10_000, 1)):
+        bars = [(f"2026-01-01T{i}", Estimate(i, i - 1, i + 1)) for i in range(number)]
+        figure = page.interval_bars("Pages of each hour", "pages", bars)
+        (axes,) = figure.axes
+        assert len(axes.collections) == collections
+        assert max(figure.get_size_inches()) < 20
+        assert len(axes.get_xticks() if number > 60 else axes.get_yticks()) in (3, 4, 60)
 
 
 def test_show_page_and_python_say_the_same_numbers(days, capsys):

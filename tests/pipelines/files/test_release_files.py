@@ -71,13 +71,16 @@ def test_groups_are_read_back_with_what_each_costs(flags, tmp_path):
     job = [flag for flag in flags(*more) if not flag.startswith("--epsilon=")]
     assert release_groups(job) == 0
     found = dp.load(tmp_path / "out")
-    assert [*found] == ["all users", "tongue: a", "tongue: b"]
+    assert [*found] == [("", ""), ("tongue", "a"), ("tongue", "b")]
+    assert found.labels == ["all users", "tongue: a", "tongue: b"]
     assert [one.statement["epsilon"] for one in found.values()] == [40, 50, 50]
     assert found.statement["epsilon"] == 90 and "Epsilon adds up from" in found.privacy
     assert all("at most 2 partitions" in one.privacy for one in found.values())
     assert [one.number_of_partitions().value for one in found.values()] == [5, 5, 5]
-    with pytest.raises(ValueError, match="written by the job alone"):
-        found.save(tmp_path / "copy")
+    assert found.to_arrow().column_names[:3] == ["attribute", "group", "rank"]
+    found.save(tmp_path / "copy")
+    copy = dp.load(tmp_path / "copy")
+    assert dict(copy) == dict(found) and copy.statement == found.statement
 
 
 def test_what_is_no_release(tmp_path):
