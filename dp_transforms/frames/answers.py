@@ -647,10 +647,10 @@ def load(directory: str | os.PathLike[str]) -> Any:
         return kind(found, statement)
 
     found, statement, kind = jobs.read_release(os.fspath(directory))
-    if "lists" in statement:
-        return GroupReleases(found, statement)
-    if kind is None:
+    if not isinstance(found, dict):
         return answering(found, statement)
+    if kind is None:
+        return GroupReleases(found, statement)
     return Releases({name: answering(*one) for name, one in found.items()}, kind)
 
 

@@ -157,7 +157,7 @@ def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
     draw(axes)
     axes.set(title=title, xlabel=x, ylabel=y)
     axes.grid(alpha=0.3)
-    axes.legend()
+    _take_literally(axes, *axes.legend().get_texts())
     return figure
 
 
@@ -189,7 +189,14 @@ def interval_bars(
         axes.locator_params(axis="x", nbins=5)
         axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
     axes.grid(alpha=0.3)
+    _take_literally(axes)
     return figure
+
+
+def _take_literally(axes: Any, *more: Any) -> None:
+    """Words of users and publishers are no formulas, whatever is in them."""
+    for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *more):
+        text.set_parse_math(False)
 
 
 def count_text(estimate: Estimate) -> str:
