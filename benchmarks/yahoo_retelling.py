@@ -37,8 +37,8 @@ from dp_transforms.budget.events import partition_event
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.sample_data import yahoo
-from pipelines.files.frequency_files import parse_grouped_lists
-from pipelines.files.names import LISTS_FILE
+from pipelines.files.frequency_files import parse_lists
+from pipelines.files.names import LISTS_FILE, LISTS_HEADER
 from pipelines.release_grouped_lists import main
 from pipelines.sample_records import sample_items
 
@@ -156,7 +156,7 @@ def release(
     )
     if code:
         raise SystemExit(code)
-    return parse_grouped_lists(pathlib.Path(output, LISTS_FILE).read_bytes())
+    return parse_lists(pathlib.Path(output, LISTS_FILE).read_bytes(), LISTS_HEADER)
 
 
 def release_originals(originals: Lists, attributes: int, epsilon_groups: str) -> Lists:

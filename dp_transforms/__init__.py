@@ -12,9 +12,11 @@ if TYPE_CHECKING:
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
     from dp_transforms.frames.answers import Comparison as Comparison
+    from dp_transforms.frames.answers import GroupReleases as GroupReleases
     from dp_transforms.frames.answers import ListRelease as ListRelease
     from dp_transforms.frames.answers import NamesRelease as NamesRelease
     from dp_transforms.frames.answers import Releases as Releases
+    from dp_transforms.frames.answers import Series as Series
     from dp_transforms.frames.answers import compare as compare
     from dp_transforms.frames.answers import load as load
     from dp_transforms.frames.api import choose_kappa as choose_kappa
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from dp_transforms.frames.api import release_counts as release_counts
     from dp_transforms.frames.api import release_degrees as release_degrees
     from dp_transforms.frames.api import select as select
+    from dp_transforms.frames.from_frame import FromFrame as FromFrame
     from dp_transforms.frames.session import Session as Session
     from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
     from dp_transforms.grouped_lists import Attribute as Attribute
@@ -45,7 +48,16 @@ _HOMES = {
     "count_selection": ("SelectFromCounts",),
     "counting": ("CountDistinctUsers",),
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
-    "frames.answers": ("Comparison", "ListRelease", "NamesRelease", "Releases", "compare", "load"),
+    "frames.answers": (
+        "Comparison",
+        "GroupReleases",
+        "ListRelease",
+        "NamesRelease",
+        "Releases",
+        "Series",
+        "compare",
+        "load",
+    ),
     "frames.api": (
         "choose_kappa",
         "plan",
@@ -55,6 +67,7 @@ _HOMES = {
         "release_degrees",
         "select",
     ),
+    "frames.from_frame": ("FromFrame",),
     "frames.session": ("Session",),
     "frequency_release": ("ReleaseFrequencyList",),
     "grouped_lists": ("Attribute", "ReleaseGroupedLists"),

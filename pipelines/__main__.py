@@ -14,40 +14,17 @@ from collections.abc import Sequence
 
 from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
+from pipelines.jobs import COMMANDS
 
 SUCCESS, USAGE_ERROR = 0, 2
 
 _NAME = "dp-frequency-lists"
 
 
-COMMANDS = {
-    "plan": ("plan", "what a release would be worth, from public numbers alone: start here"),
-    "release": ("release_frequency_list", "how many users partitions have, without names"),
-    "select": ("select_partitions", "the names of partitions that enough users have"),
-    "release-groups": (
-        "release_grouped_lists",
-        "the list of all users and of each group, from one budget",
-    ),
-    "degrees": ("release_degree_list", "how many nodes of a graph have each degree"),
-    "release-all": ("release_all", "both, from one read and one budget"),
-    "choose-kappa": (
-        "choose_kappa",
-        "how many partitions users have, and which kappa to take: before the others",
-    ),
-    "ledger": ("ledger", "a budget that several jobs share: make one, see what is left"),
-    "show": ("show", "what a release says: its rows, numbers with intervals, and guarantee"),
-    "report": ("report", "draw a released list, with error bars: a page and pictures"),
-    "evaluate": ("evaluate", "a release beside the list it was made from: PRIVATE"),
-    "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
-    "sample": ("sample_records", "made-up records to try the others on"),
-}
-"""Modules of this package with a ``main(argv) -> exit code``, and one line of help on each."""
-
-
 def usage() -> str:
     """The help of the command itself."""
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about, _) in COMMANDS.items())
     return f"""\
 usage: {_NAME} COMMAND [options]
 
@@ -83,7 +60,7 @@ def _completion(shell: str = "", *others: str) -> int:
     whole = argparse.ArgumentParser(_NAME)
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers()
-    for name, (module, about) in COMMANDS.items():
+    for name, (module, about, _) in COMMANDS.items():
         parser = importlib.import_module(f"pipelines.{module}").make_parser()
         # Both have a --help.
         commands.add_parser(name, help=about, parents=[parser], add_help=False)
@@ -109,9 +86,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
     try:
         # Imported only now: Beam takes a second, and help should not.
-        module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
-        code: int = module.main(arguments) or SUCCESS
-        sys.stdout.flush()
+        from pipelines.command_line import OneLineParser
+
+        module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+        OneLineParser.typed = f"{_NAME} {name}"
+        try:
+            code: int = module.main(arguments) or SUCCESS
+            sys.stdout.flush()
+        finally:
+            OneLineParser.typed = None
     except BrokenPipeError:
         # Whoever reads the output, such as head, has seen enough of it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -33,6 +33,7 @@ from pipelines.files.frequency_files import csv_lines, parse_rows
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.paths import local_path
+from pipelines.files.release_files import read_file, reading
 from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
 from pipelines.reports import page
 from pipelines.reports.plots import kappa_table, plot_kappas
@@ -137,10 +138,10 @@ def read_degrees(directory: str) -> ReleasedDegrees:
       InputError: it cannot be read, or is no such release.
     """
     directory = local_path(directory)
-    with page.reading(directory, "a release of choose-kappa"):
-        rows = parse_rows(page.read_file(directory, DEGREES_FILE), DEGREES_HEADER)
+    with reading(directory, "a release of choose-kappa"):
+        rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
         lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
-        epsilon = json.loads(page.read_file(directory, PRIVACY_FILE))["epsilon"]
+        epsilon = json.loads(read_file(directory, PRIVACY_FILE))["epsilon"]
         return ReleasedDegrees(lowest, users, float(epsilon))
 
 

@@ -13,6 +13,7 @@ import re
 import shlex
 import signal
 import sys
+import textwrap
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,13 @@ SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE = 0, 1, 2, 3
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8
 _FEWEST_USERS = 1000
+_SCREEN = 24
+_FIRST_FLAGS = (
+    "input frequency_list user_column partition_column source_column target_column group_by users "
+    "reference epsilon epsilon_all epsilon_groups delta max_partitions_per_user for_epsilon "
+    "noisy_counts period ledger output report"
+).split()
+"""What the first screen of a long help explains, if a command has it."""
 _BEAMS_OWN = ("labels",)
 """Options of Beam's that are as near to one of a job's flags as a misspelt one."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
@@ -49,13 +57,18 @@ class OneLineParser(argparse.ArgumentParser):
 
     Unless told otherwise, it keeps the line breaks of descriptions and epilogs. It takes no prefix
     of a flag for the flag. Flags may be written with dashes in place of underscores, and then
-    errors write them so. Each parser with a --help has a --version too.
+    errors write them so. Each parser with a --help has a --version too; where the help is longer
+    than a screen, --help is its first one and --help-all the whole.
     """
 
     has_dashes = False
+    typed: str | None = None
+    """The command as it was typed, which the help then calls it."""
 
     def __init__(self, **options: Any):
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        lines = (options.get("description") or "").splitlines()
+        options["description"] = "\n".join(textwrap.fill(line, 90) for line in lines)
         # Of jobs, other flags are Beam's: a prefix of one must not be taken for one of these.
         super().__init__(**options, allow_abbrev=False)
         if self.add_help:
@@ -65,6 +78,27 @@ class OneLineParser(argparse.ArgumentParser):
                 version=f"dp-frequency-lists {VERSION}",
                 help="print the version and exit",
             )
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)
+
+    def format_help(self) -> str:
+        whole = self.format_whole_help()
+        if len(whole.splitlines()) <= _SCREEN:
+            return whole
+        usage = self.format_usage().split(" [")[0].strip()
+        head = [usage, "", *(self.description or "").splitlines(), ""]
+        found = re.search(r"^examples?:\n(  \S.*(?:\n   .*)*)", self.epilog or "", re.MULTILINE)
+        example = ["", "example:", *found[1].splitlines()] if found else []
+        end = [*example, "", "--help-all explains every flag."]
+        flags = {action.dest: action for action in self._actions if action.option_strings}
+        first = [name for name in flags if flags[name].required]
+        first += [name for name in _FIRST_FLAGS if name in flags and name not in first]
+        lines = [_in_one_line(flags[name]) for name in first]
+        screen = [*head, *lines[: _SCREEN - len(head) - len(end)], *end, ""]
+        return "\n".join(screen).replace(self.prog, self.typed or self.prog)
+
+    def format_whole_help(self) -> str:
+        """The help on all flags."""
+        return super().format_help().replace(self.prog, self.typed or self.prog)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         arguments = map(self._underscored, sys.argv[1:] if args is None else args)
@@ -92,6 +126,19 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"error: {self.as_typed(' '.join(message.split()))}\n")
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: Any, *_: Any) -> None:
+        print(parser.format_whole_help(), end="")
+        parser.exit()
+
+
+def _in_one_line(flag: argparse.Action) -> str:
+    value = "" if flag.nargs == 0 else flag.metavar or flag.dest.upper()
+    told = re.split(r"[;:(]| or, |, and ", flag.help or "")[0].strip()
+    told = textwrap.shorten(told, 64, placeholder=" ...")
+    return f"  {f'--{flag.dest} {value}':<33} {told}".rstrip()
 
 
 class JobParser(OneLineParser):

@@ -16,7 +16,7 @@ from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
 from pipelines.errors import DoneError, InputError
 from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE, LISTS_FILE
+from pipelines.files.names import COORDINATES_FILE, FORMATS, FREQUENCIES_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
 from pipelines.reports import page
 from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
@@ -209,7 +209,7 @@ def add_input_flags(
         "--input",
         metavar="GLOB",
         help="files of records, of any Beam filesystem; or, with --query, a database: "
-        "postgresql://USER@HOST/NAME or duckdb:FILE",
+        "postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
     )
     group.add_argument(
         "--query",
@@ -220,7 +220,7 @@ def add_input_flags(
     add_columns(group)
     group.add_argument(
         "--input_format",
-        choices=("auto", "csv", "jsonl", "parquet", "avro"),
+        choices=("auto", *FORMATS),
         default="auto",
         help="csv is any delimited text, jsonl an object on each line; auto goes by the first "
         "file's name (default)",
@@ -377,11 +377,9 @@ def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory])
         for name in directory.files:
             print(directory.file(name))
     if flags.report:
-        from pipelines.report import write_groups_report, write_report
+        from pipelines.report import write_report
 
-        first = directories[0]
-        write = write_groups_report if first.file_name == LISTS_FILE else write_report
-        print(write(first.path))
+        print(write_report(directories[0].path))
 
 
 def _num_buckets(text: str) -> int:

@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from dp_transforms.frames.answers import ListRelease, load
 from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.files.names import PRIVACY_FILE
+from pipelines.files.release_files import reading, release_directories
 from pipelines.reports.text_table import text_table
 
 
@@ -17,7 +19,9 @@ def make_parser() -> OneLineParser:
         description="Print what a release says: its first rows, its numbers with intervals, and "
         "its guarantee. What is printed is public.",
     )
-    parser.add_argument("release", metavar="DIR", help="where a job has written a list, or names")
+    parser.add_argument(
+        "release", metavar="DIR", help="where a job has written a release, or one for each period"
+    )
     return parser
 
 
@@ -27,18 +31,22 @@ def shown(directory: str) -> str:
     Raises:
       ValueError: there is none, or it cannot be read.
     """
-    release = load(directory)
-    parts = [repr(release)]
-    if isinstance(release, ListRelease) and len(release.released):
-        rows = [[name, str(one)] for name, one in release.numbers().items()]
-        parts.append(text_table(rows, words=2))
-    return "\n\n".join([*parts, release.privacy])
+    with reading(directory, f"a release with its {PRIVACY_FILE}"):
+        release = load(directory)
+        parts = [repr(release)]
+        if isinstance(release, ListRelease) and len(release.released):
+            rows = [[name, str(one)] for name, one in release.numbers().items()]
+            parts.append(text_table(rows, words=2))
+        return "\n\n".join([*parts, release.privacy])
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     flags = make_parser().parse_args(argv)
     try:
-        print(shown(flags.release))
+        directories = release_directories(flags.release)
+        for directory in directories:
+            head = f"{directory}\n\n" if len(directories) > 1 else ""
+            print(f"{head}{shown(directory)}")
     except ValueError as error:
         return failed(str(error))
     return SUCCESS

@@ -14,7 +14,8 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
-from pipelines.__main__ import COMMANDS, main
+from pipelines.__main__ import main
+from pipelines.jobs import COMMANDS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]

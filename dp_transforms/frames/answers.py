@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,14 +24,41 @@ from dp_transforms.mechanisms.released_list import ReleasedList
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
+    from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 
 _SHOWN = 10
 CONFIDENCE = 0.95
 
 
+class Question(NamedTuple):
+    """A number of a list that is mostly asked for: its words, and a method of ``Answers``."""
+
+    words: str
+    method: str
+    of: tuple[int, ...] = ()
+
+    def of_list(self, answers: Answers, confidence: float) -> Estimate:
+        """The answer."""
+        found: Estimate = getattr(answers, self.method)(*self.of, confidence)
+        return found
+
+
+QUESTIONS = (
+    Question("{things}", "number_of_partitions"),
+    Question("total", "total"),
+    *(
+        Question(f"{{things}} with at least {n:,}", "partitions_with_at_least", (n,))
+        for n in (10, 100, 1000, 10_000)
+    ),
+    *(Question(f"{{users}} at rank {n:,}", "frequency_at", (n,)) for n in (1, 10, 100, 1000)),
+    *(Question(f"share of the top {n:,}", "share_of_top", (n,)) for n in (10, 100, 1000)),
+)
+_ALWAYS = 2
+"""The first questions are asked of every list, the others where something may be there."""
+
+
 class _Table:
-    """A table for whichever library the user has."""
+    """A table for whichever library the user has, which a page can be about."""
 
     _labels: Sequence[str] = ()
     """Columns of names, which are not numbers even where they are digits."""
@@ -57,6 +85,31 @@ class _Table:
           ImportError: polars is not installed.
         """
         return _needed("polars").from_arrow(self.to_arrow())
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        about: str | None = None,
+        *,
+        users: str = "users",
+        title: str | None = None,
+        data_name: str | None = None,
+    ) -> None:
+        """Writes one self-contained page with the numbers, pictures and the guarantee.
+
+        Args:
+          path: of the page.
+          about: what partitions are, such as "passwords", if the column's name does not say it.
+          users: what users are, such as "accounts".
+          title: of the page; by default it says what is released, and of which data.
+          data_name: what to call the data.
+
+        Raises:
+          ImportError: matplotlib is not installed; it is in the extra ``report``.
+        """
+        page = jobs.report(self, about, users, title, data_name)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
 
     def _columns(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -155,8 +208,6 @@ class ListRelease(_Answers):
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """The k largest frequencies as released, whose intervals hold together with the confidence.
         A value outside its interval is moved to the nearer end."""
-        from dataclasses import replace
-
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         each = 1 - (1 - confidence) / k
@@ -188,9 +239,44 @@ class ListRelease(_Answers):
         """The part of the total that the largest frequencies make up."""
         return self.intervals.share_of_top(partitions, confidence)
 
-    def numbers(self, confidence: float = CONFIDENCE) -> dict[str, Estimate]:
-        """The numbers that are mostly asked for, by what they are in words."""
-        return {name: asked(self.intervals, confidence) for name, asked in _ASKED}
+    def numbers(
+        self,
+        confidence: float = CONFIDENCE,
+        *,
+        by_model: bool = False,
+        things: str | None = None,
+        users: str | None = None,
+    ) -> dict[str, Estimate]:
+        """The numbers that are mostly asked for, by what they are in words.
+
+        Args:
+          confidence: of each interval.
+          by_model: intervals of the decoder's model, shorter and not proved; they need noisy
+            coordinates. What is asked does not depend on this.
+          things, users: what partitions and users are called.
+        """
+        answers = self.model if by_model else self.intervals
+        degrees = "degree" in self.statement
+        names = {
+            "things": things or ("nodes" if degrees else "partitions"),
+            "users": users or ("edges" if degrees else "users"),
+        }
+        asked = _asked(self.intervals, confidence)
+        return {
+            one.words.format(**names): one.of_list(answers, confidence) if by_model else asked[one]
+            for one in _shown(asked)
+        }
+
+    @cached_property
+    def model(self) -> Answers:
+        """The intervals of the decoder's model: shorter, and as good as the model.
+
+        Raises:
+          ValueError: the list has no noisy coordinates.
+        """
+        from dp_transforms.postprocessing.intervals import model_intervals_of
+
+        return model_intervals_of(self.released)
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
         """Estimates, of passwords, the bits of work to guess a part alpha of accounts; see
@@ -214,20 +300,6 @@ class ListRelease(_Answers):
         from dp_transforms.postprocessing import views
 
         return views.plot_released_list(self.released, path, confidence, self._known())
-
-    def report(self, path: str | os.PathLike[str], about: str | None = None) -> None:
-        """Writes one self-contained page with the numbers, pictures and the guarantee.
-
-        Args:
-          path: of the page.
-          about: what partitions are, such as "password", if the column's name does not say it.
-
-        Raises:
-          ImportError: matplotlib is not installed; it is in the extra ``report``.
-        """
-        page = jobs.report(self.released, self.statement, about)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(page)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes what the job writes: the list, its noisy coordinates and privacy.json, whole or
@@ -314,43 +386,170 @@ class NamesRelease(_Answers):
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
 
 
-class Releases(_Table, Mapping[str, ListRelease]):
-    """Lists that were released together, by name: of each day, say. Also one table.
+class Releases(_Table, Mapping[Any, Any]):
+    """Lists that were released together, by name: of each day, say. Also one table. Names of each
+    day are held likewise.
 
     Args:
       lists: in order.
       kind: what the names are, such as "day".
+
+    Attributes:
+      statement: the guarantee of all of them together, as in privacy.json.
     """
 
-    def __init__(self, lists: Mapping[str, ListRelease], kind: str):
+    def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
+        first = next(iter(self._lists.values())).statement if lists else {}
+        self.statement = {name: value for name, value in first.items() if name != "period"}
 
-    def __getitem__(self, name: str) -> ListRelease:
+    def __getitem__(self, name: Any) -> Any:
         return self._lists[name]
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Any]:
         return iter(self._lists)
 
     def __len__(self) -> int:
         return len(self._lists)
 
+    @property
+    def labels(self) -> list[str]:
+        """What the lists are called in tables and pictures."""
+        return list(self)
+
+    def _label_columns(self, name: Any) -> dict[str, str]:
+        return {self.kind: name}
+
+    @property
+    def privacy(self) -> str:
+        """The guarantee of all together, in words that a publisher can paste."""
+        return "\n\n".join(jobs.words_of(self.statement))
+
     def to_arrow(self) -> pa.Table:
-        """All lists in one ``pyarrow.Table``, whose first column has their names."""
+        """All lists in one ``pyarrow.Table``, which begins with their names."""
         import pyarrow as pa
 
         parts = []
         for name, one in self.items():
             table = one.to_arrow()
-            parts.append(table.add_column(0, self.kind, [pa.repeat(name, len(table))]))
+            for column, value in reversed(self._label_columns(name).items()):
+                table = table.add_column(0, column, [pa.repeat(value, len(table))])
+            parts.append(table)
         return pa.concat_tables(parts)
+
+    def series(self, number: str = "partitions", confidence: float = CONFIDENCE) -> Series:
+        """One number of every list, and its change from the list before.
+
+        Args:
+          number: in words, as ``ListRelease.numbers`` has it.
+          confidence: of each interval by itself.
+
+        Raises:
+          ValueError: there is no such number, or these are names and not lists.
+        """
+        if not all(isinstance(one, ListRelease) for one in self.values()):
+            raise ValueError("numbers have a series in lists, not in names")
+        things = {"things": "partitions", "users": "users"}
+        by_words = {one.words.format(**things): one for one in QUESTIONS}
+        if number not in by_words:
+            raise ValueError(f"number must be one of {', '.join(by_words)}, got {number!r}")
+        asked = by_words[number]
+        told, wider = (
+            [asked.of_list(one.intervals, level) for one in self.values()]
+            for level in (confidence, _half(confidence))
+        )
+        changes = [_difference(*pair, confidence) for pair in pairwise(wider)]
+        return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """A picture of one number of every list, with 95% intervals: see ``ListRelease.plot``."""
+        return jobs.plot(self, path)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each list into a directory of its name, as the job does with ``--period``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {self.kind: self.labels}
+        if all(isinstance(one, ListRelease) for one in self.values()):
+            for number in ("partitions", "total"):
+                told = self.series(number).estimates
+                columns[number] = [one.value for one in told]
+                columns[f"{number}, low"] = [one.low for one in told]
+                columns[f"{number}, high"] = [one.high for one in told]
+        else:
+            columns["names"] = [len(one) for one in self.values()]
+        return columns
+
     def __repr__(self) -> str:
-        return f"<{len(self)} lists by {self.kind}: {', '.join([*self][:_SHOWN])}>"
+        return super().__repr__() if len(self) else "<no releases>"
+
+
+class GroupReleases(Releases):
+    """The list of all users, by ("", ""), and one of each group, by attribute and value.
+
+    Args:
+      lists: in order.
+      statement: the guarantee of all of them together, as in privacy.json.
+    """
+
+    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
+        prices = {one.get("attribute", ""): one for one in statement["lists"]}
+        # Every list is under pure differential privacy; names of groups may not be.
+        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+        common["delta"] = 0
+        told = {
+            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
+            for name, one in lists.items()
+        }
+        super().__init__(told, "group")
+        self.statement = dict(statement)
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
+
+    def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
+        return dict(zip(("attribute", "group"), name, strict=True))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the lists into a directory, as the job does."""
+        lists = {name: one.released for name, one in self.items()}
+        jobs.save_groups(os.fspath(directory), lists, self.statement, overwrite)
+
+
+_OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+"""What the statement of several groups says of none by itself."""
+
+
+@dataclass(frozen=True, repr=False)
+class Series(_Table):
+    """One number of lists in a row, and how it changes.
+
+    Attributes:
+      kind, number: what the lists are by, such as "day", and the number in words.
+      names: of the lists.
+      estimates, changes: of each list, and of each but the first; each interval holds with its
+        confidence by itself.
+    """
+
+    kind: str
+    number: str
+    names: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    changes: tuple[Estimate, ...]
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {self.kind: list(self.names)}
+        for names, told in (
+            ((self.number, "low", "high"), self.estimates),
+            (("change", "change_low", "change_high"), [None, *self.changes]),
+        ):
+            for name, end in zip(names, ("value", "low", "high"), strict=True):
+                ends = [None if one is None else getattr(one, end) for one in told]
+                columns[name] = ends[: len(self.names)]
+        return columns
 
 
 @dataclass(frozen=True, repr=False)
@@ -358,14 +557,22 @@ class Comparison(_Table):
     """Numbers of two lists side by side, and their differences, the second less the first.
 
     Attributes:
+      lists, labels: the two, and what they are called.
       questions: what is asked.
       first, second, differences: the answers; each interval holds with its confidence by itself.
     """
 
+    lists: tuple[ListRelease, ListRelease]
+    labels: tuple[str, str]
     questions: tuple[str, ...]
     first: tuple[Estimate, ...]
     second: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """A picture of both lists by rank, each with error bars that hold together: see
+        ``ListRelease.plot``."""
+        return jobs.plot(self, path)
 
     def _columns(self) -> dict[str, Any]:
         return {
@@ -378,58 +585,108 @@ class Comparison(_Table):
         }
 
 
-_ASKED: Sequence[tuple[str, Callable[[ReleaseIntervals, float], Estimate]]] = (
-    ("partitions", lambda one, c: one.number_of_partitions(c)),
-    ("partitions with at least 10", lambda one, c: one.partitions_with_at_least(10, c)),
-    ("partitions with at least 100", lambda one, c: one.partitions_with_at_least(100, c)),
-    ("partitions with at least 1,000", lambda one, c: one.partitions_with_at_least(1000, c)),
-    ("total", lambda one, c: one.total(c)),
-    ("users at rank 1", lambda one, c: one.frequency_at(1, c)),
-    ("users at rank 10", lambda one, c: one.frequency_at(10, c)),
-    ("users at rank 100", lambda one, c: one.frequency_at(100, c)),
-    ("share of the top 10", lambda one, c: one.share_of_top(10, c)),
-    ("share of the top 100", lambda one, c: one.share_of_top(100, c)),
-)
+def compare(
+    first: ListRelease,
+    second: ListRelease,
+    confidence: float = CONFIDENCE,
+    labels: tuple[str, str] = ("first", "second"),
+) -> Comparison:
+    """Compares two released lists by numbers of each. ``Releases.series`` does so for many.
 
+    Proof. Let the interval of each list fail with probability at most a / 2. Where both hold, the
+    difference of the true numbers is between the low end of the second less the high end of the
+    first, and the converse. So this fails with probability at most a, whatever the two noises have
+    in common. QED.
 
-def compare(first: ListRelease, second: ListRelease, confidence: float = CONFIDENCE) -> Comparison:
-    """Compares two released lists by numbers of each.
+    Args:
+      first, second: about the same users or others.
+      confidence: 1 - a, of the interval of each difference by itself.
+      labels: what to call the two in pictures and pages.
 
-    Each of the two intervals of a number fails with half of the probability that the interval of
-    their difference may fail with, so that this holds whatever the two noises have in common.
+    Raises:
+      ValueError: see ``ListRelease``.
 
     >>> import dp_transforms as dp
     >>> monday, tuesday = (
     ...     dp.release_counts([users, 1], epsilon=50, max_partitions_per_user=1)
     ...     for users in (20, 50)
     ... )
-    >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[4]["difference"]
+    >>> dp.compare(monday, tuesday).to_arrow().to_pylist()[1]["difference"]
     30.0
     """
-    from dp_transforms.postprocessing.estimates import Estimate
+    if not all(isinstance(one, ListRelease) for one in (first, second)):
+        raise ValueError("compare takes two lists")
+    ones, twos = (_asked(one.intervals, _half(confidence)) for one in (first, second))
+    both = {*_shown(ones), *_shown(twos)} & ones.keys() & twos.keys()
+    asked = [one for one in QUESTIONS if one in both]
+    names = {"things": "nodes", "users": "edges"} if "degree" in first.statement else {}
+    words = {"things": "partitions", "users": "users"} | names
+    return Comparison(
+        (first, second),
+        labels,
+        tuple(one.words.format(**words) for one in asked),
+        tuple(ones[one] for one in asked),
+        tuple(twos[one] for one in asked),
+        tuple(_difference(ones[one], twos[one], confidence) for one in asked),
+    )
 
-    half = 1 - (1 - confidence) / 2
-    ones, twos = first.numbers(half), second.numbers(half)
-    differences = [
-        Estimate(two.value - one.value, two.low - one.high, two.high - one.low, confidence)
-        for one, two in zip(ones.values(), twos.values(), strict=True)
-    ]
-    return Comparison(tuple(ones), *map(tuple, (ones.values(), twos.values(), differences)))
 
-
-def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:
+def load(directory: str | os.PathLike[str]) -> Any:
     """The release of a directory that a job, or ``save``, has written.
+
+    Returns:
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or the ``Releases`` that
+      ``--period`` has written into a directory for each.
 
     Raises:
       ValueError: there is none, or it cannot be read.
     """
-    found, statement = jobs.read_release(os.fspath(directory))
-    if isinstance(found, ReleasedList):
-        return ListRelease(found, statement)
-    return NamesRelease(found, statement)
+
+    def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+        kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
+        return kind(found, statement)
+
+    found, statement, kind = jobs.read_release(os.fspath(directory))
+    if not isinstance(found, dict):
+        return answering(found, statement)
+    if kind is None:
+        return GroupReleases(found, statement)
+    return Releases({name: answering(*one) for name, one in found.items()}, kind)
+
+
+def _half(confidence: float) -> float:
+    return 1 - (1 - confidence) / 2
+
+
+def _difference(one: Estimate, two: Estimate, confidence: float) -> Estimate:
+    """The second less the first, from intervals that fail with half of the probability each."""
+    low, high = two.low - one.high, two.high - one.low
+    return replace(one, value=two.value - one.value, low=low, high=high, confidence=confidence)
+
+
+def _asked(answers: Answers, confidence: float) -> dict[Question, Estimate]:
+    """The answers to all questions; an empty list has no shares."""
+    some = len(answers.released) > 0
+    return {
+        one: one.of_list(answers, confidence)
+        for one in QUESTIONS
+        if some or one.method != "share_of_top"
+    }
+
+
+def _shown(asked: Mapping[Question, Estimate]) -> list[Question]:
+    """The questions to which there is something to say: about ranks that may be there."""
+    ranks = {one.of: told for one, told in asked.items() if one.method == "frequency_at"}
+    return [
+        one
+        for place, (one, told) in enumerate(asked.items())
+        if place < _ALWAYS or (ranks[one.of] if one.method == "share_of_top" else told).high > 0
+    ]
 
 
 def _text(value: Any) -> str:
+    if value is None:
+        return ""
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)

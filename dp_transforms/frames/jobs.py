@@ -79,9 +79,9 @@ def names_of_periods(period: str, span: str) -> list[str]:
 
 def check_times(records: Any) -> None:
     """Checks that the last column of records can hold times."""
-    from pipelines.files import times
+    from pipelines.files.period_names import check_times as check
 
-    times.check_times(records.pattern, records.attribute_fields[-1])
+    check(records.pattern, records.attribute_fields[-1])
 
 
 def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.Table]:
@@ -91,7 +91,7 @@ def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.T
 
     from dp_transforms.columnar.attributes import LIST
     from dp_transforms.columnar.columns import PARTITION, USER
-    from pipelines.files.times import periods_of
+    from pipelines.files.period_names import periods_of
 
     for table in records.tables():
         when = periods_of(records.pattern, table.columns[-1], period)
@@ -111,24 +111,38 @@ def names_statement(
 
 def words_of(statement: Mapping[str, Any]) -> list[str]:
     """A statement in paragraphs."""
-    from pipelines.reports.words import privacy_words, selection_privacy_words
+    from pipelines.reports.words import statement_words
 
-    return (selection_privacy_words if "strategy" in statement else privacy_words)(dict(statement))
+    return statement_words(dict(statement))
 
 
 def intervals(released: ReleasedList, statement: Mapping[str, Any]) -> ReleaseIntervals:
-    """The intervals that a report draws."""
-    from pipelines.reports import page
+    """The intervals of a list, of its noisy coordinates or else by the law that is stated."""
+    from dp_transforms.postprocessing.intervals import intervals_of
+    from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+    from pipelines.reports.privacy_statement import law_of_statement
 
-    return page.intervals(released, dict(statement))
+    if released.coordinates is not None:
+        return intervals_of(released)
+    return WalkIntervals(released, law_of_statement(dict(statement)))
 
 
-def report(released: ReleasedList, statement: Mapping[str, Any], about: str | None) -> str:
-    """The page of a report, pictures included."""
+def report(release: Any, *words: Any) -> str:
+    """The page of a report, pictures included; ``words`` are those of ``reports.words.Words``."""
     from pipelines.report import page_of
+    from pipelines.reports.words import Words
 
-    told = dict(statement) | ({} if about is None else {"partition_columns": [about]})
-    return page_of(intervals(released, told), told)[0]
+    return page_of(release, Words(*words))[0]
+
+
+def plot(release: Any, path: str | os.PathLike[str] | None) -> Any:
+    """The picture of several lists, or of two that are compared: see ``ListRelease.plot``."""
+    from pipelines.report import figure_of
+
+    figure = figure_of(release)
+    if path is not None:
+        figure.savefig(path)
+    return figure
 
 
 def save_list(
@@ -144,12 +158,30 @@ def save_list(
     _publish(place, list_tables([released]), statement)
 
 
+def save_groups(
+    directory: str,
+    lists: Mapping[tuple[str, str], ReleasedList],
+    statement: Mapping[str, Any],
+    overwrite: bool,
+) -> None:
+    """Writes what the job of grouped lists writes."""
+    from pipelines.files.frequency_files import grouped_tables
+    from pipelines.files.names import COORDINATES_FILE, LISTS_FILE
+    from pipelines.files.output import ReleaseDirectory
+
+    decoded = any(one.coordinates is not None for one in lists.values())
+    beside = (COORDINATES_FILE,) if decoded else ()
+    place = ReleaseDirectory(directory, LISTS_FILE, overwrite, beside=beside)
+    _publish(place, grouped_tables((*label, one) for label, one in lists.items()), statement)
+
+
 def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
     """Selected names in columns as they were called, in the order of the job's file."""
     import pyarrow as pa
 
     from dp_transforms.columnar.columns import PARTITION, single
-    from pipelines.files.partition_file import COUNTS, in_order, partition_lines
+    from pipelines.files.names import COUNTS
+    from pipelines.files.partition_file import in_order, partition_lines
 
     counts = {name: selected[name] for name in COUNTS if name in selected.column_names}
     rows = {line: row for row, line in enumerate(partition_lines(selected))}
@@ -165,7 +197,7 @@ def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
 
 def names_of_columns(names: pa.Table, statement: Mapping[str, Any]) -> list[str]:
     """Returns the names of the columns that have the partitions, in such a table."""
-    from pipelines.files.partition_file import COUNTS
+    from pipelines.files.names import COUNTS
 
     counts = len(COUNTS) if statement["noisy_counts"] else 0
     return list(names.column_names[: names.num_columns - counts])
@@ -202,21 +234,8 @@ def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
         raise ValueError(told) from None
 
 
-def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
-    """A directory's released list, or the columns of its names; and its privacy.json."""
-    from pipelines.files import names
-    from pipelines.files.paths import filesystem, local_path
-    from pipelines.report import read_list
-    from pipelines.reports import page
+def read_release(directory: str) -> Any:
+    """What a job has written into a directory: see ``pipelines.files.release_files``."""
+    from pipelines.files.release_files import read_release as read
 
-    directory = local_path(directory)
-    files = filesystem(directory)
-    if not files.exists(files.join(directory, names.PARTITIONS_FILE)):
-        return read_list(directory)
-    from pipelines.files.partition_file import parse_names, typed_names
-
-    with page.reading(directory, f"released names with their {names.PRIVACY_FILE}"):
-        statement = page.read_statement(directory, None)
-        found = parse_names(page.read_file(directory, names.PARTITIONS_FILE), statement)
-        table = typed_names(found, statement)
-    return table, statement
+    return read(directory)

@@ -25,7 +25,6 @@ from pipelines.files.names import (
 )
 from pipelines.files.paths import local_path, reason
 
-Lists = dict[tuple[str, str], FrequencyList]
 Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""
 Arms = tuple[IntArray, IntArray]
@@ -99,17 +98,13 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
     return rows
 
 
-def parse_frequency_list(content: bytes) -> FrequencyList:
-    """The list in such bytes. Raises as ``parse_rows``."""
-    return _list_of(parse_rows(content, FREQUENCIES_HEADER))
-
-
-def parse_grouped_lists(content: bytes) -> Lists:
-    """The lists in such bytes, by (attribute, group); ("", "") is that of all users."""
-    pairs: dict[tuple[str, str], list[list[str]]] = {}
-    for attribute, group, *pair in parse_rows(content, LISTS_HEADER):
-        pairs.setdefault((attribute, group), []).append(pair)
-    return {name: _list_of(rows) for name, rows in pairs.items()}
+def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
+    """The lists in such bytes by (attribute, group), where ("", "") is that of all users; or by (),
+    where the file has no such columns. Raises as ``parse_rows``."""
+    pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
+    for *label, frequency, multiplicity in parse_rows(content, header):
+        pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
+    return {name: FrequencyList(*zip(*rows, strict=True)) for name, rows in pairs.items()}
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
@@ -125,8 +120,3 @@ def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Ar
         label: (np.array(arms[ROWS], np.int64), np.array(arms[COLUMNS], np.int64))
         for label, arms in values.items()
     }
-
-
-def _list_of(rows: list[list[str]]) -> FrequencyList:
-    pairs = [(int(frequency), int(multiplicity)) for frequency, multiplicity in rows]
-    return FrequencyList([value for value, _ in pairs], [count for _, count in pairs])

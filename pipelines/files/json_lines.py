@@ -11,17 +11,19 @@ import pyarrow as pa
 
 from pipelines.errors import InputError
 from pipelines.files import text_lines
-from pipelines.files.logical_types import record_field, record_table
+from pipelines.files.logical_types import record_schema, record_table, typed_column
 from pipelines.files.paths import FileRange
 
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
-_TYPES = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
+_MISSING = object()
+_ANY = pa.null()
 
 
 @dataclass(frozen=True)
 class JsonLines(text_lines.TextFormat):
-    """Records in the top-level keys of objects, of which each has a line of its own.
+    """Records in the keys of objects, of which each has a line of its own: user.id is the key id of
+    the object user, unless a record has the key user.id itself.
 
     Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
     first value in each file. A key that a record does not have is null. Lines are parsed one by
@@ -29,7 +31,7 @@ class JsonLines(text_lines.TextFormat):
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
-        return _schema(_kinds(path, columns))
+        return record_schema(path, pa.schema(_kinds(path, columns)), columns)
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         kinds = _kinds(part.path, columns)
@@ -41,7 +43,7 @@ class JsonLines(text_lines.TextFormat):
                 raise InputError(f"{part.path} {text_lines.CUT_SHORT}") from None
 
 
-def _kinds(path: str, columns: Sequence[str]) -> dict[str, type]:
+def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
     """The type of each column's first value; of text, if the first lines have none."""
     with text_lines.text_bytes(path) as file:
         try:
@@ -49,19 +51,33 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, type]:
         except OSError:
             raise InputError(f"{path} {text_lines.CUT_SHORT}") from None
     records = _records(path, b"".join(lines))
-    kinds: dict[str, type] = {}
+    kinds: dict[str, pa.DataType] = {}
     for column in columns:
-        if records and not any(column in record for record in records):
+        values = _values(records, column)
+        if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
             # Which keys there are may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
-        values = (record.get(column) for record in records)
-        kinds[column] = next((type(value) for value in values if value is not None), str)
-        if kinds[column] not in _TYPES:
-            raise InputError(
-                f"{path}: key {column!r} has values of which it is not clear which ones are equal: "
-                "store them as strings or integers"
-            )
+        first = _column(path, column, [value for value in values if value is not None][:1], _ANY)
+        kinds[column] = first.type if len(first) else pa.string()
     return kinds
+
+
+def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
+    """The values of a key in records: of each by itself, whatever keys others have."""
+    if "." not in name:
+        return [record.get(name, missing) for record in records]
+    return [_nested(record, name, missing) for record in records]
+
+
+def _nested(record: dict[str, Any], name: str, missing: Any) -> Any:
+    if name in record:
+        return record[name]
+    value: Any = record
+    for key in name.split("."):
+        if type(value) is not dict or key not in value:
+            return missing
+        value = value[key]
+    return value
 
 
 def _records(path: str, block: bytes) -> list[dict[str, Any]]:
@@ -82,21 +98,18 @@ def _records(path: str, block: bytes) -> list[dict[str, Any]]:
     return records
 
 
-def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, type]) -> pa.Table:
-    columns = {}
-    for name, kind in kinds.items():
-        values = [record.get(name) for record in records]
-        try:
-            if not set(map(type, values)) <= {kind, type(None)}:
-                raise TypeError
-            columns[name] = pa.array(values, _TYPES[kind])
-        except (OverflowError, TypeError, ValueError, pa.ArrowException):
-            raise InputError(
-                f"{path}: not all values of key {name!r} are of the type of the first one, "
-                "integers of 64 bits at most: store them as strings"
-            ) from None
-    return record_table(pa.table(columns), _schema(kinds))
+def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, pa.DataType]) -> pa.Table:
+    columns = {
+        name: _column(path, name, _values(records, name), kind) for name, kind in kinds.items()
+    }
+    return record_table(pa.table(columns), record_schema(path, pa.schema(kinds), [*kinds]))
 
 
-def _schema(kinds: dict[str, type]) -> pa.Schema:
-    return pa.schema([record_field(name, _TYPES[kind]) for name, kind in kinds.items()])
+def _column(path: str, name: str, values: list[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return typed_column(values, name, kind)
+    except (TypeError, ValueError):
+        raise InputError(
+            f"{path}: not all values of key {name!r} are of the type of the first one, text, "
+            "booleans or integers of 64 bits: store them as strings"
+        ) from None

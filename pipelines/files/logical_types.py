@@ -8,16 +8,18 @@ equal, so files must agree in these, which is seen in their schemas.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import plain_type
+from dp_transforms.runtime.python_values import column_of
 from pipelines.errors import InputError
 
 _NAME = b"logical type"
+_OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
 _PLAIN = {pa.int64(): "integer", pa.string(): "string", pa.binary(): "binary"}
 # All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
 _DECIMAL = pa.decimal256(76, 38)
@@ -72,9 +74,32 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
     Raises:
       pa.ArrowInvalid: see ``canonical``.
     """
-    columns = [canonical(table[name]) for name in schema.names]
+    columns = [canonical(column_at(table, name)) for name in schema.names]
     pairs = zip(schema, columns, strict=True)
     return pa.table(columns, schema=pa.schema([f.with_type(c.type) for f, c in pairs]))
+
+
+def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
+    """The columns of this name or, if there is none, the fields of structs: user.id is the field id
+    of the column user.
+
+    >>> schema = pa.schema([("user", pa.struct([("id", pa.int64())]))])
+    >>> [field.type for field in fields_at(schema, "user.id")]
+    [DataType(int64)]
+    """
+    fields = list(fields)
+    found = [field for field in fields if field.name == column]
+    for field in [] if found else fields:
+        if column.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            found += fields_at(field.type, column[len(field.name) + 1 :])
+    return found
+
+
+def column_at(table: pa.Table, column: str) -> pa.ChunkedArray:
+    """The column of ``fields_at``; where a struct is null, so are its fields."""
+    while column not in table.column_names:
+        table = table.flatten()
+    return table[column]
 
 
 def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -85,6 +110,21 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
         the year 32767.
     """
     return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
+
+
+def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+    """Values that are all strings, integers, booleans or bytes, or None, as a column of this type;
+    pa.null() is for any of these.
+
+    Raises:
+      TypeError, ValueError: one is of another type; integers have 64 bits.
+    """
+    found = column_of(values, name)
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(values), kind)
+    if found.type not in _OF_VALUES or kind not in (found.type, pa.null()):
+        raise TypeError
+    return found
 
 
 def from_text(text: str, field: pa.Field) -> Any:
@@ -113,13 +153,13 @@ def from_text(text: str, field: pa.Field) -> Any:
 
 
 def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
-    found = schema.get_all_field_indices(column)
+    found = fields_at(schema, column)
     if not found:
         some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
         raise InputError(f"{path} has no column {column!r}: its columns are {some}")
     if len(found) > 1:
         raise InputError(f"{path} has more than one column {column!r}: rename all but one")
-    kind = schema.field(found[0]).type
+    kind = found[0].type
     field = record_field(column, kind)
     if field is None:
         known = "a type" if pa.types.is_null(kind) else f"the type {kind},"

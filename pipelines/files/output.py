@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pipelines.errors import InputError
-from pipelines.files.names import (
-    COORDINATES_FILE,
-    PRIVACY_FILE,
-    RELEASED_FILES,
-    REPORT_FILES,
-)
+from pipelines.files.names import COORDINATES_FILE, PRIVACY_FILE, REPORT_FILES
 from pipelines.files.paths import LocalFiles, filesystem, local_path, reason
+from pipelines.jobs import RELEASED_FILES
 from pipelines.spending import begin_release
 
 PARQUET, JSON_LINES = "parquet", "jsonl"

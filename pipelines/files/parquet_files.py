@@ -24,7 +24,7 @@ _BUFFER_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class ParquetFiles(RecordFormat):
-    """Records in the top-level columns of Parquet files.
+    """Records in the columns of Parquet files, or in fields of structs, such as user.id.
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
     and binary stays binary; see ``logical_types``. Columns that have a dictionary in the file come

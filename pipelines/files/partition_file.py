@@ -5,18 +5,17 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT, PARTITION
+from dp_transforms.columnar.columns import PARTITION
 from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
+from pipelines.files.names import COUNTS
 from pipelines.files.paths import local_path, reason
 
-COUNTS = (NOISY_COUNT, LOW, HIGH)
-"""The last columns, if noisy counts are asked for."""
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
 
@@ -50,51 +49,27 @@ def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     return csv_lines([names + list(COUNTS) * noisy_counts])
 
 
-class Names(NamedTuple):
-    """A file of names that a job has written, as text."""
-
-    columns: list[str]
-    names: list[list[str]]
-    counts: list[tuple[int, int, int]] | None  # with the ends of intervals; the largest first
-
-
-def parse_names(content: bytes, statement: Mapping[str, Any]) -> Names:
-    """The names of a file, and their noisy counts if its privacy.json says that there are.
+def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
+    """The table of a file of names: columns with the names and types that its privacy.json says, or
+    else those of the file, and text; then noisy counts with their intervals, if it has them.
 
     Raises:
       ValueError, KeyError, csv.Error: these are not the bytes of such a file.
     """
     header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
-    if not statement["noisy_counts"]:
-        columns, counts = header, None
-    else:
-        columns = header[: -len(COUNTS)]
-        counts = [(int(n), int(low), int(high)) for *_, n, low, high in rows]
-    if not columns or any(len(row) != len(header) for row in rows):
-        raise ValueError("lines differ in their numbers of fields")
-    return Names(columns, [row[: len(columns)] for row in rows], counts)
-
-
-def typed_names(found: Names, statement: Mapping[str, Any]) -> pa.Table:
-    """The table of such a file. Its columns have the names and types that its privacy.json says, or
-    else those of the file, and text.
-
-    Raises:
-      ValueError: the file has other columns than the statement says.
-    """
-    columns = statement.get("partition_columns", found.columns)
-    types = statement.get("partition_types", ["string"] * len(columns))
-    if not len(columns) == len(types) == len(found.columns):
-        raise ValueError("the columns of names must be those of their statement")
+    width = len(header) - len(COUNTS) * bool(statement["noisy_counts"])
+    names = statement.get("partition_columns", header[:width])
+    types = statement.get("partition_types", ["string"] * width)
+    if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
+        raise ValueError("the columns must be those of the statement")
     table = {
-        name: pa.array([row[place] for row in found.names], pa.string()).cast(
+        name: pa.array([row[place] for row in rows], pa.string()).cast(
             _TYPES.get(kind, pa.string())
         )
-        for place, (name, kind) in enumerate(zip(columns, types, strict=True))
+        for place, (name, kind) in enumerate(zip(names, types, strict=True))
     }
-    if found.counts is not None:
-        for place, name in enumerate(COUNTS):
-            table[name] = pa.array([counts[place] for counts in found.counts], pa.int64())
+    for place, name in enumerate(header[width:], width):
+        table[name] = pa.array([int(row[place]) for row in rows], pa.int64())
     return pa.table(table)
 
 

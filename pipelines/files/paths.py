@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 from collections.abc import Iterable, Iterator
@@ -12,6 +13,12 @@ from pipelines.errors import InputError
 
 if TYPE_CHECKING:
     from apache_beam.io.filesystem import FileMetadata
+
+
+_EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
+"""The extras of Beam with the filesystems of schemes."""
+_NEEDED = {"s3": "boto3", "azfs": "azure"}
+"""What Beam's filesystem of a scheme needs without saying so."""
 
 
 class FileRange(NamedTuple):
@@ -99,9 +106,16 @@ class LocalFiles:
 
 
 def filesystem(path: str) -> Any:
-    """Returns the class that knows a path's files; loads Beam only for those of another machine."""
+    """The class that knows a path's files; loads Beam only for those of another machine.
+
+    Raises:
+      InputError: what Beam needs for them is not installed.
+    """
     if "://" not in path:
         return LocalFiles
+    scheme = path.partition(":")[0]
+    if scheme in _NEEDED and importlib.util.find_spec(_NEEDED[scheme]) is None:
+        raise InputError(f"{path} cannot be opened: {_not_installed(scheme)}")
     from apache_beam.io.filesystems import FileSystems
 
     return FileSystems
@@ -116,6 +130,7 @@ def match_files(pattern: str) -> list[FileVersion]:
     if os.path.isdir(pattern):
         raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
     local = "://" not in pattern
+    filesystem(pattern)  # whether there is one
     try:
         if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
             found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
@@ -175,8 +190,12 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return error.strerror.lower()
     if "filesystem" in str(error).lower():
-        return (
-            "no filesystem for such a path is installed (gs:// needs the extra gcp, a database a "
-            "--query)"
-        )
+        found = re.search(r"(\w+):", str(error).rpartition("specified")[2])
+        if found is None or found[1] not in _EXTRAS:
+            return "no filesystem for such a path is known; a database needs a --query"
+        return _not_installed(found[1])
     return "the filesystem refused; check the path and your access to it"
+
+
+def _not_installed(scheme: str) -> str:
+    return f"its filesystem is not installed: pip install 'apache-beam[{_EXTRAS[scheme]}]'"

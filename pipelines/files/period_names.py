@@ -1,11 +1,18 @@
-"""The names of periods of time, which are public."""
+"""Periods of time: their names, which are public, and the times that are in them."""
 
 from __future__ import annotations
 
 import argparse
 import datetime
+from typing import TYPE_CHECKING
 
 from pipelines import flag_types
+from pipelines.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+# Arrow is imported where it is applied: the help needs the flags alone.
 
 PERIODS = ("hour", "day", "week", "month")
 MOST_PERIODS = 10_000
@@ -14,6 +21,10 @@ PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
 
 FORMS = {"hour": "%Y-%m-%dT%H", "day": "%Y-%m-%d", "week": "%Y-%m-%d", "month": "%Y-%m"}
 """The form of the names of each kind of period: its first day, or hour."""
+
+_TIME = r"^\d{4}-\d\d-\d\d([T ]([01]\d|2[0-3])(:\d\d.*)?)?$"
+_HOUR = r"^\d{4}-\d\d-\d\d[T ]([01]\d|2[0-3])(:\d\d.*)?$"
+_LOGICAL = ("string", "date", "timestamp", "timestamp of a time zone")
 
 
 def period_names(period: str, span: str) -> list[str]:
@@ -74,3 +85,60 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
         help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
         "budget is that of all periods together",
     )
+
+
+def check_times(path: str, field: pa.Field) -> None:
+    """Checks that a column can hold times.
+
+    Raises:
+      InputError: it is of another type.
+    """
+    from pipelines.files.logical_types import logical_name
+
+    if logical_name(field) not in _LOGICAL:
+        raise InputError(
+            f"{path}: column {field.name!r} is read as {logical_name(field)}, not as a time: store "
+            "it as a date, a timestamp, or text such as 2026-01-31 23:59"
+        )
+
+
+def periods_of(path: str, times: pa.ChunkedArray, period: str) -> pa.Array:
+    """The names of the periods in which times are, each as it is written: text such as 2026-01-31,
+    2026-01-31 23:59 or 2026-01-31T23:59:59Z.
+
+    Raises:
+      InputError: a time is missing, or is written in another way.
+
+    >>> import pyarrow as pa
+    >>> times = pa.chunked_array([["2026-01-31", "2026-02-01 23:59"]])
+    >>> periods_of("visits.csv", times, "week").to_pylist()
+    ['2026-01-26', '2026-01-26']
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    from dp_transforms.columnar.columns import single
+
+    values = single(times)
+    if not pa.types.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    text = values.dictionary
+    hour = period == "hour"
+    try:
+        if (
+            times.null_count
+            or False in pc.match_substring_regex(text, _HOUR if hour else _TIME).to_pylist()
+        ):
+            raise pa.ArrowInvalid
+        days = pc.utf8_slice_codeunits(text, 0, 10).cast(pa.date32())
+    except pa.ArrowInvalid:
+        example = "2026-01-31 23:59" if hour else "2026-01-31 or 2026-01-31 23:59"
+        raise InputError(
+            f"{path}: not all records have a time that is written like {example}: write it so"
+        ) from None
+    if hour:
+        names = pc.replace_substring(pc.utf8_slice_codeunits(text, 0, 13), " ", "T")
+    else:
+        begin = pc.floor_temporal(days.cast(pa.timestamp("s")), unit=period)
+        names = pc.strftime(begin, FORMS[period])
+    return names.take(values.indices)

@@ -20,9 +20,8 @@ from pipelines.files.names import COORDINATES_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.partition_file import partition_lines
 from pipelines.files.paths import filesystem
-from pipelines.files.period_names import period_names
+from pipelines.files.period_names import check_times, period_names, periods_of
 from pipelines.files.record_source import RecordSource
-from pipelines.files.times import check_times, periods_of
 from pipelines.release_job import Release, Work, release_job
 from pipelines.reports.privacy_statement import COORDINATES_KEY
 from pipelines.spending import Part

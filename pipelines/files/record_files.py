@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,23 +13,14 @@ import pyarrow as pa
 from dp_transforms.columnar.scattering import num_buckets_for
 from pipelines.command_line import refuse
 from pipelines.errors import InputError
-from pipelines.files.avro_files import AvroFiles
-from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
-from pipelines.files.parquet_files import ParquetFiles
+from pipelines.files.names import FORMATS
 from pipelines.files.paths import FileRange, FileVersion, file_version, local_path, match_files
 from pipelines.files.record_source import RecordFormat, RecordSource
 
 FILES_CHECKED_AT_LAUNCH = 16
 
-FORMATS = {"csv": DelimitedText, "parquet": ParquetFiles, "jsonl": JsonLines, "avro": AvroFiles}
-"""The format that each --input_format reads."""
-
 _SPREADSHEETS = (".xlsx", ".xlsm", ".xls", ".ods")
-_PARQUET_SUFFIXES = (".parquet", ".parq", ".pq")
-_JSON_SUFFIXES = (".jsonl", ".ndjson")
-_NAMES = {ParquetFiles: "Parquet", JsonLines: "JSON lines", AvroFiles: "Avro"}
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
 
@@ -64,7 +56,7 @@ class RecordFiles(RecordSource):
         self._bytes = sum(file.size_in_bytes for file in files)
         self._largest = max(files, key=lambda file: file.size_in_bytes)
         self._format = file_format or format_of(files[0].path)
-        if isinstance(self._format, DelimitedText) and not self._format.header:
+        if not getattr(self._format, "header", True):
             _check_positions(self._columns)
         schemas = {
             file.path: self._format.schema(file.path, self._columns)
@@ -128,19 +120,21 @@ def records_from_flags(
     if getattr(flags, "time_column", None) is not None:
         options["attribute_flag"] = "time_column"
     if flags.query is not None:
-        from pipelines.files.database import RecordQuery
+        from pipelines.files.database import query_of
 
         refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
         if flags.input_format != "auto":
             raise ValueError("--input_format is for files, not for a --query: leave it out")
-        return RecordQuery(flags.input, flags.query, *columns, **options)
-    if flags.input_format == "auto":
-        file_format = format_of(match_files(local_path(flags.input))[0].path)
+        return query_of(flags.input, flags.query, *columns, **options)
+    name = flags.input_format
+    if name == "auto":
+        first = match_files(local_path(flags.input))[0].path
+        name, file_format = format_name(first), format_of(first)
     else:
-        file_format = FORMATS[flags.input_format]()
-    if isinstance(file_format, DelimitedText):
+        file_format = _reader(name)()
+    if name == "csv":
         delimiter = flags.delimiter or file_format.delimiter
-        file_format = DelimitedText(
+        file_format = _reader(name)(
             delimiter=_NAMED_DELIMITERS.get(delimiter, delimiter),
             header=not flags.no_header,
             quotes=not flags.no_quotes,
@@ -150,36 +144,45 @@ def records_from_flags(
     else:
         refuse(
             flags,
-            f"is for delimited text, but these files are {_NAMES[type(file_format)]}: leave it "
-            f"out, or give --input_format=csv",
+            f"is for delimited text, but these files are {FORMATS[name].title}: leave it out, or "
+            "give --input_format=csv",
             *_TEXT_FLAGS,
         )
     return RecordFiles(flags.input, *columns, file_format, **options)
 
 
-def format_of(path: str) -> RecordFormat:
-    """Tells the format by the file's name: .parquet, .parq and .pq, .avro, .jsonl and .ndjson,
-    .tsv, or else CSV.
+def format_name(path: str) -> str:
+    """The name in ``FORMATS`` of the format that a file's name tells, compressed or not; "csv" if
+    it tells none.
 
     Raises:
       InputError: it is that of a spreadsheet.
 
+    >>> format_name("users.ndjson.gz")
+    'jsonl'
+    """
+    if path.lower().endswith(_SPREADSHEETS):
+        raise InputError(f"{path} is a spreadsheet: save it as CSV")
+    ends = (path.lower(), path.lower().rpartition(".")[0])
+    return next(
+        (name for end in ends for name, one in FORMATS.items() if end.endswith(one.suffixes)), "csv"
+    )
+
+
+def format_of(path: str) -> Any:
+    """The format that a file's name tells. Raises as ``format_name``.
+
     >>> format_of("users.tsv.gz").delimiter
     '\\t'
     """
-    name = path.lower()
-    if name.endswith(_SPREADSHEETS):
-        raise InputError(f"{path} is a spreadsheet: save it as CSV")
-    if name.endswith(_PARQUET_SUFFIXES):
-        return ParquetFiles()
-    if name.endswith(".avro"):
-        return AvroFiles()
-    uncompressed = name.rsplit(".", 1)[0]
-    if name.endswith(_JSON_SUFFIXES) or uncompressed.endswith(_JSON_SUFFIXES):
-        return JsonLines()
-    if name.endswith(".tsv") or uncompressed.endswith(".tsv"):
-        return DelimitedText(delimiter="\t")
-    return DelimitedText()
+    tabs = path.lower().endswith(".tsv") or path.lower().rpartition(".")[0].endswith(".tsv")
+    return _reader(format_name(path))(**({"delimiter": "\t"} if tabs else {}))
+
+
+def _reader(name: str) -> Any:
+    """The class of a format; others are not imported."""
+    module, _, reader = FORMATS[name].reader.partition(".")
+    return getattr(importlib.import_module(f"pipelines.files.{module}"), reader)
 
 
 def _check_positions(columns: Sequence[str]) -> None:

@@ -1,81 +1,88 @@
-"""A page about released names of partitions: the first of them, and about how many users they have.
-
-Everything is computed from the released files alone, so a report costs no privacy.
-"""
+"""A page about released names: the first of them, and about how many users they have."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dp_transforms.frames.answers import NamesRelease
 from dp_transforms.mechanisms.enclosure import smallest_where
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
-from pipelines.files.names import NAMES_PICTURE, PARTITIONS_FILE, PRIVACY_FILE
+from dp_transforms.postprocessing.estimates import Estimate
+from pipelines.files.names import COUNTS, NAMES_PICTURE
 from pipelines.reports import page
-from pipelines.reports.words import selection_privacy_words
-
-if TYPE_CHECKING:
-    from pipelines.files.partition_file import Names
+from pipelines.reports.words import Wording, Words, wording
 
 _SHOWN = 100
 _DRAWN = 20
 _MISS = Fraction(1, 20)
 
 
-def write_names_report(directory: str, about: str | None = None) -> str:
-    """Writes the page beside released names; returns its path. Args, Raises: ``write_report``."""
-    from pipelines.files.partition_file import parse_names
-
-    with page.reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
-        statement = page.read_statement(directory, about)
-        released = parse_names(page.read_file(directory, PARTITIONS_FILE), statement)
-        pictures = {}
-        if released.counts:
-            pictures[NAMES_PICTURE] = _picture(released)
-        text = names_page(released, statement, pictures)
-    return page.write(directory, text, pictures)
-
-
-def names_page(released: Names, statement: dict[str, Any], pictures: dict[str, bytes]) -> str:
-    """The whole page, its picture included, as HTML."""
-    number = len(released.names)
+def names_page(release: NamesRelease, words: Words) -> tuple[str, dict[str, bytes]]:
+    """The whole page, its picture included, and this by its name."""
+    statement = dict(release.statement)
+    said = wording(statement, words)
+    number, pictures = len(release), {}
     shown = min(number, _SHOWN)
-    which = f"The {shown:,} with the most users" if released.counts else f"The first {shown:,}"
-    said = f"{number:,} names of partitions were" if number != 1 else "1 name of a partition was"
-    content = f"<p>{said} released.{_others(statement)}</p>\n"
+    counted = bool(statement["noisy_counts"])
+    which = f"The {shown:,} with the most {said.users}" if counted else f"The first {shown:,}"
+    were = f"{number:,} names of {said.things} were"
+    if number == 1:
+        were = "1 name of a partition was"
+    content = f"<p>{html.escape(f'{were} released.{_others(statement, said)}')}</p>\n"
     if number:
-        content += f"<h2>{'The names' if shown == number else which}</h2>\n"
-    if released.counts:
+        content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
+    if number and counted:
         confidence = statement["count_intervals"]["confidence"]
-        content += f"""<p>{_counted(statement)} Counts have noise.
+        content += f"""<p>{html.escape(_counted(statement, said))} Counts have noise.
 Each interval holds the true number with {confidence:.0%} confidence given that the partition is
 named, whatever that number is: of a hundred intervals about {100 * (1 - confidence):.0f} do not. A
-lower end far from its count says that far fewer users, by luck, would have given that count as
+lower end far from its count says that far fewer, by luck, would have given that count as
 well.</p>
 """
         caption = "Noisy counts, and their intervals."
         if number > _DRAWN:
             caption = f"The {_DRAWN} largest noisy counts, and their intervals."
+        pictures[NAMES_PICTURE] = page.png(_figure(release, said))
         content += page.figure(pictures[NAMES_PICTURE], caption)
     if number:
-        content += _table(released, shown)
-    words = selection_privacy_words(statement)
-    return page.document("Differentially private names of partitions", content, words, statement)
+        heads = list(release.names.column_names)
+        if counted:
+            heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
+        numbers = len(COUNTS) if counted else 0
+        content += page.table([heads, *_rows(release, shown)], numbers)
+    data = f" of {words.data_name}" if words.data_name else ""
+    title = f"Differentially private names of {said.things}{data}"
+    return page.document(title, words, content, {"": statement}), pictures
 
 
-def _counted(statement: dict[str, Any]) -> str:
+def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
+    first = release.names.slice(0, shown)
+    labels = set(release._labels)
+    columns = [
+        [_name(one) if name in labels else f"{one:,}" for one in first[name].to_pylist()]
+        for name in first.column_names
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _name(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _counted(statement: dict[str, Any], said: Wording) -> str:
     """A sentence about the users that counts are of."""
-    if statement["max_partitions_per_user_is"] != "enforced":
-        return "Counts are of users."
+    if not said.bound:
+        return f"Counts are of {said.users}."
     kappa = statement["max_partitions_per_user"]
     return (
-        f"Counts are of the users who have a partition among at most {kappa:,} of theirs, chosen "
-        f"at random: if users have more than {kappa:,}, it has at least as many."
+        f"Counts are of the {said.users} who have a partition among at most {kappa:,} of theirs, "
+        f"chosen at random: if {said.users} have more than {kappa:,}, it has at least as many."
     )
 
 
-def _others(statement: dict[str, Any]) -> str:
+def _others(statement: dict[str, Any], said: Wording) -> str:
     """Says about how many users have other partitions, if that was released."""
     if "users_of_other_partitions" not in statement:
         return ""
@@ -86,33 +93,16 @@ def _others(statement: dict[str, Any]) -> str:
     beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
     low, high = max(0, users - beyond + 1), users + beyond - 1
     return (
-        f" About {users:,} users have partitions that are not named: between {low:,} and {high:,} "
-        f"({float(1 - _MISS):.0%} confidence)."
+        f" About {users:,} {said.users} have {said.things} that are not named: between {low:,} and "
+        f"{high:,} ({float(1 - _MISS):.0%} confidence)."
     )
 
 
-def _table(released: Names, shown: int) -> str:
-    rows: list[Sequence[str]] = [list(name) for name in released.names[:shown]]
-    if released.counts is None:
-        return page.table([released.columns, *rows], numbers=0)
-    heads = [*released.columns, "users, about", "from", "to"]
-    numbers = [[f"{n:,}" for n in counts] for counts in released.counts[:shown]]
-    rows = [[*name, *counts] for name, counts in zip(rows, numbers, strict=True)]
-    return page.table([heads, *rows], numbers=len(numbers[0]))
-
-
-def _picture(released: Names) -> bytes:
-    assert released.counts is not None
-    counts = released.counts[:_DRAWN]
-    places = range(len(counts))
-    drawn, axes = page.new_figure(height=1 + 0.25 * len(counts))
-    axes.hlines(
-        places, [low for _, low, _ in counts], [high for *_, high in counts], lw=5, alpha=0.3
-    )
-    axes.plot([n for n, *_ in counts], places, "o", ms=4)
-    labels = [page.shortened(", ".join(name)) for name in released.names[:_DRAWN]]
-    axes.set_yticks(places, labels, parse_math=False)
-    axes.set(title="Users of the first names", xlabel="users", ylim=(len(counts), -1))
-    axes.set_xlim(left=0)
-    axes.grid(alpha=0.3)
-    return page.png(drawn)
+def _figure(release: NamesRelease, said: Wording) -> Any:
+    rows = _rows(release, _DRAWN)
+    counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
+    bars = [
+        (", ".join(row[: -len(COUNTS)]), Estimate(*count))
+        for row, count in zip(rows, counts, strict=False)
+    ]
+    return page.interval_bars(f"{said.users.capitalize()} of the first names", said.users, bars)

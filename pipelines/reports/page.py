@@ -1,36 +1,21 @@
-"""Shared by all pages of reports: the frame, the privacy statement and the budget."""
+"""Shared by all pages of reports: the frame, figures, tables, the guarantee and the budget."""
 
 from __future__ import annotations
 
 import base64
-import contextlib
-import csv
+import datetime
 import html
 import importlib.util
 import io
-import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
-from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.postprocessing.estimates import Estimate, ReleaseIntervals
-from dp_transforms.postprocessing.intervals import intervals_of
-from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import Arms
-from pipelines.files.names import PRIVACY_FILE, REPORT_FILE
-from pipelines.files.paths import filesystem, reason
-from pipelines.reports.privacy_statement import law_of_statement
+from dp_transforms.postprocessing.estimates import Estimate
+from pipelines.files.names import REPORT_FILE
+from pipelines.reports.words import Words, statement_words
 
-CONFIDENCE = 0.99
-
+_MOST_BARS = 60
 _STYLE = """\
 body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
   font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
@@ -43,6 +28,7 @@ img { width: 100%; height: auto }
 .wide { overflow-x: auto }
 table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
+td:first-child { min-width: 5.6em }
 td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabular-nums }
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
@@ -68,10 +54,27 @@ def check_available() -> None:
         raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
 
 
-def document(title: str, content: str, words: Sequence[str], statement: Mapping[str, Any]) -> str:
-    """A whole page as HTML: a title, HTML content below it, and the privacy statement in paragraphs
-    of text and as privacy.json."""
-    paragraphs = "\n".join(_cell(text, "p") for text in words)
+def document(
+    kind: str, words: Words, content: str, statements: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """A whole page as HTML.
+
+    Args:
+      kind: what is released; the title, if the publisher has none.
+      words: of the publisher.
+      content: HTML.
+      statements: the privacy.json of each release on the page, by what to call it in a title.
+    """
+    title = html.escape(words.title or kind)
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    below = f"{kind}. " if words.title else ""
+    ends = "".join(
+        f"""<h2>Privacy statement{html.escape(name)}</h2>
+<blockquote>{"".join(_cell(text, "p") for text in statement_words(dict(statement)))}</blockquote>
+<h2>Privacy budget{html.escape(name)}</h2>
+{_budget(statement)}"""
+        for name, statement in statements.items()
+    )
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -83,11 +86,9 @@ def document(title: str, content: str, words: Sequence[str], statement: Mapping[
 </head>
 <body>
 <h1>{title}</h1>
+<p>{html.escape(below)}This page was made on {today}.</p>
 {content}
-<h2>Privacy statement</h2>
-<blockquote>{paragraphs}</blockquote>
-<h2>Privacy budget</h2>
-{_budget(statement)}
+{ends}
 </body>
 </html>
 """
@@ -131,6 +132,11 @@ def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
     return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
 
 
+def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
+    """A part of a page: a title, a paragraph of text, and a table whose first column is words."""
+    return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
+
+
 def _table(rows: Sequence[str]) -> str:
     lines = "\n".join(rows)
     return f'<div class="wide"><table>\n{lines}\n</table></div>\n'
@@ -145,76 +151,52 @@ def _cell(content: Any, kind: str) -> str:
     return f"<{kind}>{html.escape(str(content))}</{kind.partition(' ')[0]}>"
 
 
-@contextlib.contextmanager
-def reading(directory: str, content: str) -> Iterator[None]:
-    """The reading of a directory's release, which should hold this content, with errors in words.
-
-    Raises:
-      InputError: the files cannot be read, or their text is not that of such a release.
-    """
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{directory} cannot be read: {reason(error)}") from None
-    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
-        raise InputError(f"{directory} does not hold {content}") from None
+def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
+    """A figure with a grid and a legend, on whose axes curves are drawn."""
+    figure, axes = new_figure()
+    draw(axes)
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3)
+    _take_literally(axes, *axes.legend().get_texts())
+    return figure
 
 
-def read_file(directory: str, name: str) -> bytes:
-    """A file of a directory of any filesystem of Beam's."""
-    files = filesystem(directory)
-    with files.open(files.join(directory, name)) as file:
-        return bytes(file.read())
-
-
-def read_statement(directory: str, about: str | None) -> dict[str, Any]:
-    """The privacy.json of such a directory; ``about`` stands for the columns of partitions."""
-    statement: dict[str, Any] = json.loads(read_file(directory, PRIVACY_FILE))
-    return statement if about is None else statement | {"partition_columns": [about]}
-
-
-def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
-    lists."""
-    return statement.get("mechanism") == FrobeniusMechanism.words
-
-
-def with_coordinates(
-    released: FrequencyList, statement: Mapping[str, Any], arms: Arms
-) -> ReleasedList:
-    """A list with its noisy coordinates, as they were released. KeyError, ValueError if they do not
-    go with the statement."""
-    base_2 = statement.get("base_2")
-    if base_2:
-        decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+def interval_bars(
+    title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
+) -> Any:
+    """A figure with a dot and a bar in a line for each estimate, or a band for many of them; a bar
+    without an end goes on."""
+    found = [one for _, one in bars]
+    if end is None:
+        finite = [one.high for one in found if one.high < math.inf]
+        end = 1.03 * max([*(one.value for one in found), *finite, 1])
+    places = range(len(found))
+    lows, highs = [one.low for one in found], [min(one.high, end) for one in found]
+    values = [one.value for one in found]
+    if len(found) > _MOST_BARS:
+        figure, axes = new_figure()
+        axes.fill_between(places, lows, highs, alpha=0.3)
+        axes.plot(places, values)
+        some = range(0, len(found), -(-len(found) // 3))
+        axes.set_xticks(some, [_shortened(bars[i][0], 13) for i in some], parse_math=False)
+        axes.set(title=title, ylabel=unit, ylim=(0, end))
     else:
-        decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
-    coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
-    return ReleasedList(released.frequencies, released.multiplicities, None, coordinates)
+        figure, axes = new_figure(height=1 + 0.26 * len(found))
+        axes.hlines(places, lows, highs, lw=5, alpha=0.3)
+        axes.plot(values, places, "o", ms=4)
+        axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
+        axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.grid(alpha=0.3)
+    _take_literally(axes)
+    return figure
 
 
-def intervals(released: FrequencyList, statement: dict[str, Any]) -> ReleaseIntervals:
-    """The intervals of such a list. Raises as ``law_of_statement``."""
-    if isinstance(released, ReleasedList) and released.coordinates is not None:
-        return intervals_of(released)
-    return WalkIntervals(released, law_of_statement(statement))
-
-
-def write(directory: str, text: str, pictures: Mapping[str, bytes]) -> str:
-    """Writes a page and its pictures into such a directory; returns the page's path.
-
-    Raises:
-      InputError: they cannot be written.
-    """
-    place = filesystem(directory)
-    try:
-        for name, content in {**pictures, REPORT_FILE: text.encode()}.items():
-            with place.create(place.join(directory, name)) as file:
-                file.write(content)
-    except OSError as error:
-        raise InputError(f"{directory} cannot be written: {reason(error)}") from None
-    path: str = place.join(directory, REPORT_FILE)
-    return path
+def _take_literally(axes: Any, *more: Any) -> None:
+    """Words of users and publishers are no formulas, whatever is in them."""
+    for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *more):
+        text.set_parse_math(False)
 
 
 def count_text(estimate: Estimate) -> str:
@@ -244,7 +226,7 @@ def bits_text(estimate: Estimate) -> str:
     return f"{text} to {math.ceil(100 * estimate.high) / 100:.2f}"
 
 
-def shortened(label: str, most: int = 24) -> str:
+def _shortened(label: str, most: int = 24) -> str:
     """A label for a picture: printable, and not too long."""
     printable = "".join(c if c.isprintable() else "?" for c in label)
     return printable if len(printable) <= most else printable[: most - 1] + "…"

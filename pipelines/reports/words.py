@@ -1,4 +1,4 @@
-"""The wording of a report: about users' partitions, or about a graph's degrees."""
+"""The wording of pages and statements: about users' partitions, or about a graph's degrees."""
 
 from __future__ import annotations
 
@@ -9,27 +9,31 @@ from dp_transforms.mechanisms.laws.release_law import ExponentialLaw
 from pipelines.reports.privacy_statement import NODE
 
 
+class Words(NamedTuple):
+    """The words that a publisher has for a page; where there are none, the release has its own."""
+
+    about: str | None = None  # what partitions are
+    users: str = "users"
+    title: str | None = None
+    data_name: str | None = None
+
+
+NO_WORDS = Words()
+
+
 class Wording(NamedTuple):
     """The words of a page that go with a kind of list."""
 
     title: str
     total: str  # what the frequencies add up to, before what has them
-    items: str  # what has a frequency, in the plural
-    frequency: str  # what a frequency is, at the axis
+    things: str  # what has a frequency, in the plural
+    users: str  # what frequencies count, at the axis
     ranks_title: str  # of the picture of frequencies by rank
     ranks_caption: str  # below it
     guessing: bool  # whether guessing metrics mean something for such a list
+    bound: str = ""  # on the numbers of the page, where records may have been dropped
 
 
-_PARTITIONS = Wording(
-    "A differentially private frequency list",
-    "contributions of users to",
-    "partitions",
-    "users of the partition",
-    "Frequency by rank",
-    "How many users each partition has, from the most frequent on.",
-    True,
-)
 _SOURCES = {ExponentialLaw.words: " (Blocki, Datta and Bonneau, NDSS 2016)"}
 _MECHANISM_WORDS = (
     "The mechanism is the {}, sampled exactly with random numbers of the operating system. Further "
@@ -42,25 +46,69 @@ _DEGREES = {
 }
 
 
-def wording(statement: dict[str, Any]) -> Wording:
+def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
     """The words for what a privacy.json describes."""
     degree = statement.get("degree")
-    if degree is None:
-        return _PARTITIONS._replace(guessing=about_passwords(statement))
-    total, frequency, has = _DEGREES[degree]
-    title = "A differentially private degree list"
-    caption = f"How many {has}, from the largest number on."
-    return Wording(title, total, "nodes", frequency, "Degree by rank", caption, False)
+    of_data = f" of {words.data_name}" if words.data_name else ""
+    if degree is not None:
+        total, neighbours, has = _DEGREES[degree]
+        title = f"A differentially private degree list{of_data}"
+        caption = f"How many {has}, from the largest number on."
+        return Wording(title, total, "nodes", neighbours, "Degree by rank", caption, False)
+    columns = statement.get("partition_columns", [])
+    if words.about is None and len(columns) > 1:
+        of = f"{', '.join(columns[:-1])} and {columns[-1]}"
+        thing, things = f"combination of {of}", f"combinations of {of}"
+    else:
+        # A column without a header has a number.
+        name = words.about or "".join(columns).replace("_", " ").removesuffix(" id")
+        thing, things = _numbers("partition" if not name or name.isdigit() else name)
+    user, users = _numbers(words.users)
+    bound = ""
+    if drops_records(statement):
+        kappa = statement["max_partitions_per_user"]
+        bound = f", of at most {kappa:,} {things if kappa > 1 else thing} of each {user}"
+    return Wording(
+        f"A differentially private frequency list{of_data}",
+        f"contributions of {users} to",
+        things,
+        users,
+        "Frequency by rank",
+        f"How many {users} the {things} have, from the most frequent on.",
+        _about_passwords([words.about] if words.about else columns or ["password"]),
+        bound,
+    )
 
 
-def about_passwords(statement: dict[str, Any]) -> bool:
-    """Tells whether guessing means something: yes, unless columns are named, and none a password.
+def _numbers(word: str) -> tuple[str, str]:
+    """A noun in the singular and in the plural, whichever of them is given.
 
-    >>> about_passwords({"partition_columns": ["page"]})
+    >>> _numbers("urls"), _numbers("address"), _numbers("category")
+    (('url', 'urls'), ('address', 'addresses'), ('category', 'categories'))
+    """
+    if word.endswith("ss"):
+        return word, f"{word}es"
+    if word.endswith("s"):
+        return word[:-1], word
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word, f"{word[:-1]}ies"
+    return word, f"{word}s"
+
+
+def _about_passwords(names: Sequence[str]) -> bool:
+    """Tells whether guessing means something: if names of columns are of a password.
+
+    >>> _about_passwords(["page"])
     False
     """
-    columns = statement.get("partition_columns", ["password"])
-    return any("pass" in column.lower() or "pin" == column.lower() for column in columns)
+    return any("pass" in name.lower() or "pin" == name.lower() for name in names)
+
+
+def statement_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of any release in paragraphs that a publisher can paste."""
+    if "strategy" in statement:
+        return selection_privacy_words(statement)
+    return (grouped_privacy_words if "lists" in statement else privacy_words)(statement)
 
 
 def privacy_words(statement: dict[str, Any]) -> list[str]:
@@ -73,9 +121,12 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     """
     epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
     whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
+    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
+    if "periods" in statement and "period" not in statement:  # all of them
+        epsilon, what = statement["periods"]["epsilon_of_all"], "These frequency lists were"
     return [
-        f"This {'degree' if 'degree' in statement else 'frequency'} list was released under pure "
-        f"epsilon-differential privacy with epsilon = {epsilon:g}. The privacy unit is one {unit}; "
+        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon:g}. The "
+        f"privacy unit is one {unit}; "
         f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
         f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
         _bound_words(statement) + _period_words(statement),
@@ -137,9 +188,12 @@ def _periods_of_names(statement: dict[str, Any]) -> str:
     periods = statement.get("periods")
     if periods is None:
         return ""
+    which = "the names"
+    if "period" in statement:
+        which = f"the names of {statement['period']}, one"
     return (
-        f" These are the names of {statement['period']}, one of the releases of each "
-        f"{periods['of']} from {periods['first']} to {periods['last']}. The numbers above are for "
+        f" These are {which} of the releases of each {periods['of']} from {periods['first']} to "
+        f"{periods['last']}. The numbers above are for "
         f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
         f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
         "at random."
@@ -155,10 +209,13 @@ def _period_words(statement: dict[str, Any]) -> str:
     periods = statement.get("periods")
     if periods is None:
         return ""
+    which = "These are the lists"
+    if "period" in statement:
+        which = f"This is the list of {statement['period']}, one of those"
     return (
-        f" This is the list of {statement['period']}, one of those of each {periods['of']} from "
-        f"{periods['first']} to {periods['last']}, whose partitions are bounded so each. A user "
-        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that "
+        f" {which} of each {periods['of']} from {periods['first']} to {periods['last']}, whose "
+        f"partitions are bounded so each. A user counts in at most "
+        f"{periods['max_periods_per_user']} of them, chosen at random, so that "
         f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
     )
 
@@ -185,15 +242,3 @@ def _bound_words(statement: dict[str, Any]) -> str:
 def drops_records(statement: dict[str, Any]) -> bool:
     """Tells whether the job may have dropped records, so that true numbers may be larger."""
     return statement.get("max_partitions_per_user_is") == "enforced"
-
-
-def bounded(statement: dict[str, Any]) -> str:
-    """Words for the bound on a page's numbers, where records may have been dropped; else none.
-
-    >>> bounded({"max_partitions_per_user": 2, "max_partitions_per_user_is": "enforced"})
-    ', of at most 2 partitions of each user'
-    """
-    if not drops_records(statement):
-        return ""
-    kappa = statement["max_partitions_per_user"]
-    return f", of at most {kappa} partition{'s' if kappa > 1 else ''} of each user"

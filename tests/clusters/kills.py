@@ -31,7 +31,8 @@ from collections.abc import Iterator
 
 from dp_transforms.budget import Ledger, PrivacyUnit, State
 from dp_transforms.job_secret import JobSecret
-from pipelines.files.names import PRIVACY_FILE, RELEASED_FILES, REPORT_FILE
+from pipelines.files.names import PRIVACY_FILE, REPORT_FILE
+from pipelines.jobs import RELEASED_FILES
 
 _EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 # Users, partitions and groups, as ``write_inputs`` makes them.

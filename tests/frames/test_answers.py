@@ -232,6 +232,19 @@ def test_periods_are_those_of_the_job(tmp_path):
     assert table["day"].unique().tolist() == names
     days.save(tmp_path)
     assert dp.load(tmp_path / names[1]) == days[names[1]]
+    loaded = dp.load(tmp_path)
+    assert dict(loaded) == dict(days) and loaded.to_arrow() == days.to_arrow()
+    assert "lists together are under epsilon = 1" in loaded.privacy and names[2] in repr(loaded)
+    series = loaded.series("total", 0.9)
+    between = dp.compare(days[names[0]], days[names[1]], 0.9)
+    assert series.changes[0] == between.differences[between.questions.index("total")]
+    assert series.estimates[2] == days[names[2]].total(0.9)
+    assert series.to_pandas()["change"].tolist()[1:] == [one.value for one in series.changes]
+    with pytest.raises(ValueError, match="number must be one of partitions, total"):
+        loaded.series("everything")
+    for one in (loaded, between):
+        one.plot(tmp_path / "picture.png")
+        assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize("more", [{"degree": "undirected"}, {"degree": "in"}, {"degree_bound": 3}])

@@ -146,6 +146,7 @@ FAULTS = {
     "no file": any_job("--input={tmp}/none-*.csv", "no file matches", FAILURE),
     "no path": any_job("--input=", "no file matches", FAILURE),
     "a directory": any_job("--input={tmp}", "is a directory: give its files", FAILURE),
+    "no extra": any_job("--input=s3://x/y.csv", "pip install 'apache-beam[aws]'", FAILURE),
     "no filesystem": any_job("--input=nosuch://x", "no filesystem for such a path", FAILURE),
     "a link to nothing": any_job("--input={tmp}/link.csv", "link.csv", FAILURE),
     "a pipe": any_job("--input={tmp}/pipe.csv", "is not a regular file", FAILURE),

@@ -1,3 +1,4 @@
+import argparse
 import importlib
 import inspect
 import os
@@ -7,7 +8,8 @@ import sys
 import pytest
 
 from dp_transforms.version import VERSION
-from pipelines.__main__ import COMMANDS, main
+from pipelines.__main__ import main
+from pipelines.jobs import COMMANDS
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -20,8 +22,25 @@ def test_every_command_explains_itself(name, capsys):
 
 
 @pytest.mark.parametrize("name", COMMANDS)
+def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
+    texts = []
+    for flag in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as stopped:
+            main([name, flag])
+        assert stopped.value.code == 0
+        texts.append(capsys.readouterr().out)
+    first, whole = texts
+    assert len(first.splitlines()) <= 24 and max(map(len, first.splitlines())) <= 100
+    assert first == whole or "--help-all explains every flag" in first
+    assert f"usage: dp-frequency-lists {name}" in first and "None" not in whole
+    parser = importlib.import_module(f"pipelines.{COMMANDS[name].module}").make_parser()
+    told = [action for action in parser._actions if action.help != argparse.SUPPRESS]
+    assert all(flag in whole for action in told for flag in action.option_strings)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_is_also_a_module_to_run(name):
-    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
+    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
 
 

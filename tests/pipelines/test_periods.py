@@ -12,8 +12,7 @@ from dp_transforms.mechanisms import FrequencyList
 from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR
 from pipelines.errors import InputError
-from pipelines.files.period_names import period_names
-from pipelines.files.times import periods_of
+from pipelines.files.period_names import period_names, periods_of
 from pipelines.release_frequency_list import main
 
 VISITS = """visitor,page,at

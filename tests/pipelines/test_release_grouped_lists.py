@@ -10,8 +10,8 @@ import pytest
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
-from pipelines.files.frequency_files import grouped_tables, parse_grouped_lists
-from pipelines.files.names import LISTS_FILE
+from pipelines.files.frequency_files import grouped_tables, parse_lists
+from pipelines.files.names import LISTS_FILE, LISTS_HEADER
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.publishing import PublishLists
 from pipelines.files.record_files import RecordFiles
@@ -55,7 +55,7 @@ def test_the_job_releases_what_the_library_does(tmp_path):
     # Read once, and bounded once, for all lists and the names.
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == 1
-    lists = parse_grouped_lists((tmp_path / "out" / LISTS_FILE).read_bytes())
+    lists = parse_lists((tmp_path / "out" / LISTS_FILE).read_bytes(), LISTS_HEADER)
     assert lists == {
         name: found
         for name, found in expected(records, TO_SELECT, SELECTION).items()
@@ -98,7 +98,7 @@ def command(tmp_path, *flags, records=PEOPLE):
 
 
 def lists(tmp_path):
-    return parse_grouped_lists((tmp_path / "out" / "released_lists.csv").read_bytes())
+    return parse_lists((tmp_path / "out" / "released_lists.csv").read_bytes(), LISTS_HEADER)
 
 
 def statement(tmp_path):
@@ -243,7 +243,7 @@ def test_groups_that_no_record_can_have_are_refused(tmp_path, failure, group, sa
 def test_files_that_hold_no_lists(tmp_path):
     (tmp_path / "other.csv").write_text("frequency,multiplicity\n3,1\n")
     with pytest.raises(ValueError, match="must begin with the line attribute,group,"):
-        parse_grouped_lists((tmp_path / "other.csv").read_bytes())
+        parse_lists((tmp_path / "other.csv").read_bytes(), LISTS_HEADER)
 
 
 def test_the_costs_add_up():

@@ -9,6 +9,7 @@ from fractions import Fraction
 
 import pytest
 
+from dp_transforms import compare, load
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -17,6 +18,7 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -25,8 +27,9 @@ from dp_transforms.postprocessing.guessing_metrics import (
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import csv_lines, parse_grouped_lists
+from pipelines.files.frequency_files import csv_lines, parse_lists
 from pipelines.files.names import (
+    COMPARISON_FILE,
     COORDINATES_FILE,
     COORDINATES_HEADER,
     CURVE_FILE,
@@ -41,9 +44,12 @@ from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
-from pipelines.report import main, write_report
+from pipelines.report import main, write_comparison, write_report
+from pipelines.reports import page
 from pipelines.reports.privacy_statement import frequency_list_statement
+from pipelines.reports.words import Words
 from pipelines.select_partitions import main as select
+from pipelines.show import main as show
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -119,11 +125,11 @@ def test_the_page_tells_the_intervals_of_any_mechanism(tmp_path, mechanism, enfo
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     facts = intervals_of(released)
     assert isinstance(facts, CoordinateIntervals if released.coordinates else WalkIntervals)
-    number = facts.number_of_partitions(0.99)
+    number = facts.number_of_partitions()
     assert number.low < number.value < number.high
-    for one in (number, facts.total(0.99), facts.frequency_at(10, 0.99)):
+    for one in (number, facts.total(), facts.frequency_at(10)):
         assert f'<td class="number">{one.value:,}\n{one.low:,} to {one.high:,}</td>' in page
-    for bits in (facts.success_rate_bits(10, 0.99), facts.alpha_guesswork_bits("0.5", 0.99)):
+    for bits in (facts.success_rate_bits(10), facts.alpha_guesswork_bits("0.5")):
         assert f'<td class="number">{bits.value:.2f}\n' in page
     assert ("By the model" in page) == (released.coordinates is not None)
     text = f"between {number.low:,} and {number.high:,}"
@@ -180,9 +186,13 @@ def test_lists_of_groups_have_the_intervals_of_their_coordinates(tmp_path):
     assert main([str(tmp_path), "--about=page"]) == 0
     page = html.unescape((tmp_path / REPORT_FILE).read_text())
     for label, one in zip(("all users", "tongue: it"), lists.values(), strict=True):
-        share = intervals_of(one).share_of_top(10, 0.99)
-        row = f'<td>{label}, {one.total:,}</td><td class="number">{share.value:.2%}\n'
-        ends = page.partition(row)[2].partition("</td>")[0].replace("%", "").split(" to ")
+        share = intervals_of(one).share_of_top(10)
+        sizes, part = page.split("<h2>How concentrated</h2>")
+        row = sizes.partition(f"<td>{label}</td>")[2].partition("</tr>")[0]
+        assert f"{intervals_of(one).total().value:,}\n" in row
+        row = part.partition(f"<td>{label}</td>")[2].partition("</tr>")[0]
+        ends = row.partition(f"{share.value:.2%}\n")[2].partition("</td>")[0].replace("%", "")
+        ends = ends.split(" to ")
         low, high = (float(end) / 100 for end in ends)
         assert low <= share.low < low + 1e-4 and high - 1e-4 < share.high <= high
 
@@ -234,7 +244,11 @@ def test_a_directory_without_a_release(tmp_path, capsys):
     (tmp_path / "privacy.json").write_text("{}")
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
-    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
+    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n3,1\n")
+    for command in (main, show):
+        assert command([str(tmp_path)]) == 1
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and "does not hold a release with its privacy" in error
     (tmp_path / "privacy.json").write_text("[" * 100_000)
     with pytest.raises(InputError, match="does not hold a released frequency list"):
         write_report(str(tmp_path))
@@ -270,7 +284,7 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     _, names = (html.unescape(path.read_text()) for path in paths)
     header, *rows = csv.reader((both / "partitions/released_partitions.csv").open(newline=""))
     assert header == ["partition", "noisy_count", "low", "high"]
-    assert "3 names of partitions were released" in names
+    assert "3 names of pages were released" in names
     for name, *counts in rows:
         cells = "".join(f'<td class="number">{int(n):,}</td>' for n in counts)
         assert f"<td>{name}</td>{cells}" in names
@@ -331,11 +345,12 @@ def groups(tmp_path_factory):
 
 def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     page = html.unescape((groups / REPORT_FILE).read_text())
-    lists = parse_grouped_lists((groups / "released_lists.csv").read_bytes())
+    lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
     assert len(lists) == 4
     for (attribute, group), released in lists.items():
         label = f"{attribute}: {group}" if attribute else "all users"
-        row = page[page.index(f"<td>{label}, {released.total:,}</td>") :].partition("</tr>")[0]
+        part = page.partition("<h2>How hard to guess</h2>")[2]
+        row = part[part.index(f"<td>{label}</td>") :].partition("</tr>")[0]
         cells = re.findall(r">([\d.]+)\n([\d.]+) (?:to ([\d.]+)|or more)<", row)
         expected = [success_rate_bits(released, 10), alpha_guesswork_bits(released, "0.5")]
         assert [float(value) for value, _, _ in cells] == pytest.approx(expected, abs=0.3)
@@ -362,7 +377,7 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
         assert not re.search("guess|password|broken", text)
         assert "contributions" in text
     shares = re.findall(r">([\d.]+)%\n", page)
-    lists = parse_grouped_lists((groups / "released_lists.csv").read_bytes())
+    lists = parse_lists((groups / "released_lists.csv").read_bytes(), LISTS_HEADER)
     assert list(map(float, shares)) == pytest.approx(
         [100 * success_rate(one, 10) for one in lists.values()], abs=5
     )
@@ -374,12 +389,107 @@ def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups
     assert "Guessing curve" not in (copy / REPORT_FILE).read_text()
 
 
+@pytest.fixture(scope="module")
+def days(tmp_path_factory):
+    path = tmp_path_factory.mktemp("days")
+    lines = [f"{user},/{user % 7 * (user % 3)},2026-01-{5 + user % 7:02}" for user in range(900)]
+    (path / "visits.csv").write_text("\n".join(["user,url,at", *lines, ""]))
+    flags = ["--user_column=user", "--partition_column=url", "--max_partitions_per_user=2"]
+    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
+    flags += ["--max_periods_per_user=2", "--epsilon=4", f"--output={path}/out"]
+    assert release([f"--input={path}/visits.csv", *flags]) == 0
+    return path / "out"
+
+
+def words_of(page):
+    return " ".join(html.unescape(re.sub("<[^>]*>", " ", page)).split())
+
+
+def test_a_page_of_days_has_the_numbers_of_their_series(days, capsys):
+    assert main([str(days), "--data_name=the log & more"]) == 0
+    assert capsys.readouterr().out == f"{days}/{REPORT_FILE}\n"
+    page = (days / REPORT_FILE).read_text()
+    assert "frequency lists of each day of the log &amp; more, of at most 2 urls of each" in page
+    found = load(days)
+    assert [*found] == [f"2026-01-{day:02}" for day in range(5, 12)]
+    for number in ("partitions", "total"):
+        series = found.series(number)
+        for one in (*series.estimates, *series.changes):
+            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+    assert "all lists together are under epsilon = 4" in words_of(page)
+    assert "with epsilon = 4" in words_of(page)
+    copy = shutil.copytree(days, days.parent / "copy")
+    shutil.rmtree(copy / "2026-01-08")
+    assert main([str(copy)]) == 1
+    assert "2026-01-08 cannot be read" in capsys.readouterr().err
+
+
+def test_a_page_of_two_lists_has_their_differences(days, capsys):
+    first, second = days / "2026-01-06", days / "2026-01-07"
+    assert main([str(first), str(second), "--title=Two days"]) == 0
+    assert capsys.readouterr().out == f"{second}/{COMPARISON_FILE}\n"
+    page = (second / COMPARISON_FILE).read_text()
+    assert "<h1>Two days</h1>" in page and "Differentially private frequency lists" in page
+    found = compare(load(first), load(second))
+    for question, one in zip(found.questions, found.differences, strict=True):
+        if "share" not in question:
+            assert f">{one.value:,}\n{one.low:,} to {one.high:,}<" in page
+    text = words_of(page)
+    assert text.count("is of at most 2 urls of each user, chosen at random") == 2
+    assert text.count("Privacy statement: 2026-01-0") == 2
+    odd = ["--about=a$b$_{<i>", "--users=$x^$", "--data_name=$\\frac$"]
+    odd_place = shutil.copytree(second, days.parent / "$odd^$")
+    assert main([str(first), str(odd_place), *odd]) == main([str(first), *odd]) == 0
+    assert "<i>" not in (first / REPORT_FILE).read_text()
+    assert main([str(first)] * 3) == 1
+    assert "one directory, or two" in capsys.readouterr().err
+
+
+def test_many_lists_are_drawn_as_a_band():
+    for number, collections in ((60, 1), (61, 1), (10_000, 1)):
+        bars = [(f"2026-01-01T{i}", Estimate(i, i - 1, i + 1)) for i in range(number)]
+        figure = page.interval_bars("Pages of each hour", "pages", bars)
+        (axes,) = figure.axes
+        assert len(axes.collections) == collections
+        assert max(figure.get_size_inches()) < 20
+        assert len(axes.get_xticks() if number > 60 else axes.get_yticks()) in (3, 4, 60)
+
+
+def test_show_page_and_python_say_the_same_numbers(days, capsys):
+    day = days / "2026-01-06"
+    assert main([str(day), "--about=page", "--users=accounts"]) == 0
+    text, found = words_of((day / REPORT_FILE).read_text()), load(day)
+    capsys.readouterr()
+    assert show([str(day)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    numbers = found.numbers()
+    assert {"partitions", "partitions with at least 10", "users at rank 1"} <= numbers.keys()
+    for name, one in numbers.items():
+        assert f"{name} {one}" in shown
+        said = name.replace("partitions", "pages").replace("users", "accounts")
+        said = said[0].upper() + said[1:]
+        interval = f"{one.value:,} {one.low:,} to {one.high:,}"
+        assert (said if "share" in name else f"{said} {interval}") in text
+    for rank, one in enumerate(found.top(min(10, found.released.distinct)), 1):
+        assert f" {rank} {one.value:,} {one.low:,} to {one.high:,} " in text
+    # The publisher's words, but for the guarantee.
+    assert "partition" not in text.partition("Privacy statement")[0]
+
+
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
 @pytest.mark.parametrize("width", [1280, 390])
-@pytest.mark.parametrize("release", ["directory", "degrees", "groups"])
+@pytest.mark.parametrize("release", ["directory", "degrees", "groups", "days", "both", "two"])
 def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
-    page = (request.getfixturevalue(release) / REPORT_FILE).read_text()
+    path = request.getfixturevalue({"two": "days"}.get(release, release))
+    name = REPORT_FILE
+    if release == "two":
+        path, name = path / "2026-01-07", COMPARISON_FILE
+        write_comparison(str(path.parent / "2026-01-06"), str(path))
+    elif release != "directory":
+        path /= "partitions" if release == "both" else ""
+        write_report(str(path))
+    page = (path / name).read_text()
     (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
     frame = tmp_path / "frame.html"
     frame.write_text(FRAME.format(width=width))
@@ -424,5 +534,5 @@ def test_the_report_of_a_day_has_all_its_parts(tmp_path):
     flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
     flags += ["--max_periods_per_user=7", "--epsilon=10", f"--output={tmp_path}/out"]
     assert release([f"--input={tmp_path}/visits.csv", *flags]) == 0
-    page = write_report(f"{tmp_path}/out/2026-01-06", about="password")
+    page = write_report(f"{tmp_path}/out/2026-01-06", Words(about="password"))
     assert "How hard to guess" in pathlib.Path(page).read_text()

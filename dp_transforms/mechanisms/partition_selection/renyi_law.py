@@ -48,8 +48,7 @@ from typing import Any
 
 import gmpy2
 
-from dp_transforms.mechanisms.bisection import smallest_where
-from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair, smallest_where
 from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
 from dp_transforms.mechanisms.partition_selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal

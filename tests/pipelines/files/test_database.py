@@ -1,6 +1,8 @@
+import contextlib
 import datetime
 import os
 import shutil
+import sqlite3
 import subprocess
 
 import duckdb
@@ -9,7 +11,7 @@ import pytest
 from pipelines import release_frequency_list, select_partitions
 from pipelines.errors import InputError
 from pipelines.files import database
-from pipelines.files.database import RecordQuery
+from pipelines.files.database import RecordQuery, query_of
 from pipelines.files.logical_types import logical_name
 from pipelines.files.reading import ReadRecords
 from tests.beam_runs import rows_of, run
@@ -53,6 +55,55 @@ def test_records_of_a_query(visits):
     assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
 
 
+@pytest.fixture
+def sqlite(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "visits %41.db")) as connection:
+        connection.execute('CREATE TABLE visits (visitor INT, "the page", score)')
+        rows = [(user, page, [None, 1, 1.5][user % 3]) for user, page, _ in ROWS]
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+        connection.commit()
+    return f"sqlite:{tmp_path}/visits %41.db"
+
+
+def test_records_of_sqlite(sqlite, tmp_path):
+    source = query_of(sqlite, ALL + ";", "visitor", ["the page"])
+    assert sorted(rows_of(source.tables())) == PAIRS
+    assert source.user_field.type == "int64" and source.partition_fields[0].type == "string"
+    assert release_frequency_list.main(flags(sqlite)) == 0
+    counts = [len({u for u, p in PAIRS if p == page}) for page in {p for _, p in PAIRS}]
+    lines = [f"{n},{counts.count(n)}\n" for n in sorted({*counts}, reverse=True)]
+    released = (tmp_path / "out/released_frequencies.csv").read_text()
+    assert released == "".join(["frequency,multiplicity\n", *lines])
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "says"),
+    [
+        (ALL, "score", "column 'score' has values of several types, or numbers with a point"),
+        (ALL, "page", "no column 'page': its columns are visitor, the page, score"),
+        ("SELECT * FROM visit", "score", "cannot be planned: no such table"),
+        ("DROP TABLE visits", "score", "cannot be planned: "),
+        (f"{ALL} UNION ALL SELECT NULL, 'x', 2", "the page", "--drop_nulls"),
+        (f'SELECT visitor, json({ALL[-6:]}."the page") AS j FROM visits', "j", "failed while"),
+    ],
+)
+def test_faults_of_sqlite_say_nothing_of_values(sqlite, query, column, says):
+    with pytest.raises(InputError) as error:
+        list(query_of(sqlite, query, "visitor", [column]).tables())
+    assert says in str(error.value) and 'p"' not in str(error.value)
+    with pytest.raises(InputError, match="no database is in"):
+        query_of(sqlite + "x", ALL, "visitor", ["the page"])
+
+
+def test_types_of_sqlite_are_those_of_the_first_values(sqlite):
+    """A user's value of another type is refused behind the rows that are looked at first too."""
+    query = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 2000) "
+    query += "SELECT i AS visitor, CASE i WHEN 1999 THEN 7 ELSE 'x' END AS page FROM n"
+    source = query_of(sqlite, query, "visitor", ["page"])
+    with pytest.raises(InputError, match="several types"):
+        list(source.tables())
+
+
 def test_nulls_are_refused_or_left_out(visits):
     query = ALL + " UNION ALL SELECT NULL, 'x', NULL"
     with pytest.raises(InputError, match="--drop_nulls"):
@@ -82,7 +133,7 @@ FAULTS = {
     "unfit type": (["--query=SELECT 0.5::FLOAT AS visitor, 'x' AS \"the page\""], 1, "type float"),
     "no database": (["--input=duckdb:none.duckdb"], 1, "no database is in none.duckdb"),
     "not a database": (["--input=visits.csv"], 2, "goes with a database as --input"),
-    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "duckdb:FILE, not with mysql"),
+    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "sqlite:FILE, not with mysql"),
     "of text": (["--no_header"], 2, "--no_header is for delimited text"),
     "of files": (["--input_format=csv"], 2, "--input_format is for files"),
 }

@@ -126,3 +126,25 @@ def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, mo
 def test_spreadsheets_are_no_text(name):
     with pytest.raises(InputError, match="is a spreadsheet: save it as CSV"):
         format_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("a.csv", "DelimitedText"),
+        ("a.log", "DelimitedText"),
+        ("a.tsv.gz", "DelimitedText"),
+        ("A.NDJSON.zst", "JsonLines"),
+        ("a.csv.pq", "ParquetFiles"),
+        ("a.parquet", "ParquetFiles"),
+        ("a.avro", "AvroFiles"),
+    ],
+)
+def test_names_of_files_tell_their_format(name, kind):
+    found = format_of(name)
+    assert type(found).__name__ == kind
+    assert getattr(found, "delimiter", None) == {"a.tsv.gz": "\t"}.get(
+        name, "," if kind == "DelimitedText" else None
+    )
+    with pytest.raises(InputError, match="spreadsheet"):
+        format_of("a.xlsx")
