@@ -76,6 +76,8 @@ def read_release(directory: str) -> Found:
         for name in (PARTITIONS_FILE, LISTS_FILE, FREQUENCIES_FILE)
         if files.exists(files.join(directory, name))
     ]
+    if len(inner := release_directories(directory)) > 1:
+        raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
     if not present and (found := _periods(directory)) is not None:
         return found
     if PARTITIONS_FILE in present:

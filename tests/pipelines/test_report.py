@@ -281,6 +281,12 @@ def test_both_releases_of_a_directory_get_a_page(both, capsys):
     assert main([str(both)]) == 0
     paths = [both / name / REPORT_FILE for name in ("frequency_list", "partitions")]
     assert capsys.readouterr().out.split() == list(map(str, paths))
+    assert show([str(both)]) == 0
+    assert all(
+        f"{path.parent}\n\n" in shown for shown in [capsys.readouterr().out] for path in paths
+    )
+    with pytest.raises(InputError, match="holds two releases: give "):
+        load(both)
     _, names = (html.unescape(path.read_text()) for path in paths)
     header, *rows = csv.reader((both / "partitions/released_partitions.csv").open(newline=""))
     assert header == ["partition", "noisy_count", "low", "high"]
