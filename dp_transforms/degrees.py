@@ -69,6 +69,7 @@ class CountDegrees(TellsBound, beam.PTransform):
     def __init__(
         self,
         degree: str = UNDIRECTED,
+        *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
@@ -132,6 +133,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
         self,
         degree_bound: int,
         degree: str = UNDIRECTED,
+        *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
