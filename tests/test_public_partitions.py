@@ -98,7 +98,7 @@ class TestPublicPartitions:
 
     def test_wrong_combinations_are_refused(self):
         with pytest.raises(ValueError, match="public_partitions are for the strategy"):
-            SelectPartitions(1, 1e-2, 1, "laplace", public_partitions=["a"])
+            SelectPartitions(1, 1e-2, 1, strategy="laplace", public_partitions=["a"])
         with pytest.raises(ValueError, match="exclude each other"):
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], pre_threshold=2)
         k = self.strategy.law.threshold
@@ -106,4 +106,4 @@ class TestPublicPartitions:
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=k + 1)
         for strategy in ("optimal", "renyi_rounds"):
             with pytest.raises(ValueError, match="public"):
-                SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)
+                SelectPartitions(1, 1e-2, 1, strategy=strategy, public_threshold=0)

@@ -17,7 +17,9 @@ import pytest
 import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
+from dp_transforms.in_process import InProcess
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
 
@@ -66,12 +68,10 @@ KINDS = {
 def expected(files):
     """The list that the command line's readers and kernels release from a file."""
     from pipelines.files.record_files import RecordFiles
-    from pipelines.release_frequency_list import release_here
-    from pipelines.release_job import Work
 
-    mechanism = dp.release(frame(), **LIST).released.mechanism
-    work = Work(RecordFiles(str(files / "visits.parquet"), "who", ["page"]), SECRET)
-    return release_here(work, mechanism)
+    spec = ListSpec(dp.release(frame(), **LIST).released.mechanism)
+    source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])
+    return InProcess(source, SECRET).frequency_list(spec)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)

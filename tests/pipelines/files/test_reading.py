@@ -6,13 +6,14 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from dp_transforms.columnar.routing import num_buckets_for
+from dp_transforms.job_secret import JobSecret
 from dp_transforms.runtime.shuffle import ReduceByHash
-from pipelines import release_frequency_list, release_job, select_partitions
+from pipelines import on_beam, release_frequency_list, select_partitions
 from pipelines.errors import InputError
 from pipelines.files import record_files
 from pipelines.files.paths import local_path, match_files
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles, format_of
+from pipelines.on_beam import ReadRecords
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
@@ -112,13 +113,13 @@ def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
 def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, monkeypatch):
     (tmp_path / "records.jsonl").write_text('{"user": "ann", "partition": "jazz"}\n' * 2)
     source = RecordFiles(str(tmp_path / "*"), "user", ["partition"])
-    monkeypatch.setattr(release_job, "FEW_RECORDS", few)
+    monkeypatch.setattr(on_beam, "FEW_RECORDS", few)
     monkeypatch.setattr(RecordFiles, "estimated_rows", 2)
     pipeline = beam.Pipeline(options=PipelineOptions([f"--parallelism={given}"]))
     options = pipeline.options.view_as(FlinkRunnerOptions)
     _ = pipeline | "Alone" >> ReadRecords(source)
     assert options.parallelism == given
-    _ = release_job.Work(source).records(pipeline)
+    on_beam.OnBeam(pipeline, source, JobSecret.from_os())
     assert options.parallelism == parts
 
 
