@@ -30,7 +30,7 @@ def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> bea
       partition: the field, or the fields together, that say what the record is counted for.
       drop_nulls: leave out records without a user or without a partition.
     """
-    return ToRecords(user, partition, drop_nulls)
+    return ToRecords(user, partition, drop_nulls=drop_nulls)
 
 
 def bound_contributions(

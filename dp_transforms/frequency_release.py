@@ -22,9 +22,9 @@ from dp_transforms.mechanisms.integer_partition.choice import partition_mechanis
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.named_lists import NamedList
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound
-from dp_transforms.runtime.named_lists import NamedList
 from dp_transforms.runtime.records import COUNT, Kind, refuse_windows, table_from
 from dp_transforms.specs import UserDegreesSpec
 

@@ -40,9 +40,7 @@ from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.integer_partition.choice import AUTO
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.batching import ToTables
-from dp_transforms.runtime.bounds import Releases
-from dp_transforms.runtime.named_lists import (
+from dp_transforms.named_lists import (
     attribute_columns,
     attribute_table,
     bounds_of_groups,
@@ -52,6 +50,8 @@ from dp_transforms.runtime.named_lists import (
     public_lists,
     with_texts,
 )
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import Kind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash

@@ -38,8 +38,7 @@ from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechan
 from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition_selection import WeightedStrategy
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.local import reduced
-from dp_transforms.runtime.named_lists import (
+from dp_transforms.named_lists import (
     NamedList,
     attribute_columns,
     attribute_table,
@@ -54,6 +53,7 @@ from dp_transforms.runtime.named_lists import (
     names_of_periods,
     public_lists,
 )
+from dp_transforms.runtime.local import reduced
 from dp_transforms.runtime.selecting import (
     InMemory,
     decider,
@@ -268,11 +268,7 @@ class InProcess:
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
             if not spec.already_bounded:
-                kappa, key = (
-                    strategy.max_partitions_per_user,
-                    self._secret.key("bound contributions"),
-                )
-                pairs = map_ahead(functools.partial(distinct_pairs, at_most=kappa, key=key), pairs)
+                pairs = map_ahead(self._bound(strategy.max_partitions_per_user), pairs)
             return self._by_counts(self._counts(pairs), spec)
 
         def add(tables: Tables) -> Iterator[pa.Table]:

@@ -43,17 +43,16 @@ from dp_transforms.frequency_release import ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.integer_partition.choice import AUTO
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.batching import ToTables, objects
-from dp_transforms.runtime.bounds import Releases, refuse_counts
-from dp_transforms.runtime.named_lists import (
+from dp_transforms.named_lists import (
     bounds_of_periods,
     in_known_periods,
     in_periods,
     lists_of_periods,
     names_of_periods,
 )
+from dp_transforms.runtime.batching import ToTables, objects
+from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from dp_transforms.selection import SelectPartitions, displayed
@@ -63,14 +62,18 @@ from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, 
 class _ByPeriod(Releases, beam.PTransform):
     """Bounds users in public periods, whose names are in the column ``list`` of tables."""
 
+    spec_type: type
+
     def __init__(
         self,
-        spec: PeriodListsSpec | PeriodNamesSpec,
-        secret: JobSecret | None,
-        num_buckets: int | None,
+        periods: Sequence[str],
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        **options: Any,
     ):
         super().__init__()
-        self.spec = spec
+        self.spec = self.spec_type(periods=periods, **options)
         self._secret = secret
         self._num_buckets = num_buckets
 
@@ -123,27 +126,7 @@ class ReleaseListsByPeriod(_ByPeriod):
         or windowed, holds counts, or is not declared as tables.
     """
 
-    spec: PeriodListsSpec
-
-    def __init__(
-        self,
-        periods: Sequence[str],
-        *,
-        epsilon: Number,
-        max_periods_per_user: int,
-        max_partitions_per_user: int,
-        mechanism: str = AUTO,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        spec = PeriodListsSpec(
-            periods=periods,
-            epsilon=epsilon,
-            max_periods_per_user=max_periods_per_user,
-            max_partitions_per_user=max_partitions_per_user,
-            mechanism=mechanism,
-        )
-        super().__init__(spec, secret, num_buckets)
+    spec_type = PeriodListsSpec
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
@@ -163,28 +146,27 @@ class ReleaseListsByPeriod(_ByPeriod):
 
 
 class _ByWindow(Releases, beam.PTransform):
-    """A release by period, of records in fixed windows.
-
-    Args:
-      start, stop, max_windows_per_user: see ``ReleaseWindowedLists``.
-      **options: of ``by_period``.
-    """
-
     by_period: Callable[..., _ByPeriod]
 
     def __init__(
         self,
         *,
+        epsilon: Number,
         start: TimestampTypes,
         stop: TimestampTypes,
         max_windows_per_user: int,
+        max_partitions_per_user: int,
         **options: Any,
     ):
         super().__init__()
         self._windows = _WindowRange(start, stop)
         positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
-            self.by_period, max_periods_per_user=max_windows_per_user, **options
+            self.by_period,
+            epsilon=epsilon,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            **options,
         )
         # Arguments are checked now.
         self._release(["one"])
@@ -238,29 +220,6 @@ class ReleaseWindowedLists(_ByWindow):
 
     by_period = ReleaseListsByPeriod
 
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        mechanism: str = AUTO,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        super().__init__(
-            start=start,
-            stop=stop,
-            max_windows_per_user=max_windows_per_user,
-            epsilon=epsilon,
-            max_partitions_per_user=max_partitions_per_user,
-            mechanism=mechanism,
-            secret=secret,
-            num_buckets=num_buckets,
-        )
-
 
 class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each of some public periods: tables in and out.
@@ -287,37 +246,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
     """
 
-    spec: PeriodNamesSpec
-
-    def __init__(
-        self,
-        periods: Sequence[str],
-        *,
-        epsilon: Number,
-        delta: Number,
-        max_periods_per_user: int,
-        max_partitions_per_user: int,
-        strategy: str = AUTO,
-        noisy_counts: bool = False,
-        pre_threshold: int | None = None,
-        neighbours: str | None = None,
-        intervals: bool = False,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        spec = PeriodNamesSpec(
-            periods=periods,
-            epsilon=epsilon,
-            delta=delta,
-            max_periods_per_user=max_periods_per_user,
-            max_partitions_per_user=max_partitions_per_user,
-            strategy=strategy,
-            noisy_counts=noisy_counts,
-            pre_threshold=pre_threshold,
-            neighbours=neighbours,
-            intervals=intervals,
-        )
-        super().__init__(spec, secret, num_buckets)
+    spec_type = PeriodNamesSpec
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
@@ -370,27 +299,6 @@ class SelectWindowedPartitions(_ByWindow):
     """
 
     by_period = SelectPartitionsByPeriod
-
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        **options: Any,
-    ):
-        super().__init__(
-            start=start,
-            stop=stop,
-            max_windows_per_user=max_windows_per_user,
-            epsilon=epsilon,
-            delta=delta,
-            max_partitions_per_user=max_partitions_per_user,
-            **options,
-        )
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)

@@ -67,8 +67,6 @@ ARROWS = {
         "dp_transforms.runtime",
     },
 }
-MOST_MODULES = {"dp_transforms": 14, MECHANISMS: 15, "pipelines": 23}
-
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},
     "dp_transforms.mechanisms.integer_partition.frobenius": {
@@ -83,9 +81,8 @@ LATE = {
         "pipelines.files.paths",
         "pipelines.files.period_names",
         "pipelines.files.record_files",
-        "pipelines.files.times",
-        "pipelines.release_degree_list",
         "pipelines.report",
+        "pipelines.reports.groups",
         "pipelines.reports.page",
         "pipelines.reports.privacy_statement",
         "pipelines.reports.words",
@@ -138,7 +135,13 @@ IMPORTS = {module: imported(module) - LATE.get(module, set()) for module in MODU
 
 
 def test_no_module_needs_itself():
-    graph = {module: names & MODULES.keys() for module, names in IMPORTS.items()}
+    # Imports inside functions count, but for those of public releases that show themselves.
+    graph = {
+        module: imported(module) & MODULES.keys() - LATE.get(module, set())
+        if module.startswith(MECHANISMS)
+        else imported(module) & MODULES.keys()
+        for module in MODULES
+    }
     # Raises CycleError, which names the circle.
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 
@@ -177,9 +180,3 @@ def test_kernels_know_no_runner(package):
         if module.startswith(package):
             roots = {name.split(".")[0] for name in IMPORTS[module]}
             assert not roots & FORBIDDEN[package], module
-
-
-@pytest.mark.parametrize("package", MOST_MODULES)
-def test_rooms_stay_small(package):
-    inside = [m for m in MODULES if m.rpartition(".")[0] == package and folder(m) == package]
-    assert 0 < len(inside) <= MOST_MODULES[package]

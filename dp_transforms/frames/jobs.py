@@ -97,12 +97,16 @@ def names_statement(
 
 def words_of(statement: Mapping[str, Any]) -> list[str]:
     """A statement in paragraphs."""
-    from pipelines.reports import words
+    from pipelines.reports.words import (
+        grouped_privacy_words,
+        privacy_words,
+        selection_privacy_words,
+    )
 
-    if "lists" in statement:
-        return words.grouped_privacy_words(dict(statement))
-    told = words.selection_privacy_words if "strategy" in statement else words.privacy_words
-    return told(dict(statement))
+    told = dict(statement)
+    if "lists" in told:
+        return grouped_privacy_words(told)
+    return selection_privacy_words(told) if "strategy" in told else privacy_words(told)
 
 
 def intervals(released: ReleasedList, statement: Mapping[str, Any]) -> ReleaseIntervals:

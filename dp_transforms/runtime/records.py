@@ -294,6 +294,7 @@ class ToRecords(beam.PTransform):
         self,
         user: str | int = USER,
         partition: str | int | Sequence[str | int] = PARTITION,
+        *,
         drop_nulls: bool = False,
     ):
         super().__init__()
