@@ -29,7 +29,7 @@ from dp_transforms.mechanisms.partition_selection import (
     RenyiRoundsSelection,
     make_strategy,
 )
-from dp_transforms.runtime import shuffle
+from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
 from tests import reference
@@ -46,6 +46,7 @@ NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_cou
 def few_buckets(monkeypatch):
     """Small tables in few parts: a run is a matter of overhead."""
     monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+    monkeypatch.setattr(local, "num_buckets_by_size", lambda number, *_: number)
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 50])

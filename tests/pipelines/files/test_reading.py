@@ -56,10 +56,7 @@ def test_files_in_process_are_read_as_a_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("job", "more", "in_order"),
     # One worker puts selected names in order.
-    [
-        (release_frequency_list, ["--runner=FnApiRunner"], []),
-        (select_partitions, ["--delta=1e-6"], [1]),
-    ],
+    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
 )
 def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
     (tmp_path / "a.csv").write_text("user,page\n" + LINES)
@@ -74,7 +71,9 @@ def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_
     for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
         numbers.clear()
         parser = job.make_parser()
-        job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
+        job.prepare(
+            *parser.parse_job(flags(tmp_path, "--overwrite", "--runner=FnApiRunner", *more, *given))
+        )()
         others = len(numbers) - len(in_order)
         assert others >= 2 and numbers == [expected] * others + in_order
 
