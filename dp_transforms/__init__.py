@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
     from dp_transforms.frames.answers import Comparison as Comparison
-    from dp_transforms.frames.answers import GroupReleases as GroupReleases
     from dp_transforms.frames.answers import ListRelease as ListRelease
     from dp_transforms.frames.answers import NamesRelease as NamesRelease
     from dp_transforms.frames.answers import Releases as Releases
     from dp_transforms.frames.answers import compare as compare
     from dp_transforms.frames.answers import load as load
+    from dp_transforms.frames.api import GroupReleases as GroupReleases
     from dp_transforms.frames.api import choose_kappa as choose_kappa
     from dp_transforms.frames.api import plan as plan
     from dp_transforms.frames.api import release as release
@@ -44,16 +44,9 @@ _HOMES = {
     "contributions": ("BoundContributions", "DeclareBounded"),
     "counting": ("CountDistinctUsers",),
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
-    "frames.answers": (
-        "Comparison",
-        "GroupReleases",
-        "ListRelease",
-        "NamesRelease",
-        "Releases",
-        "compare",
-        "load",
-    ),
+    "frames.answers": ("Comparison", "ListRelease", "NamesRelease", "Releases", "compare", "load"),
     "frames.api": (
+        "GroupReleases",
         "choose_kappa",
         "plan",
         "release",

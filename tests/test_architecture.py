@@ -82,7 +82,6 @@ LATE = {
         "pipelines.files.period_names",
         "pipelines.files.record_files",
         "pipelines.report",
-        "pipelines.reports.groups",
         "pipelines.reports.page",
         "pipelines.reports.privacy_statement",
         "pipelines.reports.words",

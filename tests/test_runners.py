@@ -15,7 +15,6 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
-    frequency_release,
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
@@ -132,7 +131,7 @@ def test_a_release_that_is_lost_is_made_again(monkeypatch):
             raise RuntimeError("injected")
         return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))
 
-    monkeypatch.setattr(frequency_release, "release_frequency_list", lost)
+    monkeypatch.setattr(job_secret, "release_frequency_list", lost)
     with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
         check(pipeline)
     assert made == [RELEASED] * 3

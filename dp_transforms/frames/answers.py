@@ -353,54 +353,6 @@ class Releases(_Table, Mapping[str, ListRelease]):
         return f"<{len(self)} lists by {self.kind}: {', '.join([*self][:_SHOWN])}>"
 
 
-class GroupReleases(_Table, Mapping[tuple[str, str], ListRelease]):
-    """The list of all users, by ("", ""), and one of each group, by attribute and value.
-
-    Attributes:
-      statement: the guarantee of all of them together, as in privacy.json.
-    """
-
-    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
-        self._lists, self.statement = dict(lists), statement
-
-    def __getitem__(self, name: tuple[str, str]) -> ListRelease:
-        prices = {one.get("attribute", ""): one for one in self.statement["lists"]}
-        attribute, group = name
-        of_group = {"attribute": attribute, "group": group}
-        return ListRelease(self._lists[name], {**self.statement, **prices[attribute], **of_group})
-
-    @property
-    def privacy(self) -> str:
-        """The guarantee in words that a publisher can paste."""
-        return "\n\n".join(jobs.words_of(self.statement))
-
-    def __iter__(self) -> Iterator[tuple[str, str]]:
-        return iter(self._lists)
-
-    def __len__(self) -> int:
-        return len(self._lists)
-
-    def to_arrow(self) -> pa.Table:
-        """All lists in one ``pyarrow.Table``, whose first columns are attribute and group."""
-        import pyarrow as pa
-
-        parts = []
-        for (attribute, group), one in self.items():
-            table = one.to_arrow()
-            for name, value in (("group", group), ("attribute", attribute)):
-                table = table.add_column(0, name, [pa.repeat(value, len(table))])
-            parts.append(table)
-        return pa.concat_tables(parts)
-
-    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does."""
-        jobs.save_groups(os.fspath(directory), self._lists, self.statement, overwrite)
-
-    def __repr__(self) -> str:
-        groups = [f"{attribute}={group}" for attribute, group in self._lists if attribute]
-        return f"<lists of all users and of {len(groups)} groups: {', '.join(groups[:_SHOWN])}>"
-
-
 @dataclass(frozen=True, repr=False)
 class Comparison(_Table):
     """Numbers of two lists side by side, and their differences, the second less the first.
@@ -465,7 +417,7 @@ def compare(first: ListRelease, second: ListRelease, confidence: float = CONFIDE
     return Comparison(tuple(ones), *map(tuple, (ones.values(), twos.values(), differences)))
 
 
-def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease | GroupReleases:
+def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease:
     """The release of a directory that a job, or ``save``, has written.
 
     Raises:
@@ -474,8 +426,6 @@ def load(directory: str | os.PathLike[str]) -> ListRelease | NamesRelease | Grou
     found, statement = jobs.read_release(os.fspath(directory))
     if isinstance(found, ReleasedList):
         return ListRelease(found, statement)
-    if isinstance(found, dict):
-        return GroupReleases(found, statement)
     return NamesRelease(found, statement)
 
 

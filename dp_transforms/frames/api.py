@@ -8,12 +8,13 @@ session's budget is spent, before a record is used.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.frames import jobs
-from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
@@ -34,6 +35,7 @@ from dp_transforms.specs import (
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
     from dp_transforms.in_process import InProcess
+    from dp_transforms.mechanisms.released_list import ReleasedList
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
     from dp_transforms.postprocessing.planning import ReleasePlan
 
@@ -329,7 +331,7 @@ def release_groups(
       epsilon_selection, delta: what the names of groups cost that are not public.
 
     Returns:
-      ``GroupReleases``: a ``ListRelease`` by column and value, of which ("", "") is all users'.
+      ``GroupReleases``: a ``ListRelease`` by "all users", and by column and value, as "sex: f".
 
     Raises:
       ValueError, TypeError, BudgetExceededError: see ``release``.
@@ -340,8 +342,8 @@ def release_groups(
     ...     visits, user="who", partition="page", groups={"sex": ["f", "m"]}, epsilon_all=100,
     ...     epsilon_groups=100, max_partitions_per_user=1,
     ... )
-    >>> {group: list(one.released) for (_, group), one in lists.items()}
-    {'': [(2, 1), (1, 1)], 'f': [(1, 1)], 'm': [(1, 2)]}
+    >>> {group: list(one.released) for group, one in lists.items()}
+    {'all users': [(2, 1), (1, 1)], 'sex: f': [(1, 1)], 'sex: m': [(1, 2)]}
     """
     selection = None
     if epsilon_selection is not None and delta is not None:
@@ -367,7 +369,32 @@ def release_groups(
         secret,
     )
     statement = jobs.groups_statement(spec, _columns(source)) | told
-    return GroupReleases({(name, value): one for name, value, one in lists}, statement)
+    return GroupReleases(lists, statement)
+
+
+class GroupReleases(Releases):
+    """The lists of all users and of groups, by "all users" and such names as "sex: f".
+
+    Attributes:
+      statement: the guarantee of all of them together, as in privacy.json.
+    """
+
+    def __init__(
+        self, lists: Iterable[tuple[str, str, ReleasedList]], statement: Mapping[str, Any]
+    ):
+        self._found, self.statement = list(lists), statement
+        of_each = jobs.statements_of_groups(statement)
+        named = {
+            f"{attribute}: {group}" if attribute else "all users": ListRelease(
+                released, of_each[attribute]
+            )
+            for attribute, group, released in self._found
+        }
+        super().__init__(named, "group")
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes all lists into a directory, as the job does."""
+        jobs.save_groups(os.fspath(directory), self._found, self.statement, overwrite)
 
 
 def release_degrees(

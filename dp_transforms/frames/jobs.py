@@ -60,6 +60,14 @@ def groups_statement(spec: GroupsSpec, columns: Sequence[str]) -> dict[str, Any]
     return grouped_lists_statement(spec) | {"partition_columns": list(columns)}
 
 
+def statements_of_groups(statement: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The privacy.json of a list of each attribute by itself, of which "" is that of all users."""
+    of_all = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+    common = {name: value for name, value in statement.items() if name not in of_all}
+    # Every list is under pure differential privacy; names of groups may not be.
+    return {one.get("attribute", ""): common | {"delta": 0} | one for one in statement["lists"]}
+
+
 def degrees_statement(spec: DegreesSpec) -> dict[str, Any]:
     """The privacy.json of a list of degrees."""
     from pipelines.reports.privacy_statement import degree_list_statement
@@ -97,16 +105,9 @@ def names_statement(
 
 def words_of(statement: Mapping[str, Any]) -> list[str]:
     """A statement in paragraphs."""
-    from pipelines.reports.words import (
-        grouped_privacy_words,
-        privacy_words,
-        selection_privacy_words,
-    )
+    from pipelines.reports.words import privacy_words, selection_privacy_words
 
-    told = dict(statement)
-    if "lists" in told:
-        return grouped_privacy_words(told)
-    return selection_privacy_words(told) if "strategy" in told else privacy_words(told)
+    return (selection_privacy_words if "strategy" in statement else privacy_words)(dict(statement))
 
 
 def intervals(released: ReleasedList, statement: Mapping[str, Any]) -> ReleaseIntervals:
@@ -139,7 +140,7 @@ def save_list(
 
 def save_groups(
     directory: str,
-    lists: Mapping[tuple[str, str], ReleasedList],
+    lists: Sequence[tuple[str, str, ReleasedList]],
     statement: Mapping[str, Any],
     overwrite: bool,
 ) -> None:
@@ -148,10 +149,10 @@ def save_groups(
     from pipelines.files.names import COORDINATES_FILE, LISTS_FILE
     from pipelines.files.output import ReleaseDirectory
 
-    decoded = any(one.coordinates is not None for one in lists.values())
+    decoded = any(one.coordinates is not None for *_, one in lists)
     beside = (COORDINATES_FILE,) if decoded else ()
     place = ReleaseDirectory(directory, LISTS_FILE, overwrite, beside=beside)
-    _publish(place, grouped_tables((*label, one) for label, one in lists.items()), statement)
+    _publish(place, grouped_tables(lists), statement)
 
 
 def names_table(found: Sequence[pa.Table], fields: Sequence[pa.Field]) -> pa.Table:
@@ -214,18 +215,14 @@ def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
 
 
 def read_release(directory: str) -> tuple[Any, dict[str, Any]]:
-    """A directory's released list, its lists by attribute and group, or the columns of its names;
-    and its privacy.json."""
+    """A directory's released list, or the columns of its names; and its privacy.json."""
     from pipelines.files import names
     from pipelines.files.paths import filesystem, local_path
     from pipelines.report import read_list
     from pipelines.reports import page
-    from pipelines.reports.groups import read_lists
 
     directory = local_path(directory)
     files = filesystem(directory)
-    if files.exists(files.join(directory, names.LISTS_FILE)):
-        return read_lists(directory)
     if not files.exists(files.join(directory, names.PARTITIONS_FILE)):
         return read_list(directory)
     from pipelines.files.partition_file import parse_names, typed_names

@@ -20,7 +20,7 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.filter import Cost, PrivacyFilter
 from dp_transforms.frames import api
-from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 from dp_transforms.mechanisms.decimals import Real
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Session:
         """Degrees of a graph: see ``dp_transforms.release_degrees``."""
         return api.release_degrees(edges, **options, session=self)
 
-    def release_groups(self, data: Any, **options: Any) -> GroupReleases:
+    def release_groups(self, data: Any, **options: Any) -> api.GroupReleases:
         """Lists of groups: see ``dp_transforms.release_groups``."""
         return api.release_groups(data, **options, session=self)
 

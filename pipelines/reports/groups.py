@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import ReleaseIntervals
-from pipelines.files.frequency_files import parse_coordinates, parse_grouped_lists
+from pipelines.files.frequency_files import Lists, parse_coordinates, parse_grouped_lists
 from pipelines.files.names import (
     COORDINATES_FILE,
     GROUPED_COORDINATES_HEADER,
@@ -22,7 +21,6 @@ from pipelines.reports.words import about_passwords, bounded, grouped_privacy_wo
 
 Facts = dict[tuple[str, str], ReleaseIntervals]
 
-_CONTENT = f"released lists of groups with their {PRIVACY_FILE}"
 _TITLE = "Differentially private frequency lists of groups"
 _GUESSES, _ALPHA = 10, "0.5"
 _INCHES_OF_A_GROUP = 0.26
@@ -31,11 +29,11 @@ _INCHES_OF_A_GROUP = 0.26
 def write_groups_report(directory: str, about: str | None = None) -> str:
     """Writes the page and its picture beside released_lists.csv and privacy.json; for the rest see
     ``pipelines.report.write_report``."""
-    lists, statement = read_lists(directory, about)
     directory = local_path(directory)
-    with page.reading(directory, _CONTENT):
-        prices = _prices(statement)
-        facts = {name: page.intervals(one, prices[name[0]]) for name, one in lists.items()}
+    with page.reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
+        lists = parse_grouped_lists(page.read_file(directory, LISTS_FILE))
+        statement = page.read_statement(directory, about)
+        facts = _intervals(directory, lists, statement)
     files = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
     if facts:
@@ -47,37 +45,20 @@ def write_groups_report(directory: str, about: str | None = None) -> str:
     return page.write(directory, text, files)
 
 
-def read_lists(
-    directory: str, about: str | None = None
-) -> tuple[dict[tuple[str, str], ReleasedList], dict[str, Any]]:
-    """The lists of a directory by attribute and group, with their noisy coordinates, and its
-    privacy.json. ("", "") is the list of all users.
-
-    Raises:
-      InputError: there are none, or they cannot be read.
-    """
-    directory = local_path(directory)
-    with page.reading(directory, _CONTENT):
-        found = parse_grouped_lists(page.read_file(directory, LISTS_FILE))
-        statement = page.read_statement(directory, about)
-        prices, arms = _prices(statement), {}
-        if any(map(page.is_decoded, prices.values())):
-            content = page.read_file(directory, COORDINATES_FILE)
-            arms = parse_coordinates(content, GROUPED_COORDINATES_HEADER)
-        lists = {}
-        for name, one in found.items():
-            released = ReleasedList(one.frequencies, one.multiplicities)
-            price = prices[name[0]]
-            if page.is_decoded(price):
-                released = page.with_coordinates(released, price, arms[name])
-            lists[name] = released
-    return lists, statement
-
-
-def _prices(statement: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What is stated of the lists of each attribute; "" is that of all users."""
-    shared = {"sensitivity": statement["sensitivity"]}
-    return {one.get("attribute", ""): shared | one for one in statement["lists"]}
+def _intervals(directory: str, lists: Lists, statement: dict[str, Any]) -> Facts:
+    """The intervals by attribute and group, in the order of the lists."""
+    prices = {one.get("attribute", ""): one for one in statement["lists"]}
+    arms = {}
+    if any(map(page.is_decoded, prices.values())):
+        content = page.read_file(directory, COORDINATES_FILE)
+        arms = parse_coordinates(content, GROUPED_COORDINATES_HEADER)
+    facts = {}
+    for name, released in lists.items():
+        price = {"sensitivity": statement["sensitivity"], **prices[name[0]]}
+        if page.is_decoded(price):
+            released = page.with_coordinates(released, price, arms[name])
+        facts[name] = page.intervals(released, price)
+    return facts
 
 
 def _content(facts: Facts, picture: bytes) -> str:
