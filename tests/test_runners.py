@@ -15,6 +15,7 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
+    job_secret,
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
