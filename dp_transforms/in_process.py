@@ -89,11 +89,14 @@ class Source(Protocol):
 class Watch(Protocol):
     """Passes on what it is told of."""
 
-    def __call__(self, tables: Tables, stage: str, rows: str, total: int = 0) -> Tables:
-        """Returns the tables of a stage; ``rows`` are what they hold, about ``total`` of them."""
+    def __call__(
+        self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
+    ) -> Tables:
+        """Returns the tables of a stage; ``rows`` are what they hold, about ``total`` of them, and
+        whether it is private how many."""
 
 
-def _unwatched(tables: Tables, stage: str, rows: str, total: int = 0) -> Tables:
+def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
     return tables
 
 
@@ -289,7 +292,7 @@ class InProcess:
 
     def _found(self, selected: Tables, spec: NamesSpec) -> list[pa.Table]:
         """The tables of names, of which there is one at least."""
-        found = list(self._watch(selected, "selecting partitions", "selected"))
+        found = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if found:
             return found
         added = [NOISY_COUNT] * spec.noisy_counts + [LOW, HIGH] * spec.intervals

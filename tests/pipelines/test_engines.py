@@ -19,19 +19,13 @@ KAPPA = ["--epsilon=2", "--for_epsilon=1", "--max_degree=8"]
 JOBS = {
     "list": ("release", LIST),
     "lists by period": ("release", [*LIST, *PERIODS]),
-    "names": ("select", [*NAMES, "--strategy=laplace"]),
-    "bounded names": ("select", [*NAMES, "--strategy=optimal", "--already_bounded"]),
     "counts": ("select", [*NAMES, "--noisy_counts", "--pre_threshold=3", "--others_share=0.3"]),
-    "rounds": ("select", [*NAMES, "--strategy=renyi_rounds", "--others_share=0.3"]),
-    "measured": ("select", [*NAMES, "--strategy=measured"]),
+    "rounds": ("select", [*NAMES, "--strategy=measured", "--others_share=0.3"]),
     "public names": ("select", [*NAMES, "--public_partitions={0}/public.txt", "--noisy_counts"]),
-    "names by period": ("select", [*NAMES, *PERIODS]),
     "counts by period": ("select", [*NAMES, *PERIODS, "--noisy_counts", "--partition_column=sex"]),
     "groups": ("release-groups", [*GROUPS, *TO_SELECT, "--group_by=sex,day", "--groups=sex=f,m,x"]),
-    "degrees": ("release-degrees", ["--epsilon=2"]),
-    "projected": ("release-degrees", ["--epsilon=8", "--privacy_unit=node", "--degree_bound=3"]),
-    "both": ("release-all", [*NAMES, "--noisy_counts"]),
-    "both in rounds": ("release-all", [*NAMES, "--strategy=renyi_rounds"]),
+    "degrees": ("degrees", ["--epsilon=2"]),
+    "both": ("release-all", [*NAMES, "--strategy=renyi_rounds"]),
     "kappa": ("choose-kappa", KAPPA),
 }
 
@@ -61,7 +55,7 @@ def test_both_engines_release_the_same(name, records, tmp_path, monkeypatch, cap
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
     job, flags = JOBS[name]
     columns = ["--user_column=user", "--partition_column=page"]
-    if job == "release-degrees":
+    if job == "degrees":
         columns = ["--source_column=user", "--target_column=page"]
     usual = [job, f"--input={records}/*.csv", *columns, *(flag.format(records) for flag in flags)]
     found = []
