@@ -38,8 +38,8 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
+from pipelines.on_beam import ReadRecords
 
 DECISIONS = 10_000_000
 PEER_CALLS = 1_000_000

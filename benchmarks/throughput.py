@@ -77,7 +77,7 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     import apache_beam as beam
 
     from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList
-    from pipelines.files.reading import ReadRecords
+    from pipelines.on_beam import ReadRecords
 
     logging.disable(logging.WARNING)
     reader: beam.PTransform
@@ -105,12 +105,14 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
 
 
 def without_beam(path: str, kappa: int) -> None:
+    from dp_transforms import JobSecret
+    from dp_transforms.in_process import InProcess
     from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+    from dp_transforms.specs import ListSpec
     from pipelines.files.record_files import RecordFiles
-    from pipelines.release_frequency_list import release_here
-    from pipelines.release_job import Work
 
-    release_here(Work(RecordFiles(path, "user", ["partition"])), partition_mechanism(1, kappa))
+    engine = InProcess(RecordFiles(path, "user", ["partition"]), JobSecret.from_os())
+    engine.frequency_list(ListSpec(partition_mechanism(1, kappa)))
 
 
 def selection(path: str, runner: str) -> Callable[[], None]:
@@ -118,8 +120,8 @@ def selection(path: str, runner: str) -> Callable[[], None]:
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
-    from pipelines.files.reading import ReadRecords
     from pipelines.files.record_files import RecordFiles
+    from pipelines.on_beam import ReadRecords
 
     logging.disable(logging.WARNING)
 
@@ -127,7 +129,7 @@ def selection(path: str, runner: str) -> Callable[[], None]:
         with tempfile.TemporaryDirectory() as directory, beam.Pipeline(runner) as pipeline:
             files = RecordFiles(path, "user", ["partition"])
             select = SelectPartitions(
-                EPSILON, DELTA, KAPPA, "truncated_geometric", num_buckets=files.num_buckets
+                EPSILON, DELTA, KAPPA, strategy="truncated_geometric", num_buckets=files.num_buckets
             )
             names = pipeline | ReadRecords(files) | select | beam.FlatMap(_names)
             _ = names | beam.io.WriteToText(f"{directory}/names")

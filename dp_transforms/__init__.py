@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from dp_transforms.contributions import BoundContributions as BoundContributions
     from dp_transforms.contributions import DeclareBounded as DeclareBounded
-    from dp_transforms.count_selection import SelectFromCounts as SelectFromCounts
     from dp_transforms.counting import CountDistinctUsers as CountDistinctUsers
     from dp_transforms.degrees import CountDegrees as CountDegrees
     from dp_transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
@@ -25,19 +24,19 @@ if TYPE_CHECKING:
     from dp_transforms.frames.api import release_by_period as release_by_period
     from dp_transforms.frames.api import release_counts as release_counts
     from dp_transforms.frames.api import release_degrees as release_degrees
+    from dp_transforms.frames.api import release_groups as release_groups
     from dp_transforms.frames.api import select as select
     from dp_transforms.frames.from_frame import FromFrame as FromFrame
     from dp_transforms.frames.session import Session as Session
     from dp_transforms.frequency_release import ReleaseFrequencyList as ReleaseFrequencyList
-    from dp_transforms.grouped_lists import Attribute as Attribute
+    from dp_transforms.frequency_release import ReleaseUserDegrees as ReleaseUserDegrees
     from dp_transforms.grouped_lists import ReleaseGroupedLists as ReleaseGroupedLists
     from dp_transforms.job_secret import JobSecret as JobSecret
     from dp_transforms.job_secret import release_frequency_list as release_frequency_list
-    from dp_transforms.private_releases import PrivateFrequencyList as PrivateFrequencyList
-    from dp_transforms.private_releases import PrivatePartitions as PrivatePartitions
     from dp_transforms.runtime.records import ToRecords as ToRecords
+    from dp_transforms.selection import SelectFromCounts as SelectFromCounts
     from dp_transforms.selection import SelectPartitions as SelectPartitions
-    from dp_transforms.user_degrees import ReleaseUserDegrees as ReleaseUserDegrees
+    from dp_transforms.specs import Attribute as Attribute
     from dp_transforms.windowed_lists import ReleaseListsByPeriod as ReleaseListsByPeriod
     from dp_transforms.windowed_lists import ReleaseWindowedLists as ReleaseWindowedLists
     from dp_transforms.windowed_lists import SelectPartitionsByPeriod as SelectPartitionsByPeriod
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "contributions": ("BoundContributions", "DeclareBounded"),
-    "count_selection": ("SelectFromCounts",),
     "counting": ("CountDistinctUsers",),
     "degrees": ("CountDegrees", "CountProjectedDegrees"),
     "frames.answers": (
@@ -65,17 +63,17 @@ _HOMES = {
         "release_by_period",
         "release_counts",
         "release_degrees",
+        "release_groups",
         "select",
     ),
     "frames.from_frame": ("FromFrame",),
     "frames.session": ("Session",),
-    "frequency_release": ("ReleaseFrequencyList",),
-    "grouped_lists": ("Attribute", "ReleaseGroupedLists"),
+    "frequency_release": ("ReleaseFrequencyList", "ReleaseUserDegrees"),
+    "grouped_lists": ("ReleaseGroupedLists",),
     "job_secret": ("JobSecret", "release_frequency_list"),
-    "private_releases": ("PrivateFrequencyList", "PrivatePartitions"),
     "runtime.records": ("ToRecords",),
-    "selection": ("SelectPartitions",),
-    "user_degrees": ("ReleaseUserDegrees",),
+    "selection": ("SelectFromCounts", "SelectPartitions"),
+    "specs": ("Attribute",),
     "windowed_lists": (
         "ReleaseListsByPeriod",
         "ReleaseWindowedLists",

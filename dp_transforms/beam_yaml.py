@@ -14,11 +14,12 @@ from dp_transforms.contributions import BoundContributions, DeclareBounded
 from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.frequency_release import ReleaseFrequencyList
-from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+from dp_transforms.grouped_lists import ReleaseGroupedLists
 from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.runtime.records import ToRecords
 from dp_transforms.selection import SelectPartitions
+from dp_transforms.specs import Attribute
 
 
 def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:
@@ -29,7 +30,7 @@ def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> bea
       partition: the field, or the fields together, that say what the record is counted for.
       drop_nulls: leave out records without a user or without a partition.
     """
-    return ToRecords(user, partition, drop_nulls)
+    return ToRecords(user, partition, drop_nulls=drop_nulls)
 
 
 def bound_contributions(
@@ -83,7 +84,12 @@ def select_partitions(
       num_buckets: how many parts users and partitions are split into.
     """
     return SelectPartitions(
-        epsilon, delta, max_partitions_per_user, strategy, noisy_counts, num_buckets=num_buckets
+        epsilon,
+        delta,
+        max_partitions_per_user,
+        strategy=strategy,
+        noisy_counts=noisy_counts,
+        num_buckets=num_buckets,
     )
 
 

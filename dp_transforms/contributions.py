@@ -52,6 +52,7 @@ class BoundContributions(TellsBound, beam.PTransform):
     def __init__(
         self,
         max_partitions_per_user: int,
+        *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):

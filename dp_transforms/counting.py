@@ -1,28 +1,22 @@
-"""Counting the distinct users of each partition, and those of all that were not named."""
+"""Counting the distinct users of each partition."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import concat, is_plain_dictionary, plain_table, single
-from dp_transforms.columnar.counting import count_pairs, sum_counts, without_partitions
-from dp_transforms.columnar.grouping import group
+from dp_transforms.columnar.columns import is_plain_dictionary, plain_table
+from dp_transforms.columnar.counting import count_pairs, sum_counts
 from dp_transforms.job_secret import JobSecret, secret_for
-from dp_transforms.mechanisms import DiscreteLaplace
-from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Bound, TellsBound, refuse_counts
 from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
-from dp_transforms.weighted_rounds import OnThreadsBeside
 
 
 class CountDistinctUsers(TellsBound, beam.PTransform):
@@ -58,6 +52,7 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
     def __init__(
         self,
         cap: int | None = None,
+        *,
         already_distinct: bool | None = None,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
@@ -116,75 +111,6 @@ class CountDistinctUsers(TellsBound, beam.PTransform):
 
     def display_data(self) -> dict[str, Any]:
         return {} if self._cap is None else {"cap": self._cap}
-
-
-class CountOtherUsers(beam.PTransform):
-    """About how many users have a partition that was not named: tables of records in, one integer
-    out, at no less than 0.
-
-    Privacy. Let the names be given, which another release chose and paid for. A user has another
-    partition or has none, whatever others do, so that all records of one user more or less change
-    the number of such users by one at most, however many partitions that user has; and so do one
-    user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
-    number is epsilon-differentially private given the names, and by adaptive composition costs
-    epsilon beside them.
-    """
-
-    def __init__(
-        self,
-        named: beam.PCollection,
-        epsilon: Number,
-        secret: JobSecret,
-        purpose: str,
-        num_buckets: int | None = None,
-    ):
-        super().__init__()
-        self._named = named
-        self._noise = noise_of_users(epsilon)
-        self._secret = secret
-        self._purpose = purpose
-        self._num_buckets = num_buckets
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        tape = self._secret.tape(f"{self._purpose}, {self._noise!r}")
-        noisy = functools.partial(noisy_users, noise=self._noise, tape=tape)
-        others = OnThreadsBeside(users_of_others)
-        return (
-            tables
-            | "Others"
-            >> beam.ParDo(others, beam.pvalue.AsList(self._named)).with_output_types(pa.Table)
-            | "ByUser"
-            >> ReduceByHash(
-                distinct_users, (USER,), self._secret.key("route users"), self._num_buckets
-            )
-            | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
-            | "Sum" >> beam.CombineGlobally(sum)
-            | "Noise" >> beam.Map(noisy).with_output_types(int)
-        )
-
-
-def noise_of_users(epsilon: Number) -> DiscreteLaplace:
-    """The noise of a number of users that costs epsilon."""
-    return DiscreteLaplace(1 / positive_rational("epsilon", epsilon))
-
-
-def noisy_users(users: int, noise: DiscreteLaplace, tape: RandomTape) -> int:
-    """A number of users with noise, at no less than 0."""
-    # Another number has other noise, even under one secret: the same would cancel.
-    (drawn,) = noise.sample(tape.branch(f"of {users}"), "users", 1).tolist()
-    return max(0, users + int(drawn))
-
-
-def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """The users of partitions that are in none of the tables beside."""
-    if beside:
-        records = without_partitions(records, single(concat(list(beside))[PARTITION]))
-    return distinct_users(records)
-
-
-def distinct_users(records: pa.Table) -> pa.Table:
-    """The users of a table, each once. Idempotent and mergeable."""
-    return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
 
 
 def _count(pairs: pa.Table, cap: int | None) -> list[pa.Table]:

@@ -65,6 +65,7 @@ class CountDegrees(TellsBound, beam.PTransform):
     def __init__(
         self,
         degree: str = UNDIRECTED,
+        *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):
@@ -128,6 +129,7 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
         self,
         degree_bound: int,
         degree: str = UNDIRECTED,
+        *,
         secret: JobSecret | None = None,
         num_buckets: int | None = None,
     ):

@@ -1,4 +1,4 @@
-"""Releasing frequency lists of counts with an integer-partition mechanism, each on one worker."""
+"""Releasing lists of counts, and numbers of users by their partitions: each on one worker."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ import collections
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import apache_beam as beam
 
 from dp_transforms.columnar import counting
 from dp_transforms.columnar.attributes import histograms
 from dp_transforms.columnar.columns import plain_table
+from dp_transforms.contributions import BoundContributions
 from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.job_secret import JobSecret, release_frequency_list, secret_for
+from dp_transforms.job_secret import JobSecret, release_histogram, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.named_lists import NamedList
+from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.records import COUNT, Kind, refuse_windows, table_from
+from dp_transforms.specs import UserDegreesSpec
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 """Resource hints of a step that holds all there is."""
@@ -58,9 +62,9 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
 
     def __init__(
         self,
-        *,
         epsilon: Number | None = None,
         max_partitions_per_user: int | None = None,
+        *,
         mechanism: PartitionMechanism | None = None,
         secret: JobSecret | None = None,
         purpose: str = "frequency list",
@@ -119,13 +123,66 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         }
 
 
-class NamedList(NamedTuple):
-    """A list that is released under a name."""
+class ReleaseUserDegrees(Releases, beam.PTransform):
+    """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
 
-    place: Any  # sorts the lists
-    label: tuple[str, ...]  # comes out before the list
-    mechanism: PartitionMechanism
-    purpose: str  # see ``release_frequency_list``
+    Epsilon-DP with delta = 0, for adding or removing all records of one user: see
+    ``noise.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+
+    Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
+
+    Args:
+      epsilon: what this release costs, beside what follows.
+      max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
+        the records.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users are split into.
+      purpose: tells several of these releases under one secret apart.
+
+    Raises:
+      ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
+    ...     degrees = records | ReleaseUserDegrees(epsilon=100, max_degree=3)
+    ...     _ = degrees | beam.Map(lambda released: print(released.lowest, released.users))
+    (1, 2, 3) (1, 1, 0)
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        max_degree: int = MAX_DEGREE,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        purpose: str = "user degrees",
+    ):
+        super().__init__()
+        self._mechanism = UserDegreesSpec(epsilon, max_degree).mechanism
+        self._secret = secret
+        self._num_buckets = num_buckets
+        self._purpose = purpose
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        secret = secret_for(records.pipeline, self._secret)
+        bound = BoundContributions(
+            self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
+        )
+        # All of a user's pairs are in one of the bounded tables.
+        degrees = (
+            records
+            | "ToTables" >> ToTables()
+            | "Bound" >> bound
+            | "Degrees" >> beam.Map(counting.user_degrees)
+        )
+        release = functools.partial(
+            self._mechanism.release_under, secret=secret.secret, purpose=self._purpose
+        )
+        return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}
 
 
 class ReleaseNamedLists(beam.PTransform):
@@ -219,19 +276,3 @@ def _histogram(counts: Any, kind: Kind) -> Mapping[int, int]:
     if kind is Kind.DICTS:
         return {counts[COUNT]: 1}
     return {counts.count if kind is Kind.ROWS else counts[1]: 1}
-
-
-def release_histogram(
-    histogram: Mapping[int, int], mechanism: PartitionMechanism, secret: JobSecret, purpose: str
-) -> ReleasedList:
-    """``release_frequency_list`` of the list that has these counts: {count: partitions}.
-
-    Raises:
-      ValueError: a count is not a positive integer.
-    """
-    try:
-        frequency_list = FrequencyList.from_histogram(histogram)
-    except ValueError:
-        # The original message names the entry.
-        raise ValueError("counts must be positive integers, and partitions be counted") from None
-    return release_frequency_list(frequency_list, mechanism, secret, purpose)

@@ -24,41 +24,39 @@ names are public. All consumers read the same bounded records.
 
 from __future__ import annotations
 
-import copy
+import datetime
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import bound_users, in_lists_by, listed, users_of_lists
-from dp_transforms.columnar.columns import PARTITION, USER
-from dp_transforms.frequency_release import NamedList, ReleaseNamedLists
+from dp_transforms.columnar.attributes import NO_VALUE, users_of_lists
+from dp_transforms.columnar.columns import PARTITION, USER, single
+from dp_transforms.frequency_release import ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Real
-from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.integer_partition.choice import AUTO
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.attribute_tables import Attribute as Attribute
-from dp_transforms.runtime.attribute_tables import ToAttributeTables, attribute_column
+from dp_transforms.named_lists import (
+    attribute_columns,
+    attribute_table,
+    bounds_of_groups,
+    in_all_lists,
+    in_lists_of,
+    list_of_group,
+    public_lists,
+    with_texts,
+)
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
-from dp_transforms.runtime.records import refuse_windows
+from dp_transforms.runtime.python_values import is_row
+from dp_transforms.runtime.records import Kind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from dp_transforms.selection import SelectPartitions
-
-ALL_USERS = ""
-"""The attribute and the group of the list of all users."""
-SELECTION = "names of groups"
-ALL_USERS_LIST = "list of all users"
-
-
-def list_purpose(attribute: str, group: str) -> str:
-    """The purpose under which a group's list is released (see ``release_frequency_list``)."""
-    return f"frequency list of {attribute!r} {group!r}"
+from dp_transforms.specs import Attribute, GroupsSpec, arguments
 
 
 class ReleaseGroupedLists(Releases, beam.PTransform):
@@ -83,10 +81,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       num_buckets: how many parts users, or partitions, are split into.
 
     Attributes:
-      attributes, selection: as given.
-      strategy: selects the names of groups; None if all of them are public.
-      for_all: releases the list of all users.
-      for_group: releases the list of a group.
+      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
+        follow from them.
 
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is
@@ -118,152 +114,128 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._mechanism_name = mechanism
-        self.attributes = tuple(attributes)
-        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
-            raise TypeError('attributes must be Attributes, such as Attribute("country")')
-        names = [attribute.name for attribute in self.attributes]
-        if not names or len(set(names)) < len(names):
-            raise ValueError(f"attributes must have different names, one at least, got {names}")
-        self._kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
-        self._all_budget = PrivacyBudget(epsilon_all)
-        self._attribute_budget = PrivacyBudget(epsilon_groups).split(len(names))
-        self.for_all = self._mechanism(self._all_budget)
-        self.for_group = self._mechanism(self._attribute_budget)
-        to_select = sum(attribute.groups is None for attribute in self.attributes)
-        if (selection is None) != (to_select == 0):
-            raise ValueError(
-                "selection must be given if, and only if, an attribute has no public groups"
-            )
-        self.selection = selection
-        self._to_select = to_select
-        # Its arguments are checked now.
-        self.strategy = None if selection is None else self._select(None).strategy
+        self.spec = GroupsSpec(
+            attributes=attributes,
+            epsilon_all=epsilon_all,
+            epsilon_groups=epsilon_groups,
+            max_partitions_per_user=max_partitions_per_user,
+            selection=selection,
+            mechanism=mechanism,
+        )
         self._secret = secret
         self._num_buckets = num_buckets
 
-    def in_buckets(self, num_buckets: int) -> ReleaseGroupedLists:
-        """The same, secret included, with the work in ``num_buckets`` parts."""
-        release = copy.copy(self)
-        release._num_buckets = num_buckets
-        return release
-
-    @property
-    def costs(self) -> dict[str, PrivacyBudget]:
-        """The cost of each part of the release, by the part's name; the costs add up."""
-        costs = {ALL_USERS_LIST: self._all_budget}
-        for attribute in self.attributes:
-            costs[f"lists of groups by {attribute.name}"] = self._attribute_budget
-        if self.selection is not None:
-            costs[SELECTION] = self.selection
-        return costs
-
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
-        secret = secret_for(records.pipeline, self._secret)
-        columns = [attribute_column(i) for i in range(len(self.attributes))]
-        bound = functools.partial(
-            bound_users,
-            at_most=self._kappa,
-            key=secret.key("bound contributions"),
-            attribute_keys={
-                column: secret.key(f"value of attribute {attribute.name!r}")
-                for column, attribute in zip(columns, self.attributes, strict=True)
-            },
-        )
+        secret, spec = secret_for(records.pipeline, self._secret), self.spec
+        bound = bounds_of_groups(spec, secret)
         bounded = (
             records
-            | "ToAttributeTables" >> ToAttributeTables(self.attributes)
-            | "ToTables" >> ToTables((USER, PARTITION, *columns))
+            | "ToAttributeTables" >> _ToAttributeTables(spec.attributes)
+            | "ToTables" >> ToTables((USER, PARTITION, *attribute_columns(spec)))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
-        public = [ALL_USERS] + [
-            _list_name(i, group)
-            for i, attribute in enumerate(self.attributes)
-            for group in attribute.groups or ()
-        ]
         wanted = records.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in public], reshuffle=False
+            [(name, None) for name in public_lists(spec)], reshuffle=False
         )
-        if self.selection is not None:
-            selected = self._selected(bounded, secret)
+        if spec.names is not None:
+            users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
+            select = SelectPartitions(
+                **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
+            )
+            selected = (
+                bounded
+                | "UsersOfGroups" >> beam.ParDo(users).with_output_types(pa.Table)
+                | "Select" >> select
+                | "Selected" >> beam.FlatMap(_selected_names)
+            )
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        in_lists = functools.partial(_in_lists, attributes=len(columns))
+        in_lists = OnThreads(functools.partial(in_all_lists, attributes=len(spec.attributes)))
+        of_name = functools.partial(list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         return (
             bounded
-            | "InLists" >> beam.ParDo(OnThreads(in_lists)).with_output_types(pa.Table)
-            | "Release"
-            >> ReleaseNamedLists(wanted, self._of_name(), kind, secret, self._num_buckets)
+            | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
+            | "Release" >> ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
         )
-
-    def _of_name(self) -> Callable[[str], NamedList]:
-        names = [attribute.name for attribute in self.attributes]
-        return functools.partial(
-            _of_group, attributes=names, for_all=self.for_all, for_group=self.for_group
-        )
-
-    def _selected(self, bounded: beam.PCollection, secret: JobSecret) -> beam.PCollection:
-        indices = [i for i, one in enumerate(self.attributes) if one.groups is None]
-        users = functools.partial(_users_of_lists, attributes=indices)
-        return (
-            bounded
-            | "UsersOfGroups" >> beam.ParDo(OnThreads(users)).with_output_types(pa.Table)
-            | "Select" >> self._select(secret)
-            | "Selected" >> beam.FlatMap(_selected_names)
-        )
-
-    def _select(self, secret: JobSecret | None) -> SelectPartitions:
-        assert self.selection is not None
-        return SelectPartitions(
-            self.selection.epsilon,
-            self.selection.delta,
-            self._to_select,
-            already_bounded=True,
-            purpose=SELECTION,
-            secret=secret,
-        )
-
-    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
-        return partition_mechanism(budget.epsilon, self._kappa, self._mechanism_name)
 
     def display_data(self) -> dict[str, Any]:
+        spec = self.spec
         return {
-            "attributes": ", ".join(attribute.name for attribute in self.attributes),
-            "mechanism_of_all": type(self.for_all).__name__,
-            "mechanism_of_groups": type(self.for_group).__name__,
-            "epsilon_all": self.for_all.epsilon_cost,
-            "epsilon_of_each_attribute": self.for_group.epsilon_cost,
-            "max_partitions_per_user": self._kappa,
+            "attributes": ", ".join(attribute.name for attribute in spec.attributes),
+            "mechanism_of_all": type(spec.for_all).__name__,
+            "mechanism_of_groups": type(spec.for_group).__name__,
+            "epsilon_all": spec.for_all.epsilon_cost,
+            "epsilon_of_each_attribute": spec.for_group.epsilon_cost,
+            "max_partitions_per_user": spec.max_partitions_per_user,
         }
 
 
-def _in_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
-    """A table of bounded users, once for all of them and once for each attribute."""
-    yield listed(table, pa.repeat(ALL_USERS, table.num_rows))
-    for i in range(attributes):
-        yield in_lists_by(table, attribute_column(i), _list_name(i, ""))
+class _ToAttributeTables(beam.PTransform):
+    """Makes tables of records of any kind: see ``named_lists.attribute_table``."""
+
+    def __init__(self, attributes: Sequence[Attribute]):
+        super().__init__()
+        self._attributes = attributes
+        self._names = [USER, PARTITION, *(attribute.name for attribute in attributes)]
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        kind = Kind.of(records)
+        if kind is not Kind.TUPLES:
+            check_known_fields(records, self._names)
+        if kind is Kind.TABLES:
+            return records | beam.Map(self._of_table).with_output_types(pa.Table)
+        # Partition and values travel as a composite partition until they are a table.
+        pairs = records | "Pairs" >> beam.Map(self._pair)
+        return (
+            pairs
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
+        )
+
+    def _pair(self, record: Any) -> tuple[Any, tuple[Any, ...]]:
+        if is_row(type(record)):
+            record = tuple(getattr(record, name) for name in self._names if hasattr(record, name))
+        elif isinstance(record, dict):
+            # Which keys it has may be private.
+            record = tuple(record[name] for name in self._names if name in record)
+        if not isinstance(record, (tuple, list)) or len(record) != len(self._names):
+            raise ValueError(
+                f"records must have {len(self._names)} parts: user, partition and a value of each "
+                "attribute"
+            )
+        user, partition, *values = record
+        texts = (
+            _text(value, attribute.name)
+            for value, attribute in zip(values, self._attributes, strict=True)
+        )
+        return user, (partition, *texts)
+
+    def _of_composite(self, table: pa.Table) -> pa.Table:
+        partition, *texts = single(table[PARTITION]).flatten()
+        return with_texts(table[USER], partition, texts, self._attributes)
+
+    def _of_table(self, batch: Any) -> pa.Table:
+        return attribute_table(table_from(batch, self._names), self._attributes)
 
 
-def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterator[pa.Table]:
-    for i in attributes:
-        yield users_of_lists(in_lists_by(table, attribute_column(i), _list_name(i, "")))
+def _text(value: Any, name: str) -> str:
+    """Returns the same text as ``attribute_text`` of a column of such values."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, datetime.date)):
+        raise TypeError(
+            f"values of attribute {name!r} must be text, integers, booleans or dates, got "
+            f"{type(value).__name__}"
+        )
+    return str(value)
+
+
+def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
+    return (users_of_lists(in_lists_of(table, i)) for i in attributes)
 
 
 def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
     return [(name, None) for name in table[PARTITION].to_pylist()]
-
-
-def _of_group(
-    name: str, attributes: Sequence[str], for_all: PartitionMechanism, for_group: PartitionMechanism
-) -> NamedList:
-    attribute, group, mechanism = ALL_USERS, ALL_USERS, for_all
-    if name != ALL_USERS:
-        index, _, group = name.partition("=")
-        attribute, mechanism = attributes[int(index)], for_group
-    label = attribute, group
-    return NamedList(label, label, mechanism, list_purpose(*label))
-
-
-def _list_name(index: int, group: str) -> str:
-    return f"{index}={group}"

@@ -6,16 +6,17 @@ import hashlib
 import re
 import secrets
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.randomness import RandomTape
 
 if TYPE_CHECKING:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from dp_transforms.mechanisms.frequency_list import FrequencyList
     from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
     from dp_transforms.mechanisms.released_list import ReleasedList
 
@@ -136,6 +137,25 @@ def release_frequency_list(
         content.update(array.astype("<i8").tobytes())
     tape = secret.tape(f"{purpose} {content.hexdigest()} by {mechanism!r}")
     return mechanism.release(frequency_list, tape=tape)
+
+
+def release_histogram(
+    histogram: Mapping[int, int],
+    mechanism: PartitionMechanism,
+    secret: JobSecret,
+    purpose: str = "frequency list",
+) -> ReleasedList:
+    """``release_frequency_list`` of the list that has these counts: {count: partitions}.
+
+    Raises:
+      ValueError: a count is not a positive integer.
+    """
+    try:
+        frequency_list = FrequencyList.from_histogram(histogram)
+    except ValueError:
+        # The original message names the entry.
+        raise ValueError("counts must be positive integers, and partitions be counted") from None
+    return release_frequency_list(frequency_list, mechanism, secret, purpose)
 
 
 def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:

@@ -1,16 +1,21 @@
-"""Selecting partitions: the names that may be released, from users' records."""
+"""Selecting partitions: the names that may be released, from users' records or from counts."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
+import pyarrow as pa
 
+from dp_transforms.budget import PrivacyUnit
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
+from dp_transforms.columnar.counting import WEIGHT, sum_counts, sum_weights
 from dp_transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.count_selection import SelectFromCounts, check_strategy, displayed
-from dp_transforms.counting import CountDistinctUsers, CountOtherUsers, noise_of_users
+from dp_transforms.counting import CountDistinctUsers
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.partition_selection import (
@@ -21,10 +26,28 @@ from dp_transforms.mechanisms.partition_selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
+from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
 from dp_transforms.runtime.batching import FromTables, ToTables
-from dp_transforms.runtime.bounds import Releases, known_bound, refuse_counts
-from dp_transforms.runtime.records import PARTITION, refuse_windows
-from dp_transforms.weighted_rounds import SelectInRounds
+from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
+from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
+from dp_transforms.runtime.selecting import (
+    bounds,
+    decider,
+    distinct_users,
+    in_rounds,
+    noisy_users,
+    public_counts,
+    users_by_partitions,
+    users_of_others,
+)
+from dp_transforms.runtime.shuffle import (
+    InOrder,
+    OnThreads,
+    OnThreadsBeside,
+    ReduceByHash,
+    unless_empty,
+)
+from dp_transforms.specs import NamesSpec
 
 
 class SelectPartitions(Releases, beam.PTransform):
@@ -95,10 +118,10 @@ class SelectPartitions(Releases, beam.PTransform):
         epsilon: Number | None = None,
         delta: Number | None = None,
         max_partitions_per_user: int | None = None,
+        *,
         strategy: str | SelectionStrategy = AUTO,
         noisy_counts: bool = False,
         already_bounded: bool = False,
-        *,
         intervals: bool = False,
         others_epsilon: Number | None = None,
         pre_threshold: int | None = None,
@@ -110,16 +133,16 @@ class SelectPartitions(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        self._public = tuple(public_partitions)
-        self._public_threshold = public_threshold
-        self._noisy_counts = noisy_counts
-        self._intervals = intervals
-        self._already_bounded = already_bounded
+        names = public_partitions
+        if not isinstance(names, pa.Array):
+            names = tuple(names)
         self._kappa = max_partitions_per_user
         optional = {"pre_threshold": pre_threshold, "neighbours": neighbours}
         options: dict[str, Any] = {k: value for k, value in optional.items() if value is not None}
+        self._make: Callable[[int, bool], SelectionStrategy] | None = None
+        self._is_auto = strategy == AUTO
         if isinstance(strategy, str):
-            if strategy == AUTO and self._public:
+            if strategy == AUTO and len(names):
                 strategy = TruncatedGeometricSelection.name
             if epsilon is None or delta is None:
                 name = "epsilon" if epsilon is None else "delta"
@@ -127,30 +150,29 @@ class SelectPartitions(Releases, beam.PTransform):
             of_budget = functools.partial(
                 make_strategy, strategy, epsilon, delta, noisy_counts, **options
             )
-            self._make: Callable[[int, bool], SelectionStrategy] | None = lambda kappa, bounded: (
-                of_budget(already_bounded=bounded, max_partitions_per_user=kappa)
+            self._make = lambda kappa, bounded: of_budget(
+                already_bounded=bounded, max_partitions_per_user=kappa
             )
             # Arguments are checked now, whatever kappa will be.
-            self._strategy = self._make(1 if self._kappa is None else self._kappa, already_bounded)
+            strategy = self._make(1 if self._kappa is None else self._kappa, already_bounded)
         else:
-            check_strategy(strategy)
-            given = (epsilon, delta, max_partitions_per_user)
-            if options or any(value is not None for value in given):
+            given = (epsilon, delta, max_partitions_per_user, *options.values())
+            if any(value is not None for value in given):
                 raise ValueError("a strategy of your own has its budget and bounds in it already")
-            self._make, self._strategy = None, strategy
+        self._spec = NamesSpec(
+            strategy,
+            noisy_counts=noisy_counts,
+            already_bounded=already_bounded,
+            intervals=intervals,
+            others_epsilon=others_epsilon,
+            public_partitions=names,
+            public_threshold=public_threshold,
+            purpose=purpose,
+        )
+        if self._make is None:
             self._kappa = strategy.max_partitions_per_user
-        self._is_auto = strategy == AUTO
-        self._others_epsilon = others_epsilon
-        if others_epsilon is not None:
-            # Checked now.
-            noise_of_users(others_epsilon)
-        self._purpose = purpose
         self._secret = secret
         self._num_buckets = num_buckets
-        for_counts = noisy_counts or intervals or self._public or public_threshold is not None
-        if for_counts or not self._strategy.uses_weights:
-            # Its arguments are checked now.
-            self._select_from_counts(self._strategy)
 
     @property
     def strategy(self) -> SelectionStrategy:
@@ -161,83 +183,298 @@ class SelectPartitions(Releases, beam.PTransform):
         """
         if self._kappa is None:
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
-        return self._strategy
+        return self._spec.strategy
 
     def _resolved(self, kappa: int, known: int | None) -> SelectionStrategy:
         """The strategy at this kappa, for users who are known to have at most so many partitions,
         if that is known."""
+        strategy = self._spec.strategy
         if self._make is None:
-            return self._strategy
-        strategy = self._strategy
+            return strategy
         if kappa != strategy.max_partitions_per_user:
-            strategy = self._make(kappa, self._already_bounded)
+            strategy = self._make(kappa, self._spec.already_bounded)
         if self._is_auto and isinstance(strategy, MeasuredSelection):
             # With all of them within kappa there is nothing to measure.
             if known is not None and known <= kappa:
                 strategy = self._make(kappa, True)
         return strategy
 
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
+    def expand(self, records: beam.PCollection) -> Any:
         refuse_windows(records)
         known = refuse_counts(records, "SelectPartitions").partitions
         kappa = self._kappa
         if kappa is None:
             kappa = known_bound(records, None, "SelectPartitions", of_counts=False)
-        strategy = self._resolved(kappa, known)
+        spec = dataclasses.replace(self._spec, strategy=self._resolved(kappa, known))
         secret = secret_for(records.pipeline, self._secret)
         tables = records | "ToTables" >> ToTables()
-        if self._already_bounded:
+        if spec.already_bounded:
             tables |= "Declare" >> DeclareBounded(kappa)
-        if isinstance(strategy, WeightedStrategy):
-            selected = tables | "Rounds" >> SelectInRounds(
-                strategy, self._purpose, secret, self._num_buckets
+        if isinstance(spec.strategy, WeightedStrategy):
+            selected = tables | "Rounds" >> _SelectInRounds(spec, secret, self._num_buckets)
+        else:
+            pairs = tables
+            if not spec.already_bounded and (known is None or known > kappa):
+                pairs |= "Bound" >> BoundContributions(
+                    kappa, secret=secret, num_buckets=self._num_buckets
+                )
+            counts = pairs | "Count" >> CountDistinctUsers(
+                spec.cap, secret=secret, num_buckets=self._num_buckets
             )
-            return self._released(records, tables, selected, (PARTITION,), strategy, secret)
-        pairs = tables
-        if not self._already_bounded and (known is None or known > kappa):
-            pairs |= "Bound" >> BoundContributions(kappa, secret, self._num_buckets)
-        select = self._select_from_counts(strategy, secret)
-        counts = pairs | "Count" >> CountDistinctUsers(
-            cap=select.cap, secret=secret, num_buckets=self._num_buckets
-        )
-        selected = counts | "Select" >> select
-        return self._released(records, tables, selected, select.names, strategy, secret)
-
-    def _select_from_counts(
-        self, strategy: SelectionStrategy, secret: JobSecret | None = None
-    ) -> SelectFromCounts:
-        return SelectFromCounts(
-            strategy,
-            self._noisy_counts,
-            intervals=self._intervals,
-            public_partitions=self._public,
-            public_threshold=self._public_threshold,
-            purpose=self._purpose,
-            secret=secret,
-            num_buckets=self._num_buckets,
-        )
-
-    def _released(
-        self,
-        records: beam.PCollection,
-        tables: beam.PCollection,
-        selected: beam.PCollection,
-        names: tuple[str, ...],
-        strategy: SelectionStrategy,
-        secret: JobSecret,
-    ) -> Any:
-        partitions = selected | "FromTables" >> FromTables(records, names)
-        if self._others_epsilon is None:
-            return partitions
-        others = tables | "OtherUsers" >> CountOtherUsers(
-            selected,
-            self._others_epsilon,
-            secret,
-            f"users of other partitions than of {self._purpose} by {strategy!r}",
-            self._num_buckets,
-        )
-        return {"partitions": partitions, "other_users": others}
+            selected = counts | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
+        names = selected | "FromTables" >> FromTables(records, _columns(spec))
+        if spec.others_epsilon is None:
+            return names
+        others = _CountOtherUsers(selected, spec, secret, self._num_buckets)
+        return {"partitions": names, "other_users": tables | "OtherUsers" >> others}
 
     def display_data(self) -> dict[str, Any]:
-        described = {} if self._kappa is None else displayed(self._strategy)
-        return described | {"already_bounded": self._already_bounded}
+        described = {} if self._kappa is None else displayed(self._spec.strategy)
+        return described | {"already_bounded": self._spec.already_bounded}
+
+
+class SelectFromCounts(Releases, beam.PTransform):
+    """Selects partitions by their counts of distinct users: (partition, count) in, partitions out.
+
+    The privacy is that of the strategy, if the counts are of distinct users and no user is counted
+    in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
+    refused (see ``runtime.bounds``). They may stop at ``cap``.
+
+    Args:
+      strategy: one that needs counts alone.
+      noisy_counts: release noisy counts with the names.
+      intervals: give the ends of ``count_intervals`` with noisy counts, as ``low`` and ``high``.
+      public_partitions, public_threshold, purpose, secret, num_buckets: see ``SelectPartitions``.
+
+    Raises:
+      ValueError: an argument is out of range, see ``SelectPartitions``; it is not known to how many
+        partitions users are bounded, or these are more than the strategy allows; the counts are
+        several collections of counts put together, in which a partition may be twice.
+
+    >>> from dp_transforms import DeclareBounded
+    >>> from dp_transforms.mechanisms.partition_selection import OptimalSelection
+    >>> with beam.Pipeline() as pipeline:
+    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)
+    ...     _ = counts | SelectFromCounts(OptimalSelection(1, 1e-9)) | beam.Map(print)
+    jazz
+    """
+
+    def __init__(
+        self,
+        strategy: SelectionStrategy,
+        *,
+        noisy_counts: bool = False,
+        intervals: bool = False,
+        public_partitions: Iterable[Any] = (),
+        public_threshold: int | None = None,
+        purpose: str = "selection",
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        if not isinstance(public_partitions, pa.Array):
+            public_partitions = tuple(public_partitions)
+        self._spec = NamesSpec(
+            strategy,
+            noisy_counts=noisy_counts,
+            intervals=intervals,
+            public_partitions=public_partitions,
+            public_threshold=public_threshold,
+            purpose=purpose,
+        )
+        self._spec.require_counts()
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        spec = self._spec
+        refuse_windows(counts)
+        known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
+        if bound_of(counts).distinct is False:
+            # A partition's decisions share one number, so that two of them tell of each other.
+            raise ValueError(
+                "SelectFromCounts takes one count of each partition, by which one user moves it by "
+                "one: flatten records before they are counted, not counts"
+            )
+        unit = bound_of(counts).unit
+        if unit is not PrivacyUnit.USER:
+            raise ValueError(
+                f"SelectFromCounts protects users, but these counts are bounded for each "
+                f"{unit.value}: count the users of records that are bounded by user"
+            )
+        secret = secret_for(counts.pipeline, self._secret)
+        return (
+            counts
+            | "ToTables" >> ToTables((PARTITION, COUNT))
+            | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
+            | "FromTables" >> FromTables(counts, _columns(spec), like_names=(PARTITION, COUNT))
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return displayed(self._spec.strategy)
+
+
+class _SelectByCounts(beam.PTransform):
+    """Selects by tables of counts: tables of names out."""
+
+    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
+        super().__init__()
+        self._decide = decider(spec, secret)
+        self._spec = spec
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        chosen = beam.ParDo(OnThreads(functools.partial(unless_empty, self._decide)))
+        if self._spec.public_law is not None:
+            tables, public = self._with_public(tables)
+            chosen = beam.ParDo(OnThreadsBeside(self._decide), public)
+        return (
+            tables
+            | "Decide" >> chosen.with_output_types(pa.Table)
+            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+        )
+
+    def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
+        """Counts that include public partitions without users, and the public names beside them."""
+        public = tables.pipeline | "Public" >> beam.Create(
+            [public_counts(self._spec)], reshuffle=False
+        ).with_output_types(pa.Table)
+        add = ReduceByHash(
+            sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
+        )
+        both = (tables, public) | beam.Flatten() | "ByPartition" >> add
+        return both, beam.pvalue.AsList(public)
+
+
+class _SelectInRounds(beam.PTransform):
+    """The partitions that a weighted strategy selects: record tables in, tables of names out.
+
+    In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
+    more; a user with no more than kappa needs no other bound. All distinct partitions of one user
+    are held together.
+    """
+
+    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
+        super().__init__()
+        assert isinstance(spec.strategy, WeightedStrategy)
+        self._strategy = spec.strategy
+        self._purpose = spec.purpose
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        rounds = bounds(self._strategy, self._secret)
+        # A single round needs no more of a user than what counts in it.
+        distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
+        by_user, by_partition = (
+            functools.partial(
+                ReduceByHash,
+                names=(name,),
+                key=self._secret.key(f"route {name}s"),
+                num_buckets=self._num_buckets,
+            )
+            for name in (USER, PARTITION)
+        )
+        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
+        return (
+            tuple(in_rounds(engine, self._strategy, self._purpose, self._secret))
+            | beam.Flatten()
+            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+        )
+
+
+class _OnBeam:
+    """The engine of PCollections: what earlier rounds selected, and a plan, are side inputs."""
+
+    def __init__(self, users: beam.PCollection, add: ReduceByHash):
+        self._users = users
+        self._add = add
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> beam.pvalue.AsSingleton:
+        sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
+        planned = (
+            self._users
+            | "Users" >> beam.Map(users_by_partitions, edges=edges)
+            | "Sum" >> beam.CombineGlobally(sums)
+            | "Plan" >> beam.Map(plan)
+        )
+        return beam.pvalue.AsSingleton(planned)
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[beam.PCollection],
+        measured: beam.pvalue.AsSingleton | None,
+    ) -> beam.PCollection:
+        beside = []
+        if earlier:
+            beside.append(beam.pvalue.AsList(tuple(earlier) | f"Earlier{index}" >> beam.Flatten()))
+        planned = {} if measured is None else {"measured": measured}
+
+        def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
+            tables = beam.ParDo(OnThreadsBeside(kernel), *beside, **planned)
+            return tables.with_output_types(pa.Table)
+
+        return (
+            self._users
+            | f"Weigh{index}" >> on_threads(weigh)
+            | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | f"ByPartition{index}" >> self._add
+            | f"Decide{index}" >> on_threads(decide)
+        )
+
+
+class _CountOtherUsers(beam.PTransform):
+    """About how many users have a partition that was not named: tables of records in, one integer
+    out, at no less than 0.
+
+    Privacy. Let the names be given, which another release chose and paid for. A user has another
+    partition or has none, whatever others do, so that all records of one user more or less change
+    the number of such users by one at most, however many partitions that user has; and so do one
+    user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
+    number is epsilon-differentially private given the names, and by adaptive composition costs
+    epsilon beside them.
+    """
+
+    def __init__(
+        self,
+        named: beam.PCollection,
+        spec: NamesSpec,
+        secret: JobSecret,
+        num_buckets: int | None,
+    ):
+        super().__init__()
+        self._named = named
+        self._noisy = functools.partial(noisy_users, spec=spec, secret=secret)
+        key = secret.key("route users")
+        self._by_user = ReduceByHash(distinct_users, (USER,), key, num_buckets)
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        others = beam.ParDo(OnThreadsBeside(users_of_others), beam.pvalue.AsList(self._named))
+        return (
+            tables
+            | "Others" >> others.with_output_types(pa.Table)
+            | "ByUser" >> self._by_user
+            | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
+            | "Sum" >> beam.CombineGlobally(sum)
+            | "Noise" >> beam.Map(self._noisy).with_output_types(int)
+        )
+
+
+def _columns(spec: NamesSpec) -> tuple[str, ...]:
+    """The names of the parts of a selected record."""
+    ends = (LOW, HIGH) if spec.intervals else ()
+    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
+
+
+def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
+    """A strategy's description as display data, whose values are plain."""
+    return {
+        name: value if isinstance(value, (str, int, float)) else str(value)
+        for name, value in strategy.describe().items()
+    }

@@ -28,70 +28,79 @@ refused.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.utils.timestamp import TimestampTypes
+from apache_beam.transforms.trigger import DefaultTrigger
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.attributes import LIST
-from dp_transforms.columnar.columns import PARTITION, decoded, single
-from dp_transforms.count_selection import displayed
-from dp_transforms.frequency_release import NamedList, ReleaseNamedLists
+from dp_transforms.columnar.columns import PARTITION, USER, plain, single
+from dp_transforms.frequency_release import ReleaseNamedLists
 from dp_transforms.job_secret import JobSecret, secret_for
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.released_list import ReleasedList
-from dp_transforms.runtime.batching import objects
-from dp_transforms.runtime.bounds import Releases
-from dp_transforms.runtime.records import Kind
-from dp_transforms.runtime.windows import (
-    MOST_WINDOWS,
-    BoundPeriods,
-    NameWindows,
-    WindowRange,
-    refuse_other_than_tables,
+from dp_transforms.named_lists import (
+    bounds_of_periods,
+    in_known_periods,
+    in_periods,
+    lists_of_periods,
+    names_of_periods,
 )
-from dp_transforms.selection import SelectPartitions
+from dp_transforms.runtime.batching import ToTables, objects
+from dp_transforms.runtime.bounds import Releases, refuse_counts
+from dp_transforms.runtime.records import Kind, is_batch, put_together, refuse_windows, table_from
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.selection import SelectPartitions, displayed
+from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
 
 
 class _ByPeriod(Releases, beam.PTransform):
-    """Bounds users in public periods, whose names are in the column ``list`` of tables.
+    """Bounds users in public periods, whose names are in the column ``list`` of tables."""
 
-    Attributes:
-      periods_per_user: in how many periods a user counts at most.
-    """
+    spec_type: type
 
     def __init__(
         self,
         periods: Sequence[str],
-        most: int,
-        kappa: int,
-        secret: JobSecret | None,
-        num_buckets: int | None,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        **options: Any,
     ):
         super().__init__()
-        if not 1 <= len(periods) <= MOST_WINDOWS or len(set(periods)) < len(periods):
-            raise ValueError(
-                f"there must be 1 to {MOST_WINDOWS:,} different periods, got {len(periods):,}"
-            )
-        self._periods = tuple(periods)
-        self.periods_per_user = min(positive_integer("max_periods_per_user", most), len(periods))
-        self._kappa = positive_integer("max_partitions_per_user", kappa)
+        self.spec = self.spec_type(periods=periods, **options)
         self._secret = secret
         self._num_buckets = num_buckets
 
     def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
-        refuse_other_than_tables(tables, type(self).__name__)
+        """Distinct pairs of a user and a struct of ``list`` and ``partition``, and the secret."""
+        name = type(self).__name__
+        refuse_windows(tables)
+        refuse_counts(tables, name)
+        if Kind.of(tables) is not Kind.TABLES:
+            raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
-        bound = BoundPeriods(
-            self._periods, self.periods_per_user, self._kappa, secret, self._num_buckets
+        bound = bounds_of_periods(self.spec, secret)
+        pairs = (
+            tables
+            | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
+            | "ToTables" >> ToTables((USER, PARTITION, LIST))
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
         )
-        return tables | "Bound" >> bound, secret
+        return pairs, secret
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "periods": len(self.spec.periods),
+            "max_periods_per_user": self.spec.periods_per_user,
+            "max_partitions_per_user": self.spec.max_partitions_per_user,
+        }
 
 
 class ReleaseListsByPeriod(_ByPeriod):
@@ -108,7 +117,7 @@ class ReleaseListsByPeriod(_ByPeriod):
       num_buckets: how many parts users, or partitions, are split into.
 
     Attributes:
-      mechanism: releases the list of one period.
+      spec: the ``PeriodListsSpec`` with these arguments.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
 
@@ -117,73 +126,54 @@ class ReleaseListsByPeriod(_ByPeriod):
         or windowed, holds counts, or is not declared as tables.
     """
 
-    def __init__(
-        self,
-        periods: Sequence[str],
-        *,
-        epsilon: Number,
-        max_periods_per_user: int,
-        max_partitions_per_user: int,
-        mechanism: str = AUTO,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        super().__init__(
-            periods, max_periods_per_user, max_partitions_per_user, secret, num_buckets
-        )
-        each = PrivacyBudget(epsilon).epsilon / self.periods_per_user
-        self.mechanism = partition_mechanism(each, self._kappa, mechanism)
+    spec_type = PeriodListsSpec
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
-        places = {name: place for place, name in enumerate(self._periods)}
-        public = dict.fromkeys(self._periods).items()
-        wanted = tables.pipeline | "Public" >> beam.Create(list(public), reshuffle=False)
-        of_name = functools.partial(_of_period, places=places, mechanism=self.mechanism)
+        lists = lists_of_periods(self.spec)
+        wanted = tables.pipeline | "Public" >> beam.Create(
+            [(name, None) for name in lists], reshuffle=False
+        )
         kind = tuple[str, ReleasedList]
-        release = ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
+        release = ReleaseNamedLists(wanted, lists.__getitem__, kind, secret, self._num_buckets)
         return bounded | "Release" >> release
 
     def display_data(self) -> dict[str, Any]:
-        return {
-            "periods": len(self._periods),
-            "max_periods_per_user": self.periods_per_user,
-            "max_partitions_per_user": self._kappa,
-            "mechanism": type(self.mechanism).__name__,
-            "epsilon_of_each_period": self.mechanism.epsilon_cost,
+        return super().display_data() | {
+            "mechanism": type(self.spec.of_each).__name__,
+            "epsilon_of_each_period": self.spec.of_each.epsilon_cost,
         }
 
 
 class _ByWindow(Releases, beam.PTransform):
-    """A release by period, of records in fixed windows.
-
-    Args:
-      start, stop, max_windows_per_user: see ``ReleaseWindowedLists``.
-      **options: of ``by_period``.
-    """
-
     by_period: Callable[..., _ByPeriod]
 
     def __init__(
         self,
         *,
+        epsilon: Number,
         start: TimestampTypes,
         stop: TimestampTypes,
         max_windows_per_user: int,
+        max_partitions_per_user: int,
         **options: Any,
     ):
         super().__init__()
-        self._windows = WindowRange(start, stop)
+        self._windows = _WindowRange(start, stop)
         positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
-            self.by_period, max_periods_per_user=max_windows_per_user, **options
+            self.by_period,
+            epsilon=epsilon,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            **options,
         )
         # Arguments are checked now.
         self._release(["one"])
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         names = self._windows.names(records, type(self).__name__)
-        return records | NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+        return records | _NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
 
 
 class ReleaseWindowedLists(_ByWindow):
@@ -230,29 +220,6 @@ class ReleaseWindowedLists(_ByWindow):
 
     by_period = ReleaseListsByPeriod
 
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        mechanism: str = AUTO,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        super().__init__(
-            start=start,
-            stop=stop,
-            max_windows_per_user=max_windows_per_user,
-            epsilon=epsilon,
-            max_partitions_per_user=max_partitions_per_user,
-            mechanism=mechanism,
-            secret=secret,
-            num_buckets=num_buckets,
-        )
-
 
 class SelectPartitionsByPeriod(_ByPeriod):
     """Selects the partitions that may be named in each of some public periods: tables in and out.
@@ -268,7 +235,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
         ``SelectPartitions``.
 
     Attributes:
-      strategy: in use; its ``max_partitions_per_user`` is that of all periods together.
+      spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
+        ``spec.names.strategy`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
     Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
@@ -278,50 +246,18 @@ class SelectPartitionsByPeriod(_ByPeriod):
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
     """
 
-    def __init__(
-        self,
-        periods: Sequence[str],
-        *,
-        epsilon: Number,
-        delta: Number,
-        max_periods_per_user: int,
-        max_partitions_per_user: int,
-        strategy: str = AUTO,
-        noisy_counts: bool = False,
-        pre_threshold: int | None = None,
-        neighbours: str | None = None,
-        intervals: bool = False,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-    ):
-        super().__init__(
-            periods, max_periods_per_user, max_partitions_per_user, secret, num_buckets
-        )
-        self._select = functools.partial(
-            SelectPartitions,
-            epsilon,
-            delta,
-            self.periods_per_user * self._kappa,
-            strategy,
-            noisy_counts,
-            already_bounded=True,
-            pre_threshold=pre_threshold,
-            neighbours=neighbours,
-            intervals=intervals,
-            num_buckets=num_buckets,
-        )
-        self.strategy = self._select().strategy
+    spec_type = PeriodNamesSpec
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
-        selected = bounded | "Select" >> self._select(secret=secret)
-        return selected | "OfPeriods" >> beam.Map(_split).with_output_types(pa.Table)
+        select = SelectPartitions(
+            **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
+        )
+        split = beam.Map(names_of_periods).with_output_types(pa.Table)
+        return bounded | "Select" >> select | "OfPeriods" >> split
 
     def display_data(self) -> dict[str, Any]:
-        return displayed(self.strategy) | {
-            "periods": len(self._periods),
-            "max_periods_per_user": self.periods_per_user,
-        }
+        return super().display_data() | displayed(self.spec.names.strategy)
 
 
 def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
@@ -364,37 +300,115 @@ class SelectWindowedPartitions(_ByWindow):
 
     by_period = SelectPartitionsByPeriod
 
-    def __init__(
-        self,
-        *,
-        epsilon: Number,
-        delta: Number,
-        start: TimestampTypes,
-        stop: TimestampTypes,
-        max_windows_per_user: int,
-        max_partitions_per_user: int,
-        **options: Any,
-    ):
-        super().__init__(
-            start=start,
-            stop=stop,
-            max_windows_per_user=max_windows_per_user,
-            epsilon=epsilon,
-            delta=delta,
-            max_partitions_per_user=max_partitions_per_user,
-            **options,
-        )
-
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
 
 
-def _split(selected: pa.Table) -> pa.Table:
-    """Selected pairs of a period and a partition, as columns of their own."""
-    parts = single(decoded(selected)[PARTITION])
-    split = {LIST: parts.field(LIST), PARTITION: parts.field(PARTITION)}
-    return pa.table(split | {name: selected[name] for name in selected.column_names[1:]})
+class _WindowRange:
+    """The windows that begin from start on, and before stop, which is later, or a ValueError."""
+
+    def __init__(self, start: TimestampTypes, stop: TimestampTypes):
+        try:
+            self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+        except OverflowError:
+            raise ValueError("start and stop must be finite") from None
+        if self._start >= self._stop:
+            raise ValueError("start must be before stop")
+
+    def names(self, records: beam.PCollection, transform: str) -> dict[int, str]:
+        """{beginning in microseconds: its name} of each window that records may be in.
+
+        Raises:
+          ValueError: these are counts, or not in fixed windows; there are too many windows.
+        """
+        refuse_counts(records, transform)
+        windows = _windows_of(records)
+        size, offset = windows.size.micros, windows.offset.micros
+        first = -((offset - self._start.micros) // size)
+        if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
+            raise ValueError(f"there are more than {MOST_PERIODS:,} windows from start to stop")
+        begins = range(first * size + offset, self._stop.micros, size)
+        return {micros: Timestamp(micros=micros).to_rfc3339() for micros in begins}
 
 
-def _of_period(name: str, places: Mapping[str, int], mechanism: PartitionMechanism) -> NamedList:
-    return NamedList(places[name], (name,), mechanism, f"list of period {name!r}")
+class _NameWindows(beam.PTransform):
+    """Records in windows as tables in the global one, with the window's name as ``list``. Those of
+    windows that are not in ``_WindowRange.names`` are left out."""
+
+    def __init__(self, names: Mapping[int, str]):
+        super().__init__()
+        self._names = names
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        # The partition travels with its window until it is in a table.
+        label = beam.ParDo(_Label(self._names)).with_output_types(
+            pa.Table if Kind.of(records) is Kind.TABLES else Any
+        )
+        return (
+            records
+            | "Label" >> label
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
+        )
+
+
+class _Label(beam.DoFn):
+    """Users and partitions of records in the wanted windows, with the names of these."""
+
+    def __init__(self, names: Mapping[int, str]):
+        self._names = names
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
+        name = self._names.get(window.start.micros)
+        if name is None:
+            return
+        if is_batch(element):
+            table = table_from(element, (USER, PARTITION))
+            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
+            # As a tuple of the two would be.
+            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
+            yield pa.table({USER: table[USER], PARTITION: partition})
+            return
+        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
+            user, partition = getattr(element, USER), getattr(element, PARTITION)
+        elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
+            user, partition = element[USER], element[PARTITION]
+        elif type(element) in (tuple, list) and len(element) == 2:
+            user, partition = element
+        else:
+            raise TypeError(
+                f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
+                "with these"
+            )
+        yield user, (name, partition)
+
+
+def _windows_of(records: beam.PCollection) -> FixedWindows:
+    merged = put_together(records)
+    windowing = merged[0].windowing
+    if not all(one.is_bounded for one in merged):
+        raise ValueError("unbounded input has no last window to charge for: give bounded input")
+    if any(one.windowing != windowing for one in merged):
+        raise ValueError("a Flatten put different windows together: apply beam.WindowInto after it")
+    if type(windowing.windowfn) is not FixedWindows:
+        raise ValueError(
+            "records must be in beam.window.FixedWindows: sliding windows would release a record "
+            "several times, and sessions tell by where they begin when a user was there"
+        )
+    if not isinstance(windowing.triggerfn, DefaultTrigger):
+        raise ValueError("a trigger that fires again would release the same records again")
+    return windowing.windowfn
+
+
+def _split(table: pa.Table) -> pa.Table:
+    name, partition = single(table[PARTITION]).flatten()
+    return pa.table({USER: table[USER], PARTITION: partition, LIST: name})
+
+
+def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
+    return in_known_periods(table_from(table, (USER, PARTITION, LIST)), periods)
+
+
+def _in_lists(table: pa.Table) -> list[pa.Table]:
+    return [in_periods(table)]

@@ -8,15 +8,10 @@ import functools
 import json
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from dp_transforms.budget import PrivacyBudget
-from dp_transforms.mechanisms.noise.user_degrees import (
-    MAX_DEGREE,
-    ReleasedDegrees,
-    UserDegreeMechanism,
-)
+from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.specs import UserDegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import (
     Job,
@@ -29,21 +24,22 @@ from pipelines.command_line import (
     warn,
 )
 from pipelines.errors import InputError
-from pipelines.files.frequency_files import csv_lines, parse_rows
+from pipelines.files.frequency_files import degree_tables, parse_rows
 from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
 from pipelines.files.output import directory_from_flags
 from pipelines.files.paths import local_path
 from pipelines.files.release_files import read_file, reading
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.release_job import (
+    Release,
+    add_input_flags,
+    add_release_flags,
+    records,
+    release_job,
+    write_lists,
+)
 from pipelines.reports import page
 from pipelines.reports.plots import kappa_table, plot_kappas
 from pipelines.reports.privacy_statement import user_degrees_statement
-from pipelines.spending import Part
-
-if TYPE_CHECKING:
-    import apache_beam as beam
-
-    from pipelines.files.publishing import PublishRelease
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -99,38 +95,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def build(
-    pipeline: beam.Pipeline, work: Work, mechanism: UserDegreeMechanism, publish: PublishRelease
-) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release."""
-    import apache_beam as beam
-
-    from dp_transforms.user_degrees import ReleaseUserDegrees
-
-    release = ReleaseUserDegrees(
-        mechanism.epsilon, mechanism.max_degree, secret=work.secret, num_buckets=work.num_buckets
-    )
-    lines = work.records(pipeline) | "Release" >> release | "Lines" >> beam.FlatMap(degree_lines)
-    _ = lines | "Publish" >> publish
-
-
-def release_here(work: Work, mechanism: UserDegreeMechanism) -> ReleasedDegrees:
-    """Returns the release of the job of ``build``, by ``Work.counted_here`` without Beam."""
-    from dp_transforms.runtime.local import count_user_degrees
-
-    degrees = work.counted_here(count_user_degrees, mechanism.max_degree)
-    return mechanism.release_under(degrees, work.secret.secret)
-
-
-def degree_lines(released: ReleasedDegrees) -> list[bytes]:
-    """The lines of the released file after its header.
-
-    >>> degree_lines(ReleasedDegrees((1, 2), (40, -3), 1.0))
-    [b'1,40\\n', b'2,-3\\n']
-    """
-    return [csv_lines([row]) for row in zip(released.lowest, released.users, strict=True)]
-
-
 def read_degrees(directory: str) -> ReleasedDegrees:
     """Reads the release of an earlier job from a directory.
 
@@ -157,7 +121,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         refuse(flags, "is for --input: what was released costs nothing more", *of_records)
         return functools.partial(_show, flags, read_degrees(flags.released), [])
     require(flags, "user_column", "partition_column", "epsilon", "output")
-    mechanism = UserDegreeMechanism(flags.epsilon, flags.max_degree)
+    spec = UserDegreesSpec(flags.epsilon, flags.max_degree)
     if flags.max_degree > _MANY:
         warn(
             f"--max_degree={flags.max_degree} is far more partitions than users have: noise among "
@@ -167,16 +131,16 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.plot is not None:
         page.check_available()
     directory = directory_from_flags(flags, DEGREES_FILE)
-    work = Work.from_flags(flags)
-    statement = user_degrees_statement(mechanism) | {"partition_columns": flags.partition_column}
+    source = records(flags)
+    statement = user_degrees_statement(spec.mechanism)
+    statement["partition_columns"] = flags.partition_column
     files = [directory.file(name) for name in directory.files]
-    release = Release.of_file(
-        [Part("partitions per user", PrivacyBudget(flags.epsilon))],
-        directory,
-        DEGREES_HEADER,
-        statement,
-        lambda pipeline, publish: build(pipeline, work, mechanism, publish),
-        lambda: degree_lines(release_here(work, mechanism)),
+    release = Release(
+        spec.requests,
+        [directory],
+        lambda engine: [engine.user_degrees(spec)],
+        functools.partial(write_lists, directory, statement, degree_tables),
+        source,
         done=lambda: _show(flags, read_degrees(directory.path), files),
     )
     return release_job(flags, options, release)

@@ -1,57 +1,90 @@
-"""Progress of a local run on standard error, and exact counts for those who may see the data."""
+"""Progress on standard error, and exact counts for those who may see the data."""
 
 from __future__ import annotations
 
 import collections
 import sys
 import time
-from collections.abc import Iterator
-from typing import Any, TypeVar
-
-import apache_beam as beam
-import pyarrow as pa
-from apache_beam.metrics import Metrics, MetricsFilter
-from apache_beam.options.pipeline_options import DirectOptions
-
-from dp_transforms.runtime.bounds import TellsBound
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
 
 _SECONDS_BETWEEN_LINES = 2.0
-_NAMESPACE = "private"
 
-T = TypeVar("T")
+_rows: collections.Counter[str] = collections.Counter()
+"""The number of rows that this process has seen at each stage."""
+_begun: dict[str, float] = {}
 
 
-class Watch(TellsBound, beam.PTransform):
-    """Passes elements on unchanged, and tells of them.
+@dataclass
+class Stage:
+    """A stage of a job, of which lines on stderr tell: one when it starts, and then one every few
+    seconds with a rate of two digits, as the exact number of rows is private. On a terminal it is
+    one line.
 
     Args:
-      stage: what is going on, for example "reading records".
-      rows: what the rows of the elements are, for example "records".
-      progress: print a line on stderr when the stage starts and then every few seconds, with a rate
-        of two digits: the exact number of rows is private. On a terminal it is one line.
-      counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
-      total: about how many rows there are, if that is known: tells how much time is left, where
-        one process sees all of them.
+      name: what is going on, for example "reading records".
+      total: about how many rows there are, if that is known: tells how much time is left.
     """
 
-    def __init__(self, stage: str, rows: str, progress: bool, counters: bool, total: int = 0):
-        super().__init__()
-        self._total = total
-        self._stage = stage
-        self._rows = rows
-        self._progress = progress
-        self._counters = counters
+    name: str
+    total: int = 0
+    _told: float = 0.0
 
-    def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
-        kind = elements.element_type
-        if self._progress:
-            options = elements.pipeline.options.view_as(DirectOptions)
-            total = self._total if options.direct_num_workers == 1 else 0
-            tell = _Tell(self._stage, total)
-            elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
-        if self._counters:
-            elements |= "Count" >> beam.Map(_counted, self._rows).with_output_types(kind)
-        return elements
+    def seen(self, rows: int) -> None:
+        """Tells of so many more rows."""
+        now = time.monotonic()
+        if self.name not in _begun:
+            _begun[self.name] = self._told = now
+            self._tell("", "\n" if len(_begun) > 1 else "")
+        elif now - self._told > _SECONDS_BETWEEN_LINES:
+            seconds = now - _begun[self.name]
+            self._tell(f": {_pace(_rows[self.name], seconds, self.total)}", "\r\033[K")
+            self._told = now
+        _rows[self.name] += rows
+
+    def _tell(self, pace: str, begin: str) -> None:
+        terminal = _on_terminal()
+        say(self.name + pace, begin if terminal else "", "" if terminal else "\n")
+
+
+@dataclass
+class Watch:
+    """Tells of the stages of ``dp_transforms.in_process``.
+
+    Args:
+      shows_progress: print the lines of ``Stage``.
+      shows_counters: count rows exactly, for ``end``.
+    """
+
+    shows_progress: bool
+    shows_counters: bool
+    _counts: collections.Counter[str] = field(default_factory=collections.Counter)
+
+    def __call__(
+        self, tables: Iterable[Any], stage: str, rows: str, total: int = 0, private: bool = True
+    ) -> Iterable[Any]:
+        """The tables of a stage, whose rows are counted if they are private."""
+        if not (self.shows_progress or self.shows_counters):
+            return tables
+        return self._watched(tables, Stage(stage, total), rows if private else "")
+
+    def end(self) -> None:
+        """Ends the last line, and prints the counts if they are wanted."""
+        end_lines()
+        if self.shows_counters:
+            for rows, count in self._counts.items():
+                say_private(rows, count)
+
+    def _watched(self, tables: Iterable[Any], stage: Stage, rows: str) -> Iterator[Any]:
+        if rows:
+            self._counts[rows] += 0
+        for table in tables:
+            if self.shows_progress:
+                stage.seen(table.num_rows)
+            if rows:
+                self._counts[rows] += table.num_rows
+            yield table
 
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:
@@ -61,65 +94,19 @@ def say(line: str, begin: str = "", end: str = "\n") -> None:
     print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
 
-def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
-    """Runs a pipeline, and then prints the counters of `Watch` if they are wanted."""
-    result = pipeline.run()
-    result.wait_until_finish()
-    if _rows and _on_terminal():
-        print(file=sys.__stderr__)
-    if private_counters:
-        found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
-        for counter in found:
-            say_private(counter.key.metric.name, counter.result)
-
-
 def say_private(rows: str, count: int) -> None:
     """One exact count on stderr, labelled as private."""
     say(f"PRIVATE, do not publish: {count:,} {rows}")
 
 
-_rows: collections.Counter[str] = collections.Counter()
-"""The number of rows that this process has seen at each stage."""
-_begun: dict[str, float] = {}
-
-
-class _Tell(beam.DoFn):
-    def __init__(self, stage: str, total: int):
-        self._stage = stage
-        self._total = total
-
-    def setup(self) -> None:
-        self._told = 0.0
-
-    def process(self, element: Any) -> Iterator[Any]:
-        now = time.monotonic()
-        if self._stage not in _begun:
-            _begun[self._stage] = now
-            self._tell("", "\n" if len(_begun) > 1 else "")
-            self._told = now
-        elif now - self._told > _SECONDS_BETWEEN_LINES:
-            seconds = now - _begun[self._stage]
-            self._tell(f": {_pace(_rows[self._stage], seconds, self._total)}", "\r\033[K")
-            self._told = now
-        _rows[self._stage] += _size(element)
-        yield element
-
-    def _tell(self, pace: str, begin: str) -> None:
-        terminal = _on_terminal()
-        say(self._stage + pace, begin if terminal else "", "" if terminal else "\n")
+def end_lines() -> None:
+    """Ends the last line of progress."""
+    if _rows and _on_terminal():
+        print(file=sys.__stderr__)
 
 
 def _on_terminal() -> bool:
     return sys.__stderr__ is not None and sys.__stderr__.isatty()
-
-
-def _counted(element: Any, rows: str) -> Any:
-    Metrics.counter(_NAMESPACE, rows).inc(_size(element))
-    return element
-
-
-def _size(element: Any) -> int:
-    return element.num_rows if isinstance(element, pa.Table) else 1
 
 
 def _pace(rows: int, seconds: float, total: int) -> str:

@@ -7,16 +7,16 @@ add up.
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition_selection import STRATEGIES
 from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
+from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
 from pipelines.files.frequency_files import list_tables
@@ -28,28 +28,22 @@ from pipelines.files.names import (
 )
 from pipelines.files.output import directory_from_flags, directory_path
 from pipelines.files.paths import filesystem
-from pipelines.release_frequency_list import release_bounded
 from pipelines.release_job import (
     Release,
-    Work,
     add_input_flags,
     add_release_flags,
     list_directory,
+    records,
     release_job,
+    write_both,
+    write_lists,
+    write_names,
 )
 from pipelines.reports.privacy_statement import (
     columns_of,
     frequency_list_statement,
     selection_statement,
 )
-from pipelines.select_partitions import release_partitions
-from pipelines.spending import Part
-
-if TYPE_CHECKING:
-    import apache_beam as beam
-
-    from dp_transforms.selection import SelectPartitions
-    from pipelines.files.publishing import PublishLists, PublishRelease
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -93,25 +87,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def build(
-    pipeline: beam.Pipeline,
-    work: Work,
-    mechanism: PartitionMechanism,
-    select: SelectPartitions,
-    publish: tuple[PublishLists, PublishRelease],
-) -> None:
-    """Adds the whole job to a pipeline: see ``build`` of the two jobs for what it takes."""
-    import apache_beam as beam
-
-    from dp_transforms.contributions import BoundContributions
-
-    of_list, of_names = publish
-    bound = BoundContributions(mechanism.sensitivity, work.secret, work.num_buckets)
-    bounded = work.records(pipeline) | "Bound" >> bound
-    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, of_list)
-    _ = bounded | "Partitions" >> beam.ptransform_fn(release_partitions)(work, select, of_names)
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column")
@@ -121,7 +96,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
     kappa, noisy = flags.max_partitions_per_user, flags.noisy_counts
-    mechanism = partition_mechanism(for_list.epsilon, kappa, flags.mechanism)
+    one = ListSpec(partition_mechanism(for_list.epsilon, kappa, flags.mechanism))
     strategy = make_strategy(
         flags.strategy,
         for_selection.epsilon,
@@ -130,42 +105,33 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         already_bounded=True,
         max_partitions_per_user=kappa,
     )
-    work = Work.from_flags(flags)
+    names = NamesSpec(strategy, noisy_counts=noisy, intervals=noisy, already_bounded=True)
+    source = records(flags)
+    from pipelines.files.partition_file import header_line
+
     parent = directory_path(flags.output)
     join = filesystem(parent).join
-    of_list = list_directory(flags, [mechanism], path=join(parent, LIST_DIRECTORY))
+    of_list = list_directory(flags, [one.mechanism], path=join(parent, LIST_DIRECTORY))
     of_names = directory_from_flags(
         flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), 3 * noisy
     )
-    parts = [
-        Part("frequency list", for_list, mechanism.loss_range),
-        Part("names of partitions", for_selection),
-    ]
-
-    def build_all(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-        from dp_transforms.selection import SelectPartitions
-        from pipelines.files.partition_file import header_line
-        from pipelines.files.publishing import PublishLists, PublishRelease
-
-        select = SelectPartitions(
-            strategy=strategy,
-            noisy_counts=noisy,
-            intervals=noisy,
-            secret=work.secret,
-            num_buckets=work.num_buckets,
-        )
-        about_list = frequency_list_statement(mechanism, bounded_by_job=True)
-        about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
-        fields = work.reader.partition_fields
-        about_names |= columns_of(fields)
-        header = header_line(fields, noisy)
-        publish = (
-            PublishLists(of_list, about_list | budget, list_tables),
-            PublishRelease(of_names, header, about_names | budget, noisy),
-        )
-        build(pipeline, work, mechanism, select, publish)
-
-    return release_job(flags, options, Release(parts, [of_list, of_names], build_all, whole=whole))
+    about_list = frequency_list_statement(one.mechanism, bounded_by_job=True)
+    about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
+    about_names |= columns_of(source.partition_fields)
+    header = header_line(source.partition_fields, noisy)
+    release = Release(
+        [*one.requests, *names.requests],
+        [of_list, of_names],
+        lambda engine: engine.list_and_names(one, names),
+        functools.partial(
+            write_both,
+            functools.partial(write_lists, of_list, about_list, list_tables),
+            functools.partial(write_names, of_names, about_names, header),
+        ),
+        source,
+        whole=whole,
+    )
+    return release_job(flags, options, release)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

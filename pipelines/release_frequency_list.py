@@ -8,34 +8,31 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.job_secret import JobSecret, release_frequency_list
-from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms import Eta
+from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.files.frequency_files import list_tables, read_frequency_list
 from pipelines.files.names import FREQUENCIES_FILE
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
+from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags, period_names
 from pipelines.release_job import (
     Release,
-    Work,
     add_input_flags,
     add_release_flags,
     list_directory,
+    list_of_period,
+    period_records,
+    period_release,
+    records,
     release_job,
+    write_lists,
 )
-from pipelines.reports.privacy_statement import frequency_list_statement, price_of
-from pipelines.spending import Part
+from pipelines.reports.privacy_statement import frequency_list_statement
 from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
 if TYPE_CHECKING:
-    import apache_beam as beam
-
     from dp_transforms.mechanisms.released_list import ReleasedList
-    from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.publishing import PublishLists
     from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
@@ -63,7 +60,7 @@ def make_parser() -> JobParser:
     counted.add_argument(
         "--frequency_list",
         metavar="FILE.csv",
-        help="header frequency,multiplicity; descending. Released on this machine, without Beam",
+        help="header frequency,multiplicity; descending. No records are read",
     )
     privacy = add_release_flags(
         parser,
@@ -86,45 +83,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def build(
-    pipeline: beam.Pipeline, work: Work, mechanism: PartitionMechanism, publish: PublishLists
-) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the released list. The
-    mechanism's sensitivity is the number of partitions kept per user."""
-    import apache_beam as beam
-
-    from dp_transforms.contributions import BoundContributions
-
-    bound = BoundContributions(mechanism.sensitivity, work.secret, work.num_buckets)
-    bounded = work.records(pipeline) | "Bound" >> bound
-    _ = bounded | "FrequencyList" >> beam.ptransform_fn(release_bounded)(work, mechanism, publish)
-
-
-def release_bounded(
-    bounded: beam.PCollection, work: Work, mechanism: PartitionMechanism, publish: PublishLists
-) -> beam.PCollection[None]:
-    """Adds the steps after ``BoundContributions`` in ``build``: counts, mechanism and release."""
-
-    from dp_transforms.counting import CountDistinctUsers
-    from dp_transforms.frequency_release import ReleaseFrequencyList
-
-    pairs = bounded | "WatchBounded" >> work.watch("bounding contributions", "contributions kept")
-    count = CountDistinctUsers(secret=work.secret, num_buckets=work.num_buckets)
-    counts = pairs | "Count" >> count
-    watched = counts | "WatchCounts" >> work.watch("counting users per partition", "partitions")
-    released = watched | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=work.secret)
-    return released | "Publish" >> publish
-
-
-def release_here(work: Work, mechanism: PartitionMechanism) -> ReleasedList:
-    """Returns the release of the job of ``build``, by ``Work.counted_here`` without Beam."""
-    from dp_transforms.runtime.local import count_distinct_users
-
-    partitions = work.counted_here(count_distinct_users, mechanism.sensitivity)
-    frequency_list = FrequencyList.from_histogram(partitions)
-    return release_frequency_list(frequency_list, mechanism, work.secret)
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.frequency_list is None):
@@ -139,45 +97,38 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    work = Work.from_flags(flags)
+    source = records(flags)
     statement = frequency_list_statement(mechanism, bounded_by_job=True)
     statement["partition_columns"] = flags.partition_column
-    release = _release(
-        mechanism,
-        list_directory(flags, [mechanism]),
-        statement,
-        lambda: release_here(work, mechanism),
-        lambda pipeline, publish: build(pipeline, work, mechanism, publish),
-    )
+    spec = ListSpec(mechanism)
+    release = _release(flags, spec, statement, lambda engine: [engine.frequency_list(spec)], source)
     return release_job(flags, options, release)
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS, "epsilon")
     refuse(flags, "is for one list, not for one of each --period", *VARIANTS, "report")
-    from dp_transforms.windowed_lists import ReleaseListsByPeriod
-    from pipelines.files.periods import period_job
-
-    budget = PrivacyBudget(flags.epsilon)
-    make = functools.partial(
-        ReleaseListsByPeriod,
+    spec = PeriodListsSpec(
+        periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
         mechanism=flags.mechanism,
     )
-
-    def describe(release: ReleaseListsByPeriod, _: RecordSource) -> tuple[dict[str, Any], Any]:
-        statement = frequency_list_statement(release.mechanism, bounded_by_job=True)
-        statement["partition_columns"] = flags.partition_column
-        statement["periods"] = {
-            "epsilon_of_all": float(budget.epsilon),
-            "epsilon_of_all_exact": str(budget.epsilon),
-        }
-        return statement, lambda released: list_tables([released])
-
-    part = Part(f"frequency list of each {flags.period}", budget)
-    return period_job(flags, options, part, FREQUENCIES_FILE, make, describe)
+    statement = frequency_list_statement(spec.of_each, bounded_by_job=True)
+    statement["partition_columns"] = flags.partition_column
+    release = period_release(
+        flags,
+        spec,
+        period_records(flags),
+        statement,
+        make=lambda engine: [engine.lists_by_period(spec)],
+        of_period=list_of_period,
+        write=write_lists,
+        content=list_tables,
+        file_name=FREQUENCIES_FILE,
+    )
+    return release_job(flags, options, release)
 
 
 def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
@@ -193,7 +144,7 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
         )
     )
 
-    def released_here() -> ReleasedList:
+    def make(_: None) -> list[list[ReleasedList]]:
         if flags.progress:
             from pipelines.progress import say
 
@@ -203,30 +154,25 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
             from pipelines.progress import say_private
 
             say_private("contributions", read().total)
-        return released
+        return [[released]]
 
     statement = frequency_list_statement(mechanism, bounded_by_job=False)
-    directory = list_directory(flags, [mechanism])
-    job = release_job(flags, options, _release(mechanism, directory, statement, released_here))
+    job = release_job(flags, options, _release(flags, ListSpec(mechanism), statement, make))
     if not flags.dry_run:
         read()  # before anything is spent
     return job
 
 
 def _release(
-    mechanism: PartitionMechanism,
-    directory: ReleaseDirectory,
+    flags: argparse.Namespace,
+    spec: ListSpec,
     statement: dict[str, Any],
-    released_here: Callable[[], ReleasedList],
-    build: Callable[[beam.Pipeline, PublishLists], None] | None = None,
+    make: Callable[[Any], Sequence[Any]],
+    source: RecordSource | None = None,
 ) -> Release:
-    return Release.of_lists(
-        [Part("frequency list", price_of(mechanism), mechanism.loss_range)],
-        directory,
-        statement,
-        build=build,
-        here=lambda: [released_here()],
-    )
+    directory = list_directory(flags, [spec.mechanism])
+    write = functools.partial(write_lists, directory, statement, list_tables)
+    return Release(spec.requests, [directory], make, write, source)
 
 
 def _eta(text: str) -> Eta:

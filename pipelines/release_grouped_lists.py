@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import argparse
 import csv
+import functools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.job_secret import JobSecret
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
+from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
 from pipelines.errors import InputError
@@ -19,21 +20,17 @@ from pipelines.files.frequency_files import grouped_tables
 from pipelines.files.names import LISTS_FILE
 from pipelines.release_job import (
     Release,
-    Work,
     add_input_flags,
     add_release_flags,
     list_directory,
+    records,
     release_job,
+    write_lists,
 )
 from pipelines.reports.privacy_statement import grouped_lists_statement
-from pipelines.spending import Part
 
 if TYPE_CHECKING:
-    import apache_beam as beam
     import pyarrow as pa
-
-    from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-    from pipelines.files.publishing import PublishLists
 
 LARGE_ERROR = 0.1
 
@@ -109,61 +106,35 @@ def make_parser() -> JobParser:
     return parser
 
 
-def build(
-    pipeline: beam.Pipeline, work: Work, release: ReleaseGroupedLists, publish: PublishLists
-) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the released lists.
-
-    The records have the attributes. ``release`` has a secret of its own: no two jobs share one.
-    """
-
-    released = work.records(pipeline) | "Release" >> release
-    watched = released | "WatchLists" >> work.watch("releasing lists", "lists")
-    _ = watched | "Publish" >> publish
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
-    from dp_transforms.grouped_lists import ALL_USERS_LIST, SELECTION
-
     # The parameters are heard of before the files are.
-    release = _release(flags)
-    sizes = _sizes(flags, release.attributes)
-    for warning in warnings_of_small_groups(release.attributes, sizes, release):
+    spec = _spec(flags)
+    for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
         warn(warning)
-    work = Work.from_flags(flags, flags.group_by)
-    _check_groups(release.attributes, work.reader.attribute_fields)
-    directory = list_directory(flags, [release.for_all, release.for_group], LISTS_FILE)
-    costs = release.costs
-    # In one attribute's lists only one moves, so they have the range that one has.
-    parts = []
-    for name, cost in costs.items():
-        mechanism = release.for_all if name == ALL_USERS_LIST else release.for_group
-        parts.append(Part(name, cost, None if name == SELECTION else mechanism.loss_range))
-
-    statement = grouped_lists_statement(release) | {"partition_columns": flags.partition_column}
-    in_buckets = release.in_buckets(work.num_buckets)
-    of_lists = Release.of_lists(
-        parts,
-        directory,
-        statement,
-        grouped_tables,
-        lambda pipeline, publish: build(pipeline, work, in_buckets, publish),
-        whole=sum(costs.values(), PrivacyBudget(0)),
+    source = records(flags, flags.group_by)
+    _check_groups(spec.attributes, source.attribute_fields)
+    directory = list_directory(flags, [spec.for_all, spec.for_group], LISTS_FILE)
+    statement = grouped_lists_statement(spec) | {"partition_columns": flags.partition_column}
+    release = Release(
+        spec.requests,
+        [directory],
+        lambda engine: [engine.grouped_lists(spec)],
+        functools.partial(write_lists, directory, statement, grouped_tables),
+        source,
+        whole=spec.cost,
     )
-    return release_job(flags, options, of_lists)
+    return release_job(flags, options, release)
 
 
-def warnings_of_small_groups(
-    attributes: Sequence[Attribute], sizes: dict[str, list[int]], release: ReleaseGroupedLists
-) -> Iterator[str]:
+def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:
     """Yields warnings of groups whose lists would be mostly noise, by their public sizes, given by
     attribute. The error is that of a Zipf list of as many users, as in ``pipelines.plan``.
     """
-    mechanism = release.for_group
-    for attribute in attributes:
+    mechanism = spec.for_group
+    for attribute in spec.attributes:
         if attribute.name not in sizes:
             continue
         for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
@@ -178,9 +149,7 @@ def warnings_of_small_groups(
                 )
 
 
-def _release(flags: argparse.Namespace) -> ReleaseGroupedLists:
-    from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
-
+def _spec(flags: argparse.Namespace) -> GroupsSpec:
     public = _by_attribute("groups", flags.groups, flags.group_by)
     selected = [name for name in flags.group_by if name not in public]
     given = [name for name in ("epsilon_selection", "delta") if getattr(flags, name) is not None]
@@ -193,14 +162,13 @@ def _release(flags: argparse.Namespace) -> ReleaseGroupedLists:
         raise ValueError(f"--{given[0]} is to select groups, but all of them are public")
     if selected:
         warn_of_delta(flags.delta)
-    return ReleaseGroupedLists(
-        [Attribute(name, public.get(name)) for name in flags.group_by],
+    return GroupsSpec(
+        attributes=[Attribute(name, public.get(name)) for name in flags.group_by],
         epsilon_all=flags.epsilon_all,
         epsilon_groups=flags.epsilon_groups,
         max_partitions_per_user=flags.max_partitions_per_user,
         selection=PrivacyBudget(flags.epsilon_selection, flags.delta) if selected else None,
         mechanism=flags.mechanism,
-        secret=JobSecret.from_os(),
     )
 
 

@@ -4,183 +4,213 @@ from __future__ import annotations
 
 import argparse
 import functools
-from collections import Counter
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget
+from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.specs import PeriodListsSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
 from pipelines.errors import DoneError, InputError
-from pipelines.files.frequency_files import list_tables
+from pipelines.files.frequency_files import Tables
 from pipelines.files.names import COORDINATES_FILE, FORMATS, FREQUENCIES_FILE
 from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
+from pipelines.files.paths import filesystem
 from pipelines.reports import page
+from pipelines.reports.privacy_statement import COORDINATES_KEY
 from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
-    import apache_beam as beam
+    import pyarrow as pa
+    from apache_beam.options.pipeline_options import PipelineOptions
 
-    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-    from pipelines.files.publishing import PublishLists, PublishRelease
     from pipelines.files.record_source import RecordSource
-    from pipelines.progress import Watch
 
-# Here and in the jobs Beam and the transforms are imported where they are applied: a second that
+# Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.
-
-FEW_RECORDS = 500_000
-"""One worker is done with so many before Flink has started the parts of each stage."""
-
-
-class Work:
-    """Records, and how a job works on them whatever it releases.
-
-    Args:
-      reader: gives the records.
-      secret: where all random decisions come from; a fresh one by default. No two jobs share one.
-      num_buckets: how many parts records are shuffled in; by default, what the reader says.
-      progress, counters: what ``watch`` tells of stages.
-    """
-
-    def __init__(
-        self,
-        reader: RecordSource,
-        secret: JobSecret | None = None,
-        num_buckets: int | None = None,
-        progress: bool = False,
-        counters: bool = False,
-    ):
-        self.reader = reader
-        self.secret = secret or JobSecret.from_os()
-        self.num_buckets = num_buckets or reader.num_buckets
-        self._progress, self._counters = progress, counters
-
-    @classmethod
-    def from_flags(cls, flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> Work:
-        """Returns the work on the records of ``records_from_flags``, which raises its errors."""
-        from pipelines.files.record_files import records_from_flags
-
-        reader = records_from_flags(flags, attribute_columns)
-        return cls(reader, None, flags.num_buckets, flags.progress, flags.show_private_counters)
-
-    def watch(self, stage: str, rows: str, counters: bool = True, total: int = 0) -> Watch:
-        """A ``Watch`` of a stage, whose rows may be left uncounted."""
-        from pipelines.progress import Watch
-
-        return Watch(stage, rows, self._progress, counters and self._counters, total)
-
-    def records(self, pipeline: beam.Pipeline, rows: str = "records") -> beam.PCollection:
-        """The records in the job's pipeline, where ``rows`` is what they are called while they are
-        read. Where Flink would divide the job's work into parts, few records are one part."""
-        from apache_beam.options.pipeline_options import FlinkRunnerOptions
-
-        from pipelines.files.reading import ReadRecords
-
-        parts = pipeline.options.view_as(FlinkRunnerOptions)
-        if 0 < self.reader.estimated_rows < FEW_RECORDS:
-            parts.parallelism = min(parts.parallelism, 1)
-        watch = self.watch(f"reading {rows}", "records", total=self.reader.estimated_rows)
-        return pipeline | "ReadRecords" >> ReadRecords(self.reader) | "Records" >> watch
-
-    def counted_here(self, count: Callable[..., Counter[int]], at_most: int) -> Counter[int]:
-        """Counts by a function of ``runtime.local``, in this process and without Beam.
-
-        Raises:
-          InputError: the records cannot be read, or do not fit into memory and disk.
-        """
-        from dp_transforms.runtime.spilling import SpillError
-        from pipelines.workers.allocation import keep_freed_memory
-
-        keep_freed_memory()
-        try:
-            return count(self.reader.tables(), at_most, self.secret, self.num_buckets)
-        except SpillError as error:
-            raise InputError(str(error)) from None
 
 
 @dataclass(frozen=True)
 class Release:
     """A release about to be made, after all checks that need no data.
 
-    Either ``build`` adds the whole job to a pipeline, given what each privacy.json has to say of
-    the budget beside its own statement, or ``here`` does it in this process, without Beam.
+    Attributes:
+      requests: what is spent.
+      directories: receive the release.
+      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the collections that
+        are released.
+      write: is called once, with the budget's part of each privacy.json and the elements of these
+        collections. On Beam it may be called again, in another process.
+      source: the records; None if there are none.
+      whole: for a ledger of this job alone, if there is to be one.
+      done: says what was written; ``say_done`` by default.
     """
 
-    parts: Sequence[Part]  # what is spent
-    directories: Sequence[ReleaseDirectory]  # receive the release
-    build: Callable[[beam.Pipeline, dict[str, Any]], None] | None = None
-    here: Callable[[dict[str, Any]], None] | None = None
-    whole: PrivacyBudget | None = None  # for a ledger of this job alone, if there is to be one
-    done: Callable[[], None] | None = None  # says what was written; ``say_done`` by default
+    requests: Sequence[Request]
+    directories: Sequence[ReleaseDirectory]
+    make: Callable[[Any], Sequence[Any]]
+    write: Callable[..., None]
+    source: RecordSource | None = None
+    whole: PrivacyBudget | None = None
+    done: Callable[[], None] | None = None
 
-    @classmethod
-    def of_file(
-        cls,
-        parts: Sequence[Part],
-        directory: ReleaseDirectory,
-        header: bytes,
-        statement: dict[str, Any],
-        build: Callable[[beam.Pipeline, PublishRelease], None] | None = None,
-        here: Callable[[], Sequence[bytes]] | None = None,
-        by_count: bool = False,
-        **options: Any,
-    ) -> Release:
-        """Returns a release of one file.
+    @property
+    def parts(self) -> list[Part]:
+        """The requests as parts of a job."""
+        return [
+            Part(purpose, cost.budget, cost.loss_range, unit)
+            for purpose, cost, unit in self.requests
+        ]
 
-        Args:
-          parts, options: see the class.
-          directory, header, statement, by_count: see ``PublishRelease``; without the budget.
-          build: adds the job to a pipeline, with this last step.
-          here: gives the lines after the header, in this process.
-        """
 
-        def on_beam(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-            from pipelines.files.publishing import PublishRelease
+def write_lists(
+    directory: ReleaseDirectory,
+    statement: dict[str, Any],
+    tables: Callable[[list[Any]], Tables],
+    budget: dict[str, Any],
+    lists: Iterable[Any],
+) -> None:
+    """Writes released lists and their statement.
 
-            assert build is not None
-            build(pipeline, PublishRelease(directory, header, statement | budget, by_count))
+    Args:
+      directory: where to.
+      statement: the privacy.json, without the budget.
+      tables: makes the content of files of all lists, see ``frequency_files.list_tables``.
+      budget: the budget's part of it.
+      lists: the lists.
+    """
+    directory.publish(tables(list(lists)), statement | budget)
 
-        def in_process(budget: dict[str, Any]) -> None:
-            assert here is not None
-            directory.publish({directory.file_name: [header, *here()]}, statement | budget)
 
-        return cls(parts, [directory], build and on_beam, here and in_process, **options)
+def write_names(
+    directory: ReleaseDirectory,
+    statement: dict[str, Any],
+    header: bytes,
+    budget: dict[str, Any],
+    names: Iterable[pa.Table],
+    others: Iterable[int] = (),
+) -> None:
+    """Writes selected names, sorted: their order must not tell how the data were laid out.
 
-    @classmethod
-    def of_lists(
-        cls,
-        parts: Sequence[Part],
-        directory: ReleaseDirectory,
-        statement: dict[str, Any],
-        tables: Callable[[list[Any]], Mapping[str, Iterable[bytes]]] = list_tables,
-        build: Callable[[beam.Pipeline, PublishLists], None] | None = None,
-        here: Callable[[], list[Any]] | None = None,
-        **options: Any,
-    ) -> Release:
-        """Returns a release of lists, by default of one.
+    Args:
+      directory, statement, budget: see ``write_lists``.
+      header: the first line.
+      names: tables of names.
+      others: the number of users of other partitions, if it is released.
+    """
+    from pipelines.files.partition_file import in_order, partition_lines
 
-        Args:
-          parts, options: see the class.
-          directory, statement, tables: see ``PublishLists``; without the budget.
-          build: adds the job to a pipeline, with this last step.
-          here: gives the lists, in this process.
-        """
+    lines = itertools.chain.from_iterable(map(partition_lines, names))
+    content = [header, *in_order(lines, statement["noisy_counts"])]
+    statement = statement | budget
+    for users in others:
+        statement["users_of_other_partitions"] = users
+    directory.publish({directory.file_name: content}, statement)
 
-        def on_beam(pipeline: beam.Pipeline, budget: dict[str, Any]) -> None:
-            from pipelines.files.publishing import PublishLists
 
-            assert build is not None
-            build(pipeline, PublishLists(directory, statement | budget, tables))
+def write_both(
+    write_list: Callable[..., None],
+    write_names: Callable[..., None],
+    budget: dict[str, Any],
+    lists: Iterable[Any],
+    names: Iterable[pa.Table],
+) -> None:
+    """Writes a list and names, by such functions as the above, given all but budget and release."""
+    write_list(budget, lists)
+    write_names(budget, names)
 
-        def in_process(budget: dict[str, Any]) -> None:
-            assert here is not None
-            directory.publish(tables(here()), statement | budget)
 
-        return cls(parts, [directory], build and on_beam, here and in_process, **options)
+def write_periods(
+    writers: Mapping[str, Callable[..., None]],
+    of_period: Callable[[list[Any], str], Iterable[Any]],
+    budget: dict[str, Any],
+    found: Iterable[Any],
+) -> None:
+    """Writes the release of each period.
+
+    Args:
+      writers: by the name of a period, such functions as the above, given all but the last two.
+      of_period: the elements of one period.
+      budget: see ``write_lists``.
+      found: the elements of all periods.
+    """
+    found = list(found)
+    for name, write in writers.items():
+        write(budget | {"period": name}, of_period(found, name))
+
+
+def list_of_period(lists: list[tuple[str, Any]], period: str) -> list[Any]:
+    """The list of one period, of pairs of a period and its list."""
+    return [one for name, one in lists if name == period]
+
+
+def names_of_period(tables: list[pa.Table], period: str) -> list[pa.Table]:
+    """The names of one period, of tables with the column ``list``."""
+    import pyarrow.compute as pc
+
+    return [table.filter(pc.equal(table["list"], period)) for table in tables]
+
+
+def period_release(
+    flags: argparse.Namespace,
+    spec: PeriodListsSpec | PeriodNamesSpec,
+    source: RecordSource,
+    statement: dict[str, Any],
+    *,
+    make: Callable[[Any], Sequence[Any]],
+    of_period: Callable[[list[Any], str], Iterable[Any]],
+    write: Callable[..., None],
+    content: Any,
+    file_name: str,
+    numbers: int = 2,
+) -> Release:
+    """The release of a file of each period, in a directory of its name.
+
+    Args:
+      flags, spec: as parsed, and what they specify.
+      source: records by period, see ``period_records``.
+      statement: the privacy.json, without the budget and the periods.
+      make, of_period: see ``Release`` and ``write_periods``.
+      write, content: see ``write_lists`` and ``write_names``; their third argument.
+      file_name, numbers: see ``ReleaseDirectory``.
+    """
+    statement = statement | {"periods": spec.about(flags.period)}
+    beside = (COORDINATES_FILE,) if COORDINATES_KEY in statement else ()
+    join = filesystem(flags.output).join
+    directories = {
+        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers, beside)
+        for name in spec.periods
+    }
+    writers = {
+        name: functools.partial(write, directory, statement, content)
+        for name, directory in directories.items()
+    }
+    return Release(
+        spec.requests_for(flags.period),
+        [*directories.values()],
+        make,
+        functools.partial(write_periods, writers, of_period),
+        source,
+    )
+
+
+def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
+    """The records that the flags of ``add_input_flags`` describe: see ``records_from_flags``."""
+    from pipelines.files.record_files import records_from_flags
+
+    return records_from_flags(flags, attribute_columns)
+
+
+def period_records(flags: argparse.Namespace) -> RecordSource:
+    """The same, with the period of each record."""
+    source = records(flags, [flags.time_column])
+    source.name_periods(flags.period)
+    return source
 
 
 def add_column_flags(group: Any) -> None:
@@ -333,24 +363,19 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         return lambda: print(
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
-    build, here = release.build, release.here
-    if build and here and not (flags.on_beam or flags.progress or flags.show_private_counters):
-        build = None
-    runner = build and make_runner(flags, options())
+    on_beam = release.source is not None and flags.on_beam
+    runner = make_runner(flags, options()) if on_beam else None
     # Other runners may go on after this process, or where the ledger is not.
-    announces = runner is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
+    announces = not on_beam or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     def make(budget: dict[str, Any]) -> None:
-        if build is None:
-            assert here is not None
-            return here(budget)
-        import apache_beam as beam
-
-        from pipelines.progress import run_to_end
-
-        pipeline = beam.Pipeline(runner, options=options())
-        build(pipeline, budget)
-        run_to_end(pipeline, flags.show_private_counters)
+        write = functools.partial(release.write, budget)
+        if release.source is None:
+            write(*release.make(None))
+        elif on_beam:
+            _run_on_beam(flags, runner, options(), release, write)
+        else:
+            _run_here(flags, release, write)
 
     def job() -> None:
         with spending(flags.ledger, release.whole, release.parts, origin, announces) as budget:
@@ -358,6 +383,49 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
+
+
+def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
+    from dp_transforms.in_process import InProcess, enough_memory
+    from dp_transforms.runtime.spilling import SpillError
+    from pipelines.progress import Watch
+    from pipelines.workers.allocation import keep_freed_memory
+
+    assert release.source is not None
+    keep_freed_memory()
+    watch = Watch(flags.progress, flags.show_private_counters)
+    engine = InProcess(release.source, JobSecret.from_os(), flags.num_buckets, watch)
+    try:
+        with enough_memory():
+            write(*release.make(engine))
+    except (MemoryError, SpillError) as error:
+        raise InputError(str(error)) from None
+    watch.end()
+
+
+def _run_on_beam(
+    flags: argparse.Namespace,
+    runner: Any,
+    options: PipelineOptions,
+    release: Release,
+    write: Callable[..., None],
+) -> None:
+    import apache_beam as beam
+
+    from pipelines import on_beam
+
+    assert release.source is not None
+    pipeline = beam.Pipeline(runner, options=options)
+    engine = on_beam.OnBeam(
+        pipeline,
+        release.source,
+        JobSecret.from_os(),
+        flags.num_buckets,
+        flags.progress,
+        flags.show_private_counters,
+    )
+    engine.finish(write, release.make(engine))
+    on_beam.run_to_end(pipeline, flags.show_private_counters)
 
 
 def list_directory(

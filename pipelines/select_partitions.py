@@ -6,31 +6,39 @@ import argparse
 import functools
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.partition_selection import STRATEGIES, explain
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms.partition_selection import (
+    STRATEGIES,
+    TruncatedGeometricSelection,
+    explain,
+    make_strategy,
+)
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
 from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
 from pipelines.errors import InputError
 from pipelines.files.names import PARTITIONS_FILE
 from pipelines.files.output import directory_from_flags
-from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags
-from pipelines.release_job import Release, Work, add_input_flags, add_release_flags, release_job
+from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags, period_names
+from pipelines.release_job import (
+    Release,
+    add_input_flags,
+    add_release_flags,
+    names_of_period,
+    period_records,
+    period_release,
+    records,
+    release_job,
+    write_names,
+)
 from pipelines.reports.plots import plot_explanation
 from pipelines.reports.privacy_statement import columns_of, selection_statement
-from pipelines.spending import Part
 
-if TYPE_CHECKING:
-    import apache_beam as beam
-
-    from dp_transforms.selection import SelectPartitions
-    from pipelines.files.periods import NamesByPeriod
-    from pipelines.files.publishing import PublishRelease
-    from pipelines.files.record_source import RecordSource
+TRUNCATED = TruncatedGeometricSelection.name
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -126,37 +134,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def build(
-    pipeline: beam.Pipeline, work: Work, select: SelectPartitions, publish: PublishRelease
-) -> None:
-    """Adds the whole job to a pipeline, where ``publish`` receives the lines of the release.
-
-    ``select`` has a secret of its own: no two jobs share one.
-    """
-    import apache_beam as beam
-
-    release = beam.ptransform_fn(release_partitions)(work, select, publish)
-    _ = work.records(pipeline) | "Partitions" >> release
-
-
-def release_partitions(
-    records: beam.PCollection, work: Work, select: SelectPartitions, publish: PublishRelease
-) -> beam.PCollection[None]:
-    """Selects partitions from tables of records, and publishes them."""
-    import apache_beam as beam
-
-    from pipelines.files.partition_file import partition_lines
-
-    selected = records | "Select" >> select
-    if isinstance(selected, dict):
-        publish = publish.with_figure("users_of_other_partitions", selected["other_users"])
-        selected = selected["partitions"]
-    watch = work.watch("selecting partitions", "selected", counters=False)
-    watched = selected | "WatchSelected" >> watch
-    lines = watched | "Lines" >> beam.FlatMap(partition_lines).with_output_types(bytes)
-    return lines | "Publish" >> publish
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if flags.explain:
@@ -172,57 +149,46 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     from pipelines.files.partition_file import header_line, read_public_partitions
 
     # The parameters are heard of before the files are.
-    _select(flags, ())
-    work = Work.from_flags(flags)
-    fields = work.reader.partition_fields
+    _spec(flags, ())
+    source = records(flags)
+    fields = source.partition_fields
     public: Sequence[Any] = ()
     if flags.public_partitions:
         public = read_public_partitions(flags.public_partitions, fields)
-    select = _select(flags, public, work.num_buckets)
-    names, others = _budgets(flags)
+    spec = _spec(flags, public)
     statement = selection_statement(
-        select.strategy,
+        spec.strategy,
         noisy_counts=flags.noisy_counts,
-        bounded_by_job=select.strategy.uses_weights or not flags.already_bounded,
+        bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
         public_partitions=len(public),
         public_threshold=flags.public_threshold or 0,
-        others_epsilon=None if others is None else others.epsilon,
+        others_epsilon=spec.others_epsilon,
     )
     statement |= columns_of(fields)
-    parts, whole = [_part(flags, "names of partitions", names)], None
-    if others is not None:
-        parts.append(_part(flags, "users of other partitions", others))
-        whole = names + others
-    release = Release.of_file(
-        parts,
-        directory,
-        header_line(fields, flags.noisy_counts),
-        statement,
-        lambda pipeline, publish: build(pipeline, work, select, publish),
-        by_count=flags.noisy_counts,
-        whole=whole,
+    header = header_line(fields, flags.noisy_counts)
+    release = Release(
+        spec.requests,
+        [directory],
+        lambda engine: engine.names(spec),
+        functools.partial(write_names, directory, statement, header),
+        source,
+        whole=None if spec.others_epsilon is None else _whole(flags),
     )
     return release_job(flags, options, release)
 
 
-def _budgets(flags: argparse.Namespace) -> tuple[PrivacyBudget, PrivacyBudget | None]:
-    """The budgets of the names, and of the number of users of other partitions."""
-    whole = PrivacyBudget(flags.epsilon, flags.delta)
-    if flags.others_share is None:
-        return whole, None
-    others = PrivacyBudget(whole.epsilon * flags.others_share)
-    return whole - others, others
+def _whole(flags: argparse.Namespace) -> PrivacyBudget:
+    return PrivacyBudget(flags.epsilon, flags.delta)
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
-    from pipelines.files.partition_file import header_line, in_order
-    from pipelines.files.periods import NamesByPeriod, period_job
+    from pipelines.files.partition_file import header_line
 
-    make = functools.partial(
-        NamesByPeriod,
+    spec = PeriodNamesSpec(
+        periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
         delta=flags.delta,
         max_periods_per_user=flags.max_periods_per_user,
@@ -230,28 +196,26 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         strategy=flags.strategy,
         noisy_counts=flags.noisy_counts,
         intervals=flags.noisy_counts,
-        **_given(flags, "pre_threshold", "neighbours"),
+        pre_threshold=flags.pre_threshold,
+        neighbours=flags.neighbours,
     )
-
-    def describe(release: NamesByPeriod, reader: RecordSource) -> tuple[dict[str, Any], Any]:
-        statement = selection_statement(
-            release.select.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
-        )
-        statement |= columns_of(reader.partition_fields)
-        statement["periods"] = {"max_partitions_per_user_and_period": flags.max_partitions_per_user}
-        header = header_line(reader.partition_fields, flags.noisy_counts)
-        by_count = flags.noisy_counts
-        return statement, lambda lines: {PARTITIONS_FILE: [header, *in_order(lines, by_count)]}
-
-    budget = PrivacyBudget(flags.epsilon, flags.delta)
-    part = _part(flags, f"names of partitions in each {flags.period}", budget)
-    numbers = _numbers(flags)
-    return period_job(flags, options, part, PARTITIONS_FILE, make, describe, numbers)
-
-
-def _part(flags: argparse.Namespace, purpose: str, budget: PrivacyBudget) -> Part:
-    unit = PrivacyUnit.REPLACED_USER if flags.neighbours == REPLACE else PrivacyUnit.USER
-    return Part(purpose, budget, unit=unit)
+    source = period_records(flags)
+    statement = selection_statement(
+        spec.names.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
+    )
+    release = period_release(
+        flags,
+        spec,
+        source,
+        statement | columns_of(source.partition_fields),
+        make=lambda engine: [engine.names_by_period(spec)],
+        of_period=names_of_period,
+        write=write_names,
+        content=header_line(source.partition_fields, flags.noisy_counts),
+        file_name=PARTITIONS_FILE,
+        numbers=_numbers(flags),
+    )
+    return release_job(flags, options, release)
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
@@ -276,26 +240,30 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
     return job
 
 
-def _select(
-    flags: argparse.Namespace, public: Sequence[Any], num_buckets: int | None = None
-) -> SelectPartitions:
-    from dp_transforms.selection import SelectPartitions
-
-    names, others = _budgets(flags)
-    return SelectPartitions(
+def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
+    """The selection. Without its public names, which are read later, all else is checked."""
+    whole, others = _whole(flags), None
+    if flags.others_share is not None:
+        others = PrivacyBudget(whole.epsilon * flags.others_share)
+    names = whole if others is None else whole - others
+    strategy = make_strategy(
+        TRUNCATED if len(public) and flags.strategy == AUTO else flags.strategy,
         names.epsilon,
         names.delta,
-        flags.max_partitions_per_user,
-        flags.strategy,
         flags.noisy_counts,
-        flags.already_bounded,
+        already_bounded=flags.already_bounded,
+        max_partitions_per_user=flags.max_partitions_per_user,
+        **_given(flags, "pre_threshold", "neighbours"),
+    )
+    later = flags.public_partitions and not len(public)
+    return NamesSpec(
+        strategy,
+        noisy_counts=flags.noisy_counts,
         intervals=flags.noisy_counts,
+        already_bounded=flags.already_bounded,
         others_epsilon=None if others is None else others.epsilon,
         public_partitions=public,
-        secret=JobSecret.from_os(),
-        num_buckets=num_buckets,
-        **_given(flags, "pre_threshold", "neighbours"),
-        **(_given(flags, "public_threshold") if public or not flags.public_partitions else {}),
+        public_threshold=None if later else flags.public_threshold,
     )
 
 

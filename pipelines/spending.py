@@ -25,6 +25,7 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.ledger_file import has_ended
+from dp_transforms.mechanisms.decimals import Real
 from pipelines.errors import DoneError, InputError
 from pipelines.files.paths import local_path, reason
 
@@ -34,7 +35,7 @@ class Part(NamedTuple):
 
     purpose: str  # holds nothing private
     budget: PrivacyBudget
-    loss_range: float | None = None  # see ``Ledger.reserve``; known of lists
+    loss_range: Real | None = None  # see ``Ledger.reserve``; known of lists
     unit: PrivacyUnit = PrivacyUnit.USER
 
     @property

@@ -210,6 +210,20 @@ MUTANTS = (
         ("tests/test_contributions.py::test_no_user_is_in_more_than_kappa_partitions",),
     ),
     Mutant(
+        "kappa is not enforced in process",
+        "dp_transforms/in_process.py",
+        "distinct_pairs, at_most=kappa, key=key",
+        "distinct_pairs, at_most=None, key=key",
+        ("tests/pipelines/test_release_frequency_list.py",),
+    ),
+    Mutant(
+        "records that a number of other users needs are not bounded for the names",
+        "dp_transforms/in_process.py",
+        "            if not spec.already_bounded:\n",
+        "            if False:\n",
+        ("tests/pipelines/test_engines.py",),
+    ),
+    Mutant(
         "kappa is not enforced in rounds with weights",
         "dp_transforms/runtime/selecting.py",
         "bound(decoded(pairs), at_most=strategy.max_partitions_per_user)",
@@ -441,16 +455,16 @@ MUTANTS = (
     ),
     Mutant(
         "users of other partitions have half of their noise",
-        "dp_transforms/counting.py",
-        'positive_rational("epsilon", epsilon)',
-        'positive_rational("epsilon", 2 * epsilon)',
+        "dp_transforms/specs.py",
+        'positive_rational("epsilon", self.others_epsilon)',
+        'positive_rational("epsilon", 2 * self.others_epsilon)',
         ("tests/test_selection.py::test_the_number_of_other_users_has_the_noise_of_its_epsilon",),
     ),
     Mutant(
         "users of other partitions are not paid for",
         "pipelines/select_partitions.py",
-        "return whole - others, others",
-        "return whole, others",
+        "names = whole if others is None else whole - others",
+        "names = whole",
         (
             "tests/pipelines/test_select_partitions.py::"
             "test_users_of_other_partitions_cost_a_part_of_epsilon",
@@ -507,7 +521,7 @@ MUTANTS = (
     ),
     Mutant(
         "a retry draws the list's noise again",
-        "dp_transforms/frequency_release.py",
+        "dp_transforms/job_secret.py",
         "return release_frequency_list(frequency_list, mechanism, secret, purpose)",
         "return release_frequency_list(frequency_list, mechanism, JobSecret.from_os(), purpose)",
         ("tests/test_frequency_release.py",),
@@ -563,16 +577,16 @@ MUTANTS = (
     ),
     Mutant(
         "each window's list costs what all of them together should",
-        "dp_transforms/windowed_lists.py",
-        "each = PrivacyBudget(epsilon).epsilon / self.periods_per_user",
-        "each = PrivacyBudget(epsilon).epsilon",
+        "dp_transforms/specs.py",
+        "each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user",
+        "each = PrivacyBudget(self.epsilon).epsilon",
         ("tests/test_windowed_lists.py",),
     ),
     Mutant(
         "a user has as many names in all windows as in one",
-        "dp_transforms/windowed_lists.py",
-        "self.periods_per_user * self._kappa,",
-        "self._kappa,",
+        "dp_transforms/specs.py",
+        "self.periods_per_user * self.max_partitions_per_user,",
+        "self.max_partitions_per_user,",
         ("tests/test_windowed_lists.py",),
     ),
     Mutant(

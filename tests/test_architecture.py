@@ -67,7 +67,6 @@ ARROWS = {
         "dp_transforms.runtime",
     },
 }
-
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},
     "dp_transforms.mechanisms.integer_partition.frobenius": {
@@ -82,7 +81,6 @@ LATE = {
         "pipelines.files.record_files",
         "pipelines.files.release_files",
         "pipelines.files.period_names",
-        "pipelines.release_degree_list",
         "pipelines.report",
         "pipelines.reports.privacy_statement",
         "pipelines.reports.words",
@@ -135,7 +133,13 @@ IMPORTS = {module: imported(module) - LATE.get(module, set()) for module in MODU
 
 
 def test_no_module_needs_itself():
-    graph = {module: names & MODULES.keys() for module, names in IMPORTS.items()}
+    # Imports inside functions count, but for those of public releases that show themselves.
+    graph = {
+        module: imported(module) & MODULES.keys() - LATE.get(module, set())
+        if module.startswith(MECHANISMS)
+        else imported(module) & MODULES.keys()
+        for module in MODULES
+    }
     # Raises CycleError, which names the circle.
     assert len(list(TopologicalSorter(graph).static_order())) == len(MODULES)
 

@@ -82,7 +82,7 @@ def applied(pcoll, kind, change, given_):
         )
         return (left, right) | beam.Flatten()
     copy = beam.Map(same).with_output_types(pcoll.element_type)
-    bound = BoundContributions(given_, SECRET) if change in ("bound", "redeclare") else None
+    bound = BoundContributions(given_, secret=SECRET) if change in ("bound", "redeclare") else None
     if change == "redeclare":
         # A step that forgets the bound, and a declaration that is true.
         return pcoll | bound | copy | DeclareBounded(given_)
@@ -122,7 +122,7 @@ def released(pcoll, release, kappa):
         select = SelectFromCounts(strategy, noisy_counts=True, secret=SECRET)
     else:
         select = SelectPartitions(
-            EPSILON, DELTA, kappa, "laplace", noisy_counts=True, secret=SECRET
+            EPSILON, DELTA, kappa, strategy="laplace", noisy_counts=True, secret=SECRET
         )
     return pcoll | select | "Plain" >> beam.FlatMap(plain_counts)
 

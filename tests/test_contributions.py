@@ -23,7 +23,7 @@ RECORDS = st.lists(
 @few_pipelines
 @given(RECORDS, st.integers(1, 4), st.sampled_from([1, 2, 64]))
 def test_tuples_agree_with_the_reference(records, kappa, num_buckets):
-    bounded = run(records, BoundContributions(kappa, SECRET, num_buckets))
+    bounded = run(records, BoundContributions(kappa, secret=SECRET, num_buckets=num_buckets))
     assert len(bounded) == len(set(bounded))
     assert set(bounded) == reference.bound(records, kappa, KEY)
 
@@ -35,7 +35,7 @@ def test_tables_agree_with_the_reference(batches, kappa):
     columns = ("user", "partition")
     empty = table_of([("", 0)], columns).slice(0, 0)
     tables = [table_of(batch, columns) if batch else empty for batch in batches]
-    bounded = rows_of(run(tables, BoundContributions(kappa, SECRET)))
+    bounded = rows_of(run(tables, BoundContributions(kappa, secret=SECRET)))
     assert len(bounded) == len(set(bounded))
     records = [record for batch in batches for record in batch]
     assert set(bounded) == reference.bound(records, kappa, KEY)
@@ -56,17 +56,17 @@ def test_no_user_is_in_more_than_kappa_partitions():
 def test_a_users_sample_depends_on_its_own_records_alone():
     ann = [("ann", p) for p in range(20)]
     others = [(f"user{i}", i % 20) for i in range(500)]
-    alone = run(ann, BoundContributions(3, SECRET, num_buckets=1))
-    among = run(others + ann[::-1], BoundContributions(3, SECRET, num_buckets=5))
+    alone = run(ann, BoundContributions(3, secret=SECRET, num_buckets=1))
+    among = run(others + ann[::-1], BoundContributions(3, secret=SECRET, num_buckets=5))
     assert sorted(alone) == sorted(r for r in among if r[0] == "ann")
     assert {r for r in among if r[0] != "ann"} == set(others)
 
 
 def test_consumers_of_one_bounding_and_of_two_with_one_secret_agree():
     records = [(u, p) for u in range(10) for p in range(30)]
-    first = run(records, BoundContributions(4, SECRET))
-    again = run(records[::-1], BoundContributions(4, SECRET))
-    other = run(records, BoundContributions(4, JobSecret.insecure_for_testing(6)))
+    first = run(records, BoundContributions(4, secret=SECRET))
+    again = run(records[::-1], BoundContributions(4, secret=SECRET))
+    other = run(records, BoundContributions(4, secret=JobSecret.insecure_for_testing(6)))
     assert sorted(first) == sorted(again) != sorted(other)
 
 
@@ -89,7 +89,7 @@ def test_the_number_of_buckets_is_limited(num_buckets):
 
 
 def test_display_data_tells_kappa_and_no_secret():
-    transform = BoundContributions(3, SECRET)
+    transform = BoundContributions(3, secret=SECRET)
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
     assert items == {"max_partitions_per_user": 3}
     pipeline = beam.Pipeline()

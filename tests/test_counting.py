@@ -35,7 +35,7 @@ def test_tuples_agree_with_the_reference(records, cap, num_buckets):
 @given(st.lists(RECORDS), st.integers(1, 3), CAPS)
 def test_bounded_tables_agree_with_the_reference(batches, kappa, cap):
     tables = [table_of(batch) for batch in batches if batch]
-    bounding = BoundContributions(kappa, SECRET)
+    bounding = BoundContributions(kappa, secret=SECRET)
     counts = rows_of(run(tables, bounding, CountDistinctUsers(cap)))
     assert len(counts) == len(dict(counts))
     records = [record for batch in batches for record in batch]

@@ -32,7 +32,7 @@ def degrees_of(edges, degree):
 @few_pipelines
 @given(edges=EDGES, degree=DEGREES)
 def test_tuples_agree_with_the_definition(edges, degree):
-    found = run(edges, CountDegrees(degree, SECRET, num_buckets=3))
+    found = run(edges, CountDegrees(degree, secret=SECRET, num_buckets=3))
     assert len(found) == len(dict(found))
     assert dict(found) == degrees_of(edges, degree)
 
@@ -41,7 +41,7 @@ def test_tuples_agree_with_the_definition(edges, degree):
 @given(batches=st.lists(EDGES.filter(bool), min_size=1, max_size=3), degree=DEGREES)
 def test_tables_agree_with_the_definition(batches, degree):
     tables = [table_of(batch, ("source", "target")) for batch in batches]
-    found = rows_of(run(tables, CountDegrees(degree, SECRET), element_type=pa.Table))
+    found = rows_of(run(tables, CountDegrees(degree, secret=SECRET), element_type=pa.Table))
     assert dict(found) == degrees_of([edge for batch in batches for edge in batch], degree)
 
 
@@ -51,14 +51,14 @@ def test_rows_come_back_as_rows():
         beam.Row(source=1, target=3),
         beam.Row(source=1, target=2),
     ]
-    found = run(rows, CountDegrees("out", SECRET))
+    found = run(rows, CountDegrees("out", secret=SECRET))
     assert [(row.partition, row.count) for row in found] == [(1, 2)]
 
 
 @few_pipelines
 @given(edges=EDGES, bound=st.integers(1, 4), degree=DEGREES)
 def test_projected_degrees_are_those_of_the_mechanism(edges, bound, degree):
-    tables = run(edges, CountProjectedDegrees(bound, degree, SECRET, num_buckets=3))
+    tables = run(edges, CountProjectedDegrees(bound, degree, secret=SECRET, num_buckets=3))
     key = SECRET.key("order of edges")
     expected = {
         "undirected": project_degrees(edges, bound, key),

@@ -53,7 +53,7 @@ def test_the_whole_path_releases_the_library_s_list():
     records = [(f"{user} of {p}", p) for p, n in COUNTS.items() for user in range(n)]
     (released,) = run(
         records * 2,
-        BoundContributions(2, SECRET),
+        BoundContributions(2, secret=SECRET),
         CountDistinctUsers(secret=SECRET),
         ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
     )

@@ -7,17 +7,13 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.grouped_lists import (
-    ALL_USERS,
-    Attribute,
-    ReleaseGroupedLists,
-    list_purpose,
-)
+from dp_transforms.grouped_lists import ReleaseGroupedLists
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
 from dp_transforms.mechanisms.partition_selection.choice import AUTO
+from dp_transforms.specs import ALL_USERS, Attribute
 from tests import reference
 from tests.beam_runs import run
 from tests.selection_reference import selected
@@ -92,7 +88,7 @@ def expected(records, attributes, selection=None):
                 sensitivity=KAPPA,
             ),
             SECRET,
-            list_purpose(*name),
+            "frequency list of {!r} {!r}".format(*name),
         )
         for name, counter in groups.items()
     }
@@ -172,9 +168,9 @@ def test_equal_lists_have_releases_of_their_own():
 
 
 def test_the_budget_is_split_exactly():
-    transform = release([Attribute(name, ("a",)) for name in "xyz"])
-    assert transform.for_all.sensitivity == transform.for_group.sensitivity == KAPPA
-    assert repr(transform.for_group) == repr(
+    spec = release([Attribute(name, ("a",)) for name in "xyz"]).spec
+    assert spec.for_all.sensitivity == spec.for_group.sensitivity == KAPPA
+    assert repr(spec.for_group) == repr(
         FrobeniusMechanism(epsilon=Fraction(1, 6), sensitivity=KAPPA)
     )
 

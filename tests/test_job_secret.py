@@ -80,7 +80,7 @@ TRANSFORMS = {
     "projected degrees": CountProjectedDegrees(2),
     "release": DeclareBounded(1) | ReleaseFrequencyList(epsilon=1),
     "select": SelectPartitions(1, 1e-3, 1),
-    "select in rounds": SelectPartitions(1, 1e-3, 2, "renyi_rounds"),
+    "select in rounds": SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
     "select from counts": DeclareBounded(1) | SelectFromCounts(OptimalSelection(1, 1e-3)),
     "groups": ReleaseGroupedLists(
         [Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
@@ -119,17 +119,25 @@ def test_parts_of_a_pipeline_are_not_run_again():
 def test_a_secret_serves_one_pipeline():
     secret = JobSecret.from_os()
     first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
-    bounded = first | beam.Create(RECORDS) | BoundContributions(1, secret)
+    bounded = first | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
     _ = bounded | CountDistinctUsers(secret=secret)
     with pytest.raises(ValueError, match="this secret serves another pipeline"):
-        _ = second | beam.Create(RECORDS) | BoundContributions(1, secret)
+        _ = second | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
     # Nor does it after the first one is gone.
     del bounded, first
     gc.collect()
     with pytest.raises(ValueError, match="this secret serves another pipeline"):
-        _ = second | "again" >> beam.Create(RECORDS) | "Bound" >> BoundContributions(1, secret)
+        _ = (
+            second
+            | "again" >> beam.Create(RECORDS)
+            | "Bound" >> BoundContributions(1, secret=secret)
+        )
     for pipeline in (second, beam.Pipeline(runner=Silent())):
-        _ = pipeline | "tests" >> beam.Create(RECORDS) | "Fixed" >> BoundContributions(1, SECRET)
+        _ = (
+            pipeline
+            | "tests" >> beam.Create(RECORDS)
+            | "Fixed" >> BoundContributions(1, secret=SECRET)
+        )
 
 
 class Silent(beam.runners.PipelineRunner):

@@ -29,7 +29,7 @@ def arrivals(records):
 @pytest.mark.parametrize("strategy", slow_unless(["optimal", "renyi_rounds"], ["optimal"]))
 def test_selected_names_are_in_order(strategy):
     for records in arrivals(RECORDS):
-        transform = SelectPartitions(20, 1e-3, 40, strategy, secret=SECRET, num_buckets=5)
+        transform = SelectPartitions(20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5)
         found = run(records, transform)
         assert found == sorted(found) and len(found) > 10
         tables = [table_of(records[i::4]) for i in range(4)]
@@ -42,7 +42,7 @@ def test_noisy_counts_stay_with_their_names():
     found = run(counts, DeclareBounded(1), SelectFromCounts(strategy, secret=SECRET))
     assert found == [(country, n) for country in "ab" for n in range(1, 10)]
     records = [(user, (f"c{n % 3}", n)) for n in range(6) for user in range(50 * (n + 1))]
-    transform = SelectPartitions(5, 1e-3, 6, "laplace", noisy_counts=True, secret=SECRET)
+    transform = SelectPartitions(5, 1e-3, 6, strategy="laplace", noisy_counts=True, secret=SECRET)
     found = run(records[::-1], transform)
     assert [name for name, _ in found] == [(f"c{n % 3}", n) for n in (0, 3, 1, 4, 2, 5)]
     assert all(abs(noisy - 50 * (n + 1)) < 25 for (_, n), noisy in found)

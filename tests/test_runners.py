@@ -15,7 +15,7 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
-    frequency_release,
+    job_secret,
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
@@ -42,7 +42,7 @@ RELEASED = list(
 
 def build(pipeline):
     tables = [table_of(RECORDS[i::5]) for i in range(5)]
-    bounded = pipeline | beam.Create(tables) | BoundContributions(KAPPA, SECRET)
+    bounded = pipeline | beam.Create(tables) | BoundContributions(KAPPA, secret=SECRET)
     counts = bounded | CountDistinctUsers(secret=SECRET)
     released = counts | ReleaseFrequencyList(
         epsilon=1, max_partitions_per_user=KAPPA, secret=SECRET
@@ -132,7 +132,7 @@ def test_a_release_that_is_lost_is_made_again(monkeypatch):
             raise RuntimeError("injected")
         return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))
 
-    monkeypatch.setattr(frequency_release, "release_frequency_list", lost)
+    monkeypatch.setattr(job_secret, "release_frequency_list", lost)
     with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
         check(pipeline)
     assert made == [RELEASED] * 3
@@ -152,7 +152,7 @@ def test_two_workers_never_share_draws():
     # alike in different buckets, or workers, users would agree far more often than by chance: each
     # of 4950 pairs of users agrees with a probability of 1 / C(40, 3) = 1 / 9880.
     records = [(f"user{u}", p) for u in range(100) for p in range(40)]
-    bounded = run(records, BoundContributions(3, SECRET, num_buckets=500))
+    bounded = run(records, BoundContributions(3, secret=SECRET, num_buckets=500))
     kept = {}
     for user, partition in bounded:
         kept.setdefault(user, set()).add(partition)

@@ -17,10 +17,10 @@ from dp_transforms import (
     BoundContributions,
     CountDistinctUsers,
     DeclareBounded,
+    JobSecret,
     SelectFromCounts,
     SelectPartitions,
 )
-from dp_transforms.counting import distinct_users, noise_of_users, noisy_users, users_of_others
 from dp_transforms.mechanisms.partition_selection import (
     STRATEGIES,
     LaplaceSelection,
@@ -29,13 +29,16 @@ from dp_transforms.mechanisms.partition_selection import (
     RenyiRoundsSelection,
     make_strategy,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.runtime import shuffle
-from dp_transforms.runtime.selecting import select_locally
+from dp_transforms.runtime import local, shuffle
+from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
+from dp_transforms.specs import NamesSpec
 from tests import reference
 from tests.beam_runs import rows_of, run, table_of
+from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
 
+ON_BEAM = ("gaussian", "measured")
+"""One strategy of each kind runs on both engines."""
 NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_counts]
 
 
@@ -43,23 +46,24 @@ NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_cou
 def few_buckets(monkeypatch):
     """Small tables in few parts: a run is a matter of overhead."""
     monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+    monkeypatch.setattr(local, "num_buckets_by_size", lambda number, *_: number)
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 50])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_selections_agree_with_the_reference(name, kappa):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=kappa)
-    expected = sorted(selected(RECORDS, strategy))
+    secret = JobSecret.insecure_for_testing(100)
+    expected = selected(RECORDS, strategy, secret)
     assert 0 < len(expected) < 30
-    here = select_locally(as_tables(RECORDS), strategy, SECRET, 3)
-    assert here.column_names == ["partition"]
-    assert sorted(here["partition"].to_pylist()) == expected
-    if kappa == 3 and name in ("optimal", "renyi_rounds", "measured"):
-        # On Beam the kernels are the same: one run for each way to use them.
-        transform = SelectPartitions(2.0, 1e-2, kappa, name, secret=SECRET)
-        tables = run(as_tables(RECORDS), transform, element_type=pa.Table)
-        assert all(table.column_names == ["partition"] for table in tables)
-        assert sorted(name for (name,) in rows_of(tables)) == expected
+    tables, _ = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
+    if name in ON_BEAM:
+        transform = SelectPartitions(2.0, 1e-2, kappa, strategy=name, secret=secret)
+        tables += run(as_tables(RECORDS), transform, element_type=pa.Table)
+    assert all(table.column_names == ["partition"] for table in tables)
+    found = [name for (name,) in rows_of(tables)]
+    assert len(found) == len(set(found)) * (2 if name in ON_BEAM else 1)
+    assert set(found) == expected
 
 
 def test_users_of_one_partition_are_not_selected_from_in_rounds():
@@ -102,8 +106,8 @@ def test_one_user_moves_the_number_of_other_users_by_one():
 @pytest.mark.parametrize("epsilon", [0.5, 2])
 def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
     # 3,000 draws: a false alarm has probability 1e-5.
-    noise, draws = noise_of_users(epsilon), 3000
-    found = [noisy_users(3, noise, InsecureSeededTape(seed)) for seed in range(draws)]
+    spec, draws = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=epsilon), 3000
+    found = [noisy_users(3, spec, JobSecret.insecure_for_testing(n)) for n in range(draws)]
     q = math.exp(-epsilon)
     for least, chance in ((5, q**2 / (1 + q)), (1, 1 - q**3 / (1 + q))):
         deviation = math.sqrt(draws * chance * (1 - chance))
@@ -111,18 +115,20 @@ def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
     assert min(found) == 0
 
 
-def test_another_number_of_other_users_has_other_noise_on_the_same_tape():
+def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
     # Equal noise in all ten would have probability below 0.1 ** 9.
-    noise, tape = noise_of_users(0.1), InsecureSeededTape(0)
-    assert len({noisy_users(users, noise, tape) - users for users in range(1000, 1010)}) > 1
+    spec = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=0.1)
+    assert len({noisy_users(users, spec, SECRET) - users for users in range(1000, 1010)}) > 1
 
 
 def test_composite_and_integer_partitions():
     pairs = [(user, (len(name), name)) for user, name in RECORDS]
     numbers = [(user, int(name[4:])) for user, name in RECORDS]
-    for records, name in ((pairs, "truncated_geometric"), (numbers, "renyi_rounds")):
-        found = run(records, SelectPartitions(8, 1e-2, 2, name, secret=SECRET))
-        assert set(found) <= {partition for _, partition in records} and len(found) > 3
+    for name in ("truncated_geometric", "renyi_rounds"):
+        found = run(pairs, SelectPartitions(8, 1e-2, 2, strategy=name, secret=SECRET))
+        assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
+        found = run(numbers, SelectPartitions(8, 1e-2, 2, strategy=name, secret=SECRET))
+        assert set(found) <= {number for _, number in numbers} and len(found) > 3
 
 
 @pytest.mark.parametrize("name", NOISY)
@@ -142,7 +148,7 @@ def test_noisy_counts_come_with_the_same_partitions(name):
         assert lower < distribution(strategy.law.noise, noise)
         assert count >= strategy.law.threshold + (strategy.law.tie == 0)
     rows = [beam.Row(user=user, partition="a") for user in range(100)]
-    (row,) = run(rows, SelectPartitions(20, 1e-3, 1, name, noisy_counts=True))
+    (row,) = run(rows, SelectPartitions(20, 1e-3, 1, strategy=name, noisy_counts=True))
     assert list(row.as_dict()) == ["partition", "noisy_count"]
 
 
@@ -193,7 +199,7 @@ def test_counts_alone(name):
     # A pipeline of one's own: what SelectPartitions does with records.
     capped = run(
         RECORDS,
-        BoundContributions(1, SECRET),
+        BoundContributions(1, secret=SECRET),
         CountDistinctUsers(cap=strategy.saturation_count),
         SelectFromCounts(strategy, secret=SECRET),
     )
@@ -217,10 +223,12 @@ def test_declared_bounds_count_users_once_and_no_further_than_needed():
 
 
 def test_bounded_records_need_no_second_bound():
-    transform = SelectPartitions(1, 1e-2, 3, "gaussian", already_bounded=True, secret=SECRET)
-    bounded = run(RECORDS, BoundContributions(3, SECRET), transform)
+    transform = SelectPartitions(
+        1, 1e-2, 3, strategy="gaussian", already_bounded=True, secret=SECRET
+    )
+    bounded = run(RECORDS, BoundContributions(3, secret=SECRET), transform)
     assert set(bounded) == selected(RECORDS, transform.strategy)
-    steps = steps_of(transform, BoundContributions(3, SECRET))
+    steps = steps_of(transform, BoundContributions(3, secret=SECRET))
     assert not any("Distinct" in step for step in steps)
 
 
@@ -242,7 +250,7 @@ def steps_of(transform, *before):
 
 @pytest.mark.parametrize("name", ["optimal", "measured"])
 def test_nothing_is_selected_from_nothing(name):
-    assert run([], SelectPartitions(1, 1e-2, 2, name)) == []
+    assert run([], SelectPartitions(1, 1e-2, 2, strategy=name)) == []
 
 
 def test_purposes_and_strategies_have_numbers_of_their_own():
@@ -266,7 +274,7 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
 
 
 def test_display_data_tells_the_strategy_and_no_data():
-    transform = SelectPartitions(1, 1e-5, 10, "renyi_rounds")
+    transform = SelectPartitions(1, 1e-5, 10, strategy="renyi_rounds")
     items = {item.key: item.value for item in DisplayData.create_from(transform).items}
     assert items["strategy"] == "renyi_rounds" and items["epsilon"] == 1 and items["delta"] == 1e-5
     assert items["max_partitions_per_user"] == 10 and not items["already_bounded"]

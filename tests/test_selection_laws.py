@@ -52,7 +52,7 @@ class TestLaws:
                 for user in range(size):
                     records += [(f"{size}/{i // 2}/{user}", f"{size}/{i}")]
         tables = as_tables(records)
-        transform = SelectPartitions(epsilon, delta, kappa, name, secret=SECRET)
+        transform = SelectPartitions(epsilon, delta, kappa, strategy=name, secret=SECRET)
         found = collections.Counter(
             partition.split("/")[0]
             for (partition,) in rows_of(run(tables, transform, element_type=pa.Table))
@@ -91,7 +91,7 @@ def test_planted_users_above_kappa_have_no_more_influence(name):
     # have any user, and of those hardly one has several.
     planted = [(f"planted{user}", f"rare{i}") for user in range(3) for i in range(400)]
     crowd = [(f"user{user}", "common") for user in range(300)]
-    found = set(run(planted + crowd, SelectPartitions(40, 1e-4, 2, name, secret=SECRET)))
+    found = set(run(planted + crowd, SelectPartitions(40, 1e-4, 2, strategy=name, secret=SECRET)))
     assert "common" in found
     assert len(found - {"common"}) <= 3
 
@@ -99,7 +99,7 @@ def test_planted_users_above_kappa_have_no_more_influence(name):
 @pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["laplace", "renyi_rounds"]))
 def test_pre_thresholds_are_never_undercut(name):
     records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
-    transform = SelectPartitions(30, 0.5, 1, name, pre_threshold=5, secret=SECRET)
+    transform = SelectPartitions(30, 0.5, 1, strategy=name, pre_threshold=5, secret=SECRET)
     found = set(run(records, transform))
     assert found and min(p % 8 for p in found) >= 5
 

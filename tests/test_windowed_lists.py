@@ -79,7 +79,7 @@ def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, kappa):
     @functools.cache
     def price(one, other):
         lists = [FrequencyList.from_counts(counts) for counts in (one, other)]
-        return exact_partition_epsilon(release.mechanism, *lists)
+        return exact_partition_epsilon(release.spec.of_each, *lists)
 
     def counts(rows, period):
         users = collections.Counter(p for _, p, name in rows if name == period)
@@ -282,7 +282,7 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, kappa
         max_partitions_per_user=kappa,
         strategy="optimal",
     )
-    kept = [select.strategy.keep_probability(users) for users in range(3)]
+    kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
     cells = list(itertools.product((0, 1), "ab"))
     subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
 

@@ -8,27 +8,32 @@ session's budget is spent, before a record is used.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dp_transforms.budget import PrivacyBudget, PrivacyUnit
-from dp_transforms.budget.budget import Cost
+from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.frames import jobs
-from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms.decimals import Number
-from dp_transforms.mechanisms.degree_projection import known_degree
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
-from dp_transforms.mechanisms.noise.user_degrees import (
-    MAX_DEGREE,
-    ReleasedDegrees,
-    UserDegreeMechanism,
+from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.specs import (
+    Attribute,
+    DegreesSpec,
+    GroupsSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    UserDegreesSpec,
 )
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
+    from dp_transforms.in_process import InProcess
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
     from dp_transforms.postprocessing.planning import ReleasePlan
 
@@ -76,21 +81,15 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
-    from dp_transforms.runtime.local import count_distinct_users
-
-    made = partition_mechanism(epsilon, max_partitions_per_user, mechanism)
-    cost = Cost(PrivacyBudget(made.epsilon_cost, made.failure_probability), made.loss_range)
-    charge = _charge(session, "frequency list", cost)
-    records = jobs.records_of(data, user, partition, drop_nulls)
-    secret = _serving(secret, records)
-    with charge as told:
-        partitions = _in_memory(
-            lambda: count_distinct_users(
-                records.tables(), made.sensitivity, secret, records.num_buckets
-            )
-        )
-        released = release_frequency_list(FrequencyList.from_histogram(partitions), made, secret)
-    return ListRelease(released, jobs.list_statement(made, _columns(records)) | told)
+    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    source, (released,), told = _made(
+        lambda engine: engine.frequency_list(spec),
+        spec.requests,
+        lambda: jobs.records_of(data, user, partition, drop_nulls),
+        session,
+        secret,
+    )
+    return ListRelease(released, jobs.list_statement(spec.mechanism, _columns(source)) | told)
 
 
 def release_counts(
@@ -122,14 +121,13 @@ def release_counts(
     ... ]
     'declared'
     """
-    made = partition_mechanism(epsilon, max_partitions_per_user, mechanism)
-    cost = Cost(PrivacyBudget(made.epsilon_cost, made.failure_probability), made.loss_range)
-    charge = _charge(session, "frequency list", cost)
+    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    charge = _charge(session, spec.requests)
     private = counts if isinstance(counts, FrequencyList) else FrequencyList.from_counts(counts)
-    secret = _serving(secret, made)
+    secret = _serving(secret, spec)
     with charge as told:
-        released = release_frequency_list(private, made, secret)
-    return ListRelease(released, jobs.list_statement(made, None) | told)
+        released = release_frequency_list(private, spec.mechanism, secret)
+    return ListRelease(released, jobs.list_statement(spec.mechanism, None) | told)
 
 
 def select(
@@ -167,9 +165,6 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    from dp_transforms.mechanisms.partition_selection import make_strategy
-    from dp_transforms.runtime.selecting import select_locally
-
     made = make_strategy(
         strategy,
         epsilon,
@@ -178,32 +173,58 @@ def select(
         max_partitions_per_user=max_partitions_per_user,
         pre_threshold=pre_threshold,
     )
+    spec = NamesSpec(made, noisy_counts=counts, intervals=counts)
     added = {"noisy_count", "low", "high"} & {str(name) for name in jobs.several(partition)}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    charge = _charge(session, "names of partitions", Cost(PrivacyBudget(epsilon, delta)))
-    records = jobs.records_of(data, user, partition, drop_nulls)
-    secret = _serving(secret, records)
-    with charge as told:
-        selected = _in_memory(
-            lambda: select_locally(
-                records.tables(), made, secret, records.num_buckets, counts, intervals=counts
-            )
-        )
-    fields = records.partition_fields
+    source, (selected, _), told = _made(
+        lambda engine: engine.names(spec),
+        spec.requests,
+        lambda: jobs.records_of(data, user, partition, drop_nulls),
+        session,
+        secret,
+    )
+    fields = source.partition_fields
     names = jobs.names_table(selected, fields)
     return NamesRelease(names, jobs.names_statement(made, counts, fields) | told)
 
 
+def _made(
+    make: Callable[[InProcess], T],
+    requests: Sequence[Request],
+    records: Callable[[], Any],
+    session: Session | None,
+    secret: JobSecret | None,
+) -> tuple[Any, T, dict[str, Any]]:
+    """Makes a release. What a session has not left is refused before data are looked at, and its
+    budget is spent before records are used.
+
+    Args:
+      make: calls a verb of the engine.
+      requests: what is spent.
+      records: gives the source.
+      session, secret: see ``release``.
+
+    Returns:
+      The source, what came out, and the budget's part of the statement.
+    """
+    from dp_transforms.in_process import InProcess, enough_memory
+
+    charge = _charge(session, requests)
+    source = records()
+    engine = InProcess(source, _serving(secret, source))
+    with charge as told, enough_memory():
+        released = make(engine)
+    return source, released, told
+
+
 def _charge(
-    session: Session | None, purpose: str, cost: Cost, unit: PrivacyUnit = PrivacyUnit.USER
+    session: Session | None, requests: Sequence[Request]
 ) -> contextlib.AbstractContextManager[dict[str, Any]]:
-    """Spends where it is entered, before records are used; what a session has not left is refused
-    now, before data are looked at."""
     if session is None:
         return contextlib.nullcontext({})
-    session.check(cost, unit)
-    return session.spending(purpose, cost, unit)
+    session.check(requests)
+    return session.spending(requests)
 
 
 def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
@@ -211,16 +232,6 @@ def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
     secret = secret or JobSecret.from_os()
     secret.serve(records)
     return secret
-
-
-def _in_memory(work: Callable[[], T]) -> T:
-    try:
-        return work()
-    except MemoryError:
-        raise MemoryError(
-            "the records need more memory than there is: give them as files to a job on a runner "
-            "that keeps what it shuffles on disks"
-        ) from None
 
 
 def release_by_period(
@@ -268,41 +279,95 @@ def release_by_period(
     >>> {day: list(one.released) for day, one in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
-    from dp_transforms.runtime.local import count_by_period
-
-    names = jobs.names_of_periods(period, periods)
-    whole = PrivacyBudget(epsilon)
-    most = min(positive_integer("max_periods_per_user", max_periods_per_user), len(names))
-    made = partition_mechanism(whole.epsilon / most, max_partitions_per_user, mechanism)
-    charge = _charge(session, f"frequency list of each {period}", Cost(whole))
-    records = jobs.records_of(data, user, partition, drop_nulls, [time])
-    jobs.check_times(records)
-    secret = _serving(secret, records)
-    with charge as told:
-        tables = jobs.in_periods(records, period, names)
-        counted = _in_memory(
-            lambda: count_by_period(tables, most, made.sensitivity, secret, records.num_buckets)
-        )
-        lists = {
-            name: release_frequency_list(
-                FrequencyList.from_histogram(counted.get(name, {})),
-                made,
-                secret,
-                f"list of period {name!r}",
-            )
-            for name in names
-        }
-    common = jobs.list_statement(made, _columns(records)) | told
-    common["periods"] = {
-        "of": period,
-        "first": names[0],
-        "last": names[-1],
-        "max_periods_per_user": most,
-        "epsilon_of_all": float(whole.epsilon),
-    }
-    return Releases(
-        {name: ListRelease(one, common | {"period": name}) for name, one in lists.items()}, period
+    spec = PeriodListsSpec(
+        periods=jobs.names_of_periods(period, periods),
+        epsilon=epsilon,
+        max_periods_per_user=max_periods_per_user,
+        max_partitions_per_user=max_partitions_per_user,
+        mechanism=mechanism,
     )
+    source, lists, told = _made(
+        lambda engine: engine.lists_by_period(spec),
+        spec.requests_for(period),
+        lambda: jobs.records_by_period(data, user, partition, drop_nulls, time, period),
+        session,
+        secret,
+    )
+    common = jobs.list_statement(spec.of_each, _columns(source)) | told
+    common["periods"] = spec.about(period)
+    return Releases(
+        {name: ListRelease(one, common | {"period": name}) for name, one in lists}, period
+    )
+
+
+def release_groups(
+    data: Any,
+    *,
+    user: str | int,
+    partition: jobs.Names,
+    groups: Mapping[str, Sequence[str] | None],
+    epsilon_all: Number,
+    epsilon_groups: Number,
+    max_partitions_per_user: int,
+    epsilon_selection: Number | None = None,
+    delta: Number | None = None,
+    mechanism: str = AUTO,
+    drop_nulls: bool = False,
+    session: Session | None = None,
+    secret: JobSecret | None = None,
+) -> GroupReleases:
+    """Releases the list of all users and one for each group of them, under one budget for adding or
+    removing all records of one user: see ``grouped_lists`` for the argument.
+
+    Args:
+      data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
+      groups: for each column by whose values users are grouped, such as "gender", the values that
+        are public and get a list each; None where the values are to be selected.
+      epsilon_all: what the list of all users costs.
+      epsilon_groups: what all groups cost; each column gets an equal part.
+      max_partitions_per_user: kappa, in all lists.
+      epsilon_selection, delta: what the names of groups cost that are not public.
+
+    Returns:
+      ``GroupReleases``: a ``ListRelease`` by column and value, and that of all users by ("", "").
+
+    Raises:
+      ValueError, TypeError, BudgetExceededError: see ``release``.
+
+    >>> import dp_transforms as dp
+    >>> visits = {"who": [1, 2, 3], "page": ["a", "a", "b"], "sex": ["f", "m", "m"]}
+    >>> lists = dp.release_groups(
+    ...     visits, user="who", partition="page", groups={"sex": ["f", "m"]}, epsilon_all=100,
+    ...     epsilon_groups=100, max_partitions_per_user=1,
+    ... )
+    >>> list(lists["", ""].released), list(lists["sex", "m"].released)
+    ([(2, 1), (1, 1)], [(1, 2)])
+    """
+    selection = None
+    if epsilon_selection is not None and delta is not None:
+        selection = PrivacyBudget(epsilon_selection, delta)
+    elif epsilon_selection is not None or delta is not None:
+        raise ValueError("epsilon_selection and delta are given together, or neither is")
+    spec = GroupsSpec(
+        attributes=[
+            Attribute(name, None if values is None else tuple(values))
+            for name, values in groups.items()
+        ],
+        epsilon_all=epsilon_all,
+        epsilon_groups=epsilon_groups,
+        max_partitions_per_user=max_partitions_per_user,
+        selection=selection,
+        mechanism=mechanism,
+    )
+    source, lists, told = _made(
+        lambda engine: engine.grouped_lists(spec),
+        spec.requests,
+        lambda: jobs.records_of(data, user, partition, drop_nulls, [*groups]),
+        session,
+        secret,
+    )
+    statement = jobs.groups_statement(spec, _columns(source)) | told
+    return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
 def release_degrees(
@@ -341,29 +406,15 @@ def release_degrees(
     >>> list(dp.release_degrees(edges, source=0, target=1, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    from dp_transforms.runtime.local import count_degrees, project
-
-    known_degree(degree)
-    plan = jobs.degree_release(epsilon, degree, degree_bound, nodes, mechanism)
-    made = plan.mechanism
-    unit = PrivacyUnit.EDGE if degree_bound is None else PrivacyUnit.NODE
-    cost = Cost(PrivacyBudget(epsilon), made.loss_range)
-    charge = _charge(session, f"{degree} degrees, {unit.value}-private", cost, unit)
-    records = jobs.records_of(edges, source, target, drop_nulls)
-    secret = _serving(secret, records)
-    with charge as told:
-        if degree_bound is None:
-            private = FrequencyList.from_histogram(
-                _in_memory(
-                    lambda: count_degrees(records.tables(), degree, secret, records.num_buckets)
-                )
-            )
-        else:
-            private = _in_memory(
-                lambda: project(records.tables(), degree, degree_bound, secret, records.num_buckets)
-            )
-        released = release_frequency_list(private, made, secret)
-    return ListRelease(released, jobs.degrees_statement(plan) | told)
+    spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    _, (released,), told = _made(
+        lambda engine: engine.degree_list(spec),
+        spec.requests,
+        lambda: jobs.records_of(edges, source, target, drop_nulls),
+        session,
+        secret,
+    )
+    return ListRelease(released, jobs.degrees_statement(spec) | told)
 
 
 def choose_kappa(
@@ -404,21 +455,17 @@ def choose_kappa(
     3
     """
     from dp_transforms.postprocessing import kappa_choice
-    from dp_transforms.runtime.local import count_user_degrees
 
-    made = UserDegreeMechanism(epsilon, max_degree)
+    spec = UserDegreesSpec(epsilon, max_degree)
     # Whether there is a mechanism for what follows: of one user, who is made up.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    charge = _charge(session, "partitions per user", Cost(PrivacyBudget(epsilon)))
-    records = jobs.records_of(data, user, partition, drop_nulls)
-    secret = _serving(secret, records)
-    with charge:
-        degrees = _in_memory(
-            lambda: count_user_degrees(
-                records.tables(), made.max_degree, secret, records.num_buckets
-            )
-        )
-        released = made.release_under(degrees, secret.secret)
+    _, (released,), _ = _made(
+        lambda engine: engine.user_degrees(spec),
+        spec.requests,
+        lambda: jobs.records_of(data, user, partition, drop_nulls),
+        session,
+        secret,
+    )
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 

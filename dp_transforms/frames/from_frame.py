@@ -32,7 +32,7 @@ class FromFrame(beam.PTransform):
     >>> import apache_beam as beam
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 1, 2], "page": ["home", "home", "news"]}
-    >>> with beam.Pipeline(runner="FnApiRunner") as pipeline:
+    >>> with beam.Pipeline() as pipeline:
     ...     _ = (
     ...         pipeline
     ...         | dp.FromFrame(visits, user="who", partition="page")

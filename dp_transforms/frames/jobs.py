@@ -8,7 +8,7 @@ written, stated and told by the same code, and importing ``dp_transforms`` loads
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.partition_selection import SelectionStrategy
     from dp_transforms.mechanisms.released_list import ReleasedList
     from dp_transforms.postprocessing.estimates import ReleaseIntervals
+    from dp_transforms.specs import DegreesSpec, GroupsSpec
 
 Names = str | int | Sequence[str | int]
 
@@ -54,18 +55,35 @@ def list_statement(mechanism: PartitionMechanism, columns: Sequence[str] | None)
     return statement if columns is None else statement | {"partition_columns": list(columns)}
 
 
-def degree_release(*arguments: Any) -> Any:
-    """The ``DegreeRelease`` of a job: which degrees, what is protected, and by which mechanism."""
-    from pipelines.release_degree_list import DegreeRelease
+def groups_statement(spec: GroupsSpec, columns: Sequence[str]) -> dict[str, Any]:
+    """The privacy.json of lists of groups."""
+    from pipelines.reports.privacy_statement import grouped_lists_statement
 
-    return DegreeRelease(*arguments)
+    return grouped_lists_statement(spec) | {"partition_columns": list(columns)}
 
 
-def degrees_statement(plan: Any) -> dict[str, Any]:
-    """The privacy.json of a list of degrees, of a ``degree_release``."""
+def statements_of_groups(statement: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The privacy.json of a list of each attribute by itself, of which "" is that of all users."""
+    of_all = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+    common = {name: value for name, value in statement.items() if name not in of_all}
+    # Every list is under pure differential privacy; names of groups may not be.
+    return {one.get("attribute", ""): common | {"delta": 0} | one for one in statement["lists"]}
+
+
+def degrees_statement(spec: DegreesSpec) -> dict[str, Any]:
+    """The privacy.json of a list of degrees."""
     from pipelines.reports.privacy_statement import degree_list_statement
 
-    return degree_list_statement(plan.mechanism, plan.degree, plan.degree_bound)
+    return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
+
+
+def records_by_period(
+    data: Any, user: str | int, partition: Names, drop_nulls: bool, time: str, period: str
+) -> Any:
+    """The records of data, with the period of each."""
+    source = records_of(data, user, partition, drop_nulls, [time])
+    source.name_periods(period)
+    return source
 
 
 def names_of_periods(period: str, span: str) -> list[str]:
@@ -75,28 +93,6 @@ def names_of_periods(period: str, span: str) -> list[str]:
     if period not in PERIODS:
         raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
     return period_names(period, span)
-
-
-def check_times(records: Any) -> None:
-    """Checks that the last column of records can hold times."""
-    from pipelines.files.period_names import check_times as check
-
-    check(records.pattern, records.attribute_fields[-1])
-
-
-def in_periods(records: Any, period: str, names: Sequence[str]) -> Iterator[pa.Table]:
-    """The records of some periods, each with the name of its period in the column ``list``."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    from dp_transforms.columnar.attributes import LIST
-    from dp_transforms.columnar.columns import PARTITION, USER
-    from pipelines.files.period_names import periods_of
-
-    for table in records.tables():
-        when = periods_of(records.pattern, table.columns[-1], period)
-        named = pa.table([table[USER], table[PARTITION], when], names=[USER, PARTITION, LIST])
-        yield named.filter(pc.is_in(when, value_set=pa.array(names)))
 
 
 def names_statement(
@@ -175,14 +171,15 @@ def save_groups(
     _publish(place, grouped_tables((*label, one) for label, one in lists.items()), statement)
 
 
-def names_table(selected: pa.Table, fields: Sequence[pa.Field]) -> pa.Table:
+def names_table(found: Sequence[pa.Table], fields: Sequence[pa.Field]) -> pa.Table:
     """Selected names in columns as they were called, in the order of the job's file."""
     import pyarrow as pa
 
-    from dp_transforms.columnar.columns import PARTITION, single
+    from dp_transforms.columnar.columns import PARTITION, concat, single
     from pipelines.files.names import COUNTS
     from pipelines.files.partition_file import in_order, partition_lines
 
+    selected = concat(list(found))
     counts = {name: selected[name] for name in COUNTS if name in selected.column_names}
     rows = {line: row for row, line in enumerate(partition_lines(selected))}
     order = pa.array([rows[line] for line in in_order(rows, bool(counts))], pa.int64())

@@ -5,20 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import (
     BudgetExceededError,
+    CorruptedLedgerError,
     Ledger,
     PrivacyBudget,
     PrivacyUnit,
     PrivacyUnitError,
+    Request,
     State,
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.frames import api
-from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
 from dp_transforms.mechanisms.decimals import Real
 
 if TYPE_CHECKING:
@@ -30,8 +32,12 @@ class Session:
 
     What a release costs is taken off before any record is read, and a release that costs more than
     is left is refused. Epsilons may be chosen after seeing earlier releases (see
-    ``budget.budget``). A release that fails is paid for all the same: that it failed may depend on
-    the data.
+    ``budget.filter``).
+
+    A release that fails is given back: it is handed out after its cost is committed, so that with
+    an error nothing has come out but that there is one. That may depend on the data, and is not
+    charged for, whatever a release costs (see docs/guarantee). What a process leaves on a ledger
+    that is killed meanwhile, the next reservation there gives back.
 
     Args:
       epsilon, delta: the whole budget's.
@@ -116,50 +122,79 @@ class Session:
         """Degrees of a graph: see ``dp_transforms.release_degrees``."""
         return api.release_degrees(edges, **options, session=self)
 
+    def release_groups(self, data: Any, **options: Any) -> GroupReleases:
+        """Lists of groups: see ``dp_transforms.release_groups``."""
+        return api.release_groups(data, **options, session=self)
+
     def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
         """Values of kappa compared: see ``dp_transforms.choose_kappa``."""
         return api.choose_kappa(data, **options, session=self)
 
-    def check(self, cost: Cost, unit: PrivacyUnit) -> None:
-        """Checks that a cost could be spent now. Nothing is spent.
+    def check(self, requests: Sequence[Request]) -> None:
+        """Checks that a release could be paid for now. Nothing is spent.
 
         Raises:
           BudgetExceededError: it is more than is left.
           PrivacyUnitError: the budget is for other neighbours.
         """
-        if unit is not self._unit:
-            raise PrivacyUnitError(
-                f"this session is for neighbours that {self._unit.neighbours}, and this release is "
-                f"for those that {unit.neighbours}: losses of the two do not add up"
-            )
-        spent = [one for _, one in self._spent]
-        fits = self._ledger.admits([cost]) if self._ledger else self._filter.admits(spent, cost)
+        for request in requests:
+            if request.unit is not self._unit:
+                raise PrivacyUnitError(
+                    f"this session is for neighbours that {self._unit.neighbours}, and this "
+                    f"release is for those that {request.unit.neighbours}: losses of the two do "
+                    "not add up"
+                )
+        costs = [request.cost for request in requests]
+        fits = self._ledger.admits(costs) if self._ledger else self._admits(costs)
         if not fits:
+            asked = sum((cost.budget for cost in costs), PrivacyBudget(0))
             raise BudgetExceededError(
-                f"{cost.budget} asked for, but of the session's budget ({self.budget}) only "
+                f"{asked} asked for, but of the session's budget ({self.budget}) only "
                 f"{self.remaining} is left"
             )
 
+    def _admits(self, costs: Sequence[Cost]) -> bool:
+        spent = [cost for _, cost in self._spent]
+        return all(
+            self._filter.admits([*spent, *costs[:place]], cost) for place, cost in enumerate(costs)
+        )
+
     @contextlib.contextmanager
-    def spending(self, purpose: str, cost: Cost, unit: PrivacyUnit) -> Iterator[dict[str, Any]]:
-        """Spends a cost before the block is entered; yields what a privacy.json says of it.
+    def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
+        """Spends before the block is entered; yields what a privacy.json says of it. What the block
+        makes is handed out after it; with an error it is given back.
 
         Raises: as ``check``, and then nothing is spent.
         """
-        budget = cost.budget
         if self._ledger is not None:
-            with self._ledger.reserve(
-                budget.epsilon, budget.delta, purpose=purpose, unit=unit, loss_range=cost.loss_range
-            ) as reservation:
-                lines = [line.to_json() for line in self._ledger.lines()]
+            ids = [one.id for one in self._ledger.reserve_all(requests, announces=True)]
+            lines = [line.to_json() for line in self._ledger.lines()]
+            for number in ids:
                 # As it is when anyone reads this.
-                lines[reservation.id - 1]["state"] = State.COMMITTED.value
+                lines[number - 1]["state"] = State.COMMITTED.value
+            try:
                 yield self._told(lines)
+            except BaseException:
+                # Where the ledger cannot say so now, the next reservation finds it out.
+                with contextlib.suppress(CorruptedLedgerError, OSError):
+                    self._ledger.give_back(ids)
+                raise
+            self._ledger.commit(*ids)
             return
         with self._lock:
-            self.check(cost, unit)
-            self._spent.append((purpose, cost))
-        lines = [
+            self.check(requests)
+            made = [(request.purpose, request.cost) for request in requests]
+            self._spent += made
+            lines = self._lines()
+        try:
+            yield self._told(lines)
+        except BaseException:
+            with self._lock:
+                self._spent = [one for one in self._spent if not any(one is own for own in made)]
+            raise
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [
             {
                 "id": number,
                 "state": State.COMMITTED.value,
@@ -171,7 +206,6 @@ class Session:
             }
             for number, (what, one) in enumerate(self._spent, 1)
         ]
-        yield self._told(lines)
 
     def _told(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
         return {

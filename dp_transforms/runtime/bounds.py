@@ -29,8 +29,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PValue
 
 from dp_transforms.budget.budget import PrivacyUnit
-from dp_transforms.runtime.records import Kind
-from dp_transforms.runtime.steps import is_filter
+from dp_transforms.runtime.records import Kind, is_filter
 
 
 @dataclass(frozen=True)

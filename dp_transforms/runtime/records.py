@@ -17,12 +17,18 @@ from __future__ import annotations
 import enum
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+import fastavro
 import pyarrow as pa
+import pyarrow.parquet as pq
 from apache_beam.coders import Coder, registry
+from apache_beam.io.filesystem import BeamIOError
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.pvalue import PValue
+from apache_beam.transforms.display import DisplayData
 from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
@@ -33,8 +39,11 @@ from dp_transforms.columnar.columns import LOW as LOW
 from dp_transforms.columnar.columns import NOISY_COUNT as NOISY_COUNT
 from dp_transforms.columnar.columns import PARTITION as PARTITION
 from dp_transforms.columnar.columns import USER as USER
-from dp_transforms.runtime import steps
 from dp_transforms.runtime.python_values import frame_column, has_null, is_row
+
+_PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)
+_AVRO = (beam.io.ReadFromAvro,)
+_DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *_AVRO)
 
 
 class Kind(enum.Enum):
@@ -56,10 +65,10 @@ class Kind(enum.Enum):
         if isinstance(declared, DictHint.DictConstraint) or declared is dict:
             return cls.DICTS
         if declares_nothing(pcoll):
-            connectors = steps.connectors_of(pcoll)
-            if all(isinstance(one, steps.PARQUET_TABLES) for one in connectors):
+            connectors = connectors_of(pcoll)
+            if all(isinstance(one, _PARQUET_TABLES) for one in connectors):
                 return cls.TABLES
-            if all(isinstance(one, steps.DICTS) for one in connectors):
+            if all(isinstance(one, _DICTS) for one in connectors):
                 return cls.DICTS
         return cls.TUPLES
 
@@ -159,8 +168,62 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
     """
     if Kind.of(pcoll) is Kind.ROWS:
         check_fields("rows", "field", names, list(field_types(pcoll.element_type)))
-    for found in steps.columns_of(pcoll):
+    for found in _file_columns_of(pcoll):
         check_fields("the file", "column", names, found)
+
+
+def connectors_of(pcoll: PValue) -> list[beam.PTransform | None]:
+    """Finds the sources that gave the elements of a PCollection, if no step has changed them since.
+
+    Beam does not declare the elements of these sources. None stands for all others.
+    """
+    step = pcoll.producer
+    while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
+        if isinstance(step.transform, (*_PARQUET_TABLES, *_DICTS)):
+            return [step.transform]
+        if isinstance(step.transform, (beam.Flatten, beam.Reshuffle)) or is_filter(step.transform):
+            inputs = step.main_inputs.values()
+            return [found for one in inputs for found in connectors_of(one)] or [None]
+        step = step.parent
+    return [None]
+
+
+def _file_columns_of(pcoll: PValue) -> Iterator[Sequence[str]]:
+    """The columns of files that elements were read from, as far as they are known."""
+    for connector in connectors_of(pcoll):
+        if connector is not None:
+            for item in DisplayData.create_from(connector).items:
+                if item.key == "file_pattern":
+                    yield from _file_columns(str(item.value), isinstance(connector, _AVRO))
+
+
+def is_filter(transform: beam.PTransform | None) -> bool:
+    """Tells whether a transform is a ``beam.Filter`` without side inputs; if in doubt it is not.
+
+    Beam makes a ParDo of it, around a function of its own.
+    """
+    if not isinstance(transform, beam.ParDo) or transform.side_inputs:
+        return False
+    decide = getattr(transform.fn, "_fn", None)
+    module, name = getattr(decide, "__module__", ""), getattr(decide, "__qualname__", "")
+    return (module, name) == (beam.Filter.__module__, "Filter.<locals>.<lambda>")
+
+
+def _file_columns(pattern: str, avro: bool) -> Iterator[Sequence[str]]:
+    """Yields the columns of the first file.
+
+    A file that cannot be read now is an error when the pipeline runs.
+    """
+    try:
+        for file in FileSystems.match([pattern], [1])[0].metadata_list[:1]:
+            with FileSystems.open(file.path) as opened:
+                if avro:
+                    schema: Any = fastavro.reader(opened).writer_schema
+                    yield [field["name"] for field in schema["fields"]]
+                else:
+                    yield pq.read_schema(opened).names
+    except (BeamIOError, OSError, ValueError, KeyError, TypeError, pa.ArrowException):
+        return
 
 
 def _frame_type() -> Any:
@@ -231,6 +294,7 @@ class ToRecords(beam.PTransform):
         self,
         user: str | int = USER,
         partition: str | int | Sequence[str | int] = PARTITION,
+        *,
         drop_nulls: bool = False,
     ):
         super().__init__()

@@ -1,11 +1,13 @@
 """Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``SelectFromCounts`` and ``SelectInRounds``, and the latter in one process.
+The kernels of ``SelectFromCounts``, ``SelectInRounds`` and ``CountOtherUsers``, and rounds in one
+process.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -23,6 +25,8 @@ from dp_transforms.columnar.columns import (
     USER,
     concat,
     decoded,
+    plain,
+    plain_table,
     single,
 )
 from dp_transforms.columnar.counting import (
@@ -32,22 +36,24 @@ from dp_transforms.columnar.counting import (
     weigh_pairs,
     without_partitions,
 )
+from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.named_uniforms import NamedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.partition_selection import (
     CountStrategy,
     MeasuredSelection,
     NoisyCountStrategy,
-    SelectionStrategy,
     WeightedStrategy,
 )
 from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
 from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
 from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, count_intervals
-from dp_transforms.runtime.local import all_pairs, partition_counts
+from dp_transforms.runtime.python_values import column_of
+from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
     from dp_transforms.job_secret import JobSecret
+    from dp_transforms.specs import NamesSpec
 
 Bound = Callable[..., pa.Table]
 """Leaves at most kappa of the distinct pairs of a user."""
@@ -109,6 +115,33 @@ def in_rounds(
         decide = of_round(select_round, key=secret.key(f"{by}, round {index}"))
         found.append(engine.one_round(index, weigh, decide, found, measured))
     return found
+
+
+def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
+    """Returns the function that selects from a table of counts. Where names are public it takes the
+    tables of these, too, as ``beside``."""
+    given: dict[str, Any] = {
+        "key": secret.key(f"{spec.purpose} by {spec.strategy!r}"),
+        "noisy_counts": spec.noisy_counts,
+        "intervals": spec.intervals,
+    }
+    strategy: Any = spec.strategy
+    decide = functools.partial(select_from_counts, strategy=strategy, **given)
+    if spec.public_law is None:
+        return decide
+    return functools.partial(select_with_public, decide=decide, public_law=spec.public_law, **given)
+
+
+def public_counts(spec: NamesSpec) -> pa.Table:
+    """Public names as a table of counts, which are 0.
+
+    Raises:
+      TypeError, ValueError: they are not of one type, or have nulls.
+    """
+    names = spec.public_partitions
+    column = names if isinstance(names, pa.Array) else column_of(list(names), PARTITION)
+    zeros = pa.array(np.zeros(len(names), np.int64))
+    return pa.table({PARTITION: plain(column, PARTITION), COUNT: zeros})
 
 
 def select_from_counts(
@@ -176,77 +209,48 @@ def _selected(
     return pa.table(columns)
 
 
-def select_locally(
-    records: Iterable[pa.Table],
-    strategy: SelectionStrategy,
-    secret: JobSecret,
-    num_buckets: int,
-    noisy_counts: bool = False,
-    intervals: bool = False,
-    purpose: str = "selection",
-) -> pa.Table:
-    """Selects as ``SelectPartitions`` does under the same secret, in no order; in this process.
+class InMemory:
+    """The engine of tables of pairs in this process, each with all pairs of its users.
 
     Args:
-      records: tables with the columns ``user`` and ``partition``; users need not be bounded.
-      strategy: decides; one with noisy counts, if they are wanted.
-      secret, num_buckets: see ``runtime.local``.
-      noisy_counts, intervals, purpose: see ``SelectPartitions``.
-
-    Returns:
-      The column ``partition`` and, if asked for, ``noisy_count``, and ``low`` and ``high``.
-
-    Raises:
-      ValueError, TypeError, SpillError: see ``local.count_distinct_users``.
+      pairs: the tables.
+      add: brings the sums of partitions in several tables together, by ``sum_weights``.
     """
-    if isinstance(strategy, WeightedStrategy):
-        pairs = list(all_pairs(records, secret, num_buckets))
-        found = [select_here(concat(pairs), strategy, secret, purpose)] if pairs else []
-    else:
-        assert isinstance(strategy, CountStrategy)
-        key = secret.key(f"{purpose} by {strategy!r}")
-        kappa = strategy.max_partitions_per_user
-        counts = partition_counts(records, kappa, secret, num_buckets)
-        found = [
-            select_from_counts(decoded(one), strategy, key, noisy_counts, intervals)
-            for one in counts
-        ]
-    if found:
-        return concat(found)
-    added = [NOISY_COUNT] * noisy_counts + [LOW, HIGH] * intervals
-    nothing = dict.fromkeys(added, pa.array([], pa.int64()))
-    return pa.table({PARTITION: pa.array([], pa.string())} | nothing)
 
-
-class _InMemory:
-    """The engine of one table of pairs in this process."""
-
-    def __init__(self, pairs: pa.Table):
-        self._pairs = pairs
+    def __init__(
+        self,
+        pairs: Sequence[pa.Table],
+        add: Callable[[Iterable[pa.Table]], Iterable[pa.Table]],
+    ):
+        self._pairs, self._add = pairs, add
 
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
     ) -> RoundPlan:
-        return plan(users_by_partitions(self._pairs, edges))
+        users = [users_by_partitions(one, edges) for one in self._pairs]
+        return plan(np.sum(users, axis=0).tolist() if users else [0] * (len(edges) + 1))
 
     def one_round(
         self,
         index: int,
         weigh: Callable[..., pa.Table],
         decide: Callable[..., pa.Table],
-        earlier: Sequence[pa.Table],
+        earlier: Sequence[list[pa.Table]],
         measured: RoundPlan | None,
-    ) -> pa.Table:
-        told = {"beside": list(earlier), "measured": measured}
-        return decide(sum_weights(weigh(self._pairs, **told)), **told)
+    ) -> list[pa.Table]:
+        told = {"beside": list(itertools.chain.from_iterable(earlier)), "measured": measured}
+        weighed = map_ahead(functools.partial(weigh, **told), self._pairs)
+        return [decide(sums, **told) for sums in self._add(weighed)]
 
 
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
 ) -> pa.Table:
-    """Selects as ``SelectInRounds`` does from all distinct (user, partition) pairs, in no order; in
-    this process."""
-    return concat(in_rounds(_InMemory(pairs), strategy, purpose, secret))
+    """Selects as ``SelectInRounds`` does from one table of all distinct (user, partition) pairs, in
+    no order; in this process."""
+    engine = InMemory([pairs], lambda tables: map(sum_weights, tables))
+    found: list[list[pa.Table]] = in_rounds(engine, strategy, purpose, secret)
+    return concat(list(itertools.chain.from_iterable(found)))
 
 
 def users_by_partitions(pairs: pa.Table, edges: Sequence[int]) -> list[int]:
@@ -283,6 +287,28 @@ def weigh_remaining(
     # A plan may have fewer partitions count than kappa.
     bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
     return weigh_pairs(bounded, weights)
+
+
+def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
+    """The users of partitions that are in none of the tables beside."""
+    if beside:
+        records = without_partitions(records, single(concat(list(beside))[PARTITION]))
+    return distinct_users(records)
+
+
+def distinct_users(records: pa.Table) -> pa.Table:
+    """The users of a table, each once. Idempotent and mergeable."""
+    return pa.table({USER: group(single(plain_table(records, (USER,))[USER])).values})
+
+
+def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
+    """The number of users of other partitions with noise, at no less than 0."""
+    noise = spec.noise_of_others
+    assert noise is not None
+    purpose = f"users of other partitions than of {spec.purpose} by {spec.strategy!r}, {noise!r}"
+    # Another number has other noise, even under one secret: the same would cancel.
+    (drawn,) = noise.sample(secret.tape(purpose).branch(f"of {users}"), "users", 1).tolist()
+    return max(0, users + int(drawn))
 
 
 def rows_of(tables: Sequence[pa.Table]) -> int:

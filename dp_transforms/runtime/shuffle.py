@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import collections
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -134,6 +134,27 @@ class OnThreads(beam.DoFn):
 def in_global_window(result: Any) -> WindowedValue:
     """Wraps a result so that ``finish_bundle`` can yield it."""
     return WindowedValue(result, GlobalWindow().max_timestamp(), (GlobalWindow(),))
+
+
+class OnThreadsBeside(OnThreads):
+    """``OnThreads`` for a kernel that gives one table, and also takes side inputs: tables, and what
+    was measured."""
+
+    def process(
+        self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Any = None
+    ) -> Iterator[Any]:
+        kernel = functools.partial(unless_empty, self._kernel, beside=beside)
+        if measured is not None:
+            kernel = functools.partial(kernel, measured=measured)
+        yield from self.submit(kernel, element)
+
+
+def unless_empty(
+    kernel: Callable[..., pa.Table], table: pa.Table, **options: Any
+) -> list[pa.Table]:
+    """The kernel's result for a table, if it has rows."""
+    result = kernel(table, **options)
+    return [result] if result.num_rows else []
 
 
 class _Gather(OnThreads):

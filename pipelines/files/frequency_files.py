@@ -11,12 +11,15 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.released_list import ReleasedList
 from pipelines.errors import InputError
 from pipelines.files.names import (
     COORDINATES_FILE,
     COORDINATES_HEADER,
+    DEGREES_FILE,
+    DEGREES_HEADER,
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
     GROUPED_COORDINATES_HEADER,
@@ -84,6 +87,16 @@ def grouped_tables(lists: Iterable[tuple[str, str, ReleasedList]]) -> Tables:
         rows = released.coordinates or ()
         tables[COORDINATES_FILE].append(csv_lines((*label, *row) for row in rows))
     return tables
+
+
+def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
+    """The table of how many partitions users have.
+
+    >>> degree_tables([ReleasedDegrees((1, 2), (40, -3), 1.0)])[DEGREES_FILE][1:]
+    [b'1,40\\n2,-3\\n']
+    """
+    (one,) = released
+    return {DEGREES_FILE: [DEGREES_HEADER, csv_lines(zip(one.lowest, one.users, strict=True))]}
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:

@@ -14,7 +14,7 @@ from pipelines.errors import InputError
 from pipelines.files.frequency_files import csv_lines
 from pipelines.files.logical_types import from_text
 from pipelines.files.names import COUNTS
-from pipelines.files.paths import local_path, reason
+from pipelines.files.paths import filesystem, local_path, reason
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}
 
@@ -73,18 +73,15 @@ def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
     return pa.table(table)
 
 
-def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
-    """The partitions of a file, as values of the types that the records' partitions have."""
-    import apache_beam as beam
-    from apache_beam.io.filesystems import FileSystems
-
+def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
+    """The partitions of a file, as a column of the types that the records' partitions have."""
     path = local_path(path)
     try:
-        with FileSystems.open(path) as file:
+        with filesystem(path).open(path) as file:
             text = file.read().decode("utf-8-sig")
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {reason(error)}") from None
-    partitions = []
+    columns: list[list[Any]] = [[] for _ in fields]
     rows = csv.reader(io.StringIO(text))
     for row in rows:
         if not row:
@@ -94,15 +91,17 @@ def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> list[Any]:
                 f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
                 f"partition column, got {len(row)}"
             )
-        try:
-            values = [from_text(value, field) for value, field in zip(row, fields, strict=True)]
-        except ValueError as error:
-            raise InputError(f"{path}, line {rows.line_num}: {error}") from None
-        named = zip((field.name for field in fields), values, strict=True)
-        partitions.append(beam.Row(**dict(named)) if len(values) > 1 else values[0])
-    if not partitions:
+        for column, value, field in zip(columns, row, fields, strict=True):
+            try:
+                column.append(from_text(value, field))
+            except ValueError as error:
+                raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+    if not columns[0]:
         raise InputError(f"{path} has no public partitions: write one on each line")
-    return partitions
+    arrays = [pa.array(column) for column in columns]
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
 
 
 def _texts(values: pa.Array) -> list[Any]:

@@ -7,9 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
 from pipelines.errors import InputError
 from pipelines.files.paths import FileRange
+from pipelines.files.period_names import check_times, periods_of
 
 
 class RecordFormat(ABC):
@@ -63,6 +65,7 @@ class RecordSource(ABC):
     """The number of buckets to shuffle the records into."""
     drop_option: str = "--drop_nulls"
     """The option by which a user asks for ``drop_nulls``."""
+    _period: str | None = None
 
     def __init__(
         self,
@@ -107,6 +110,16 @@ class RecordSource(ABC):
         """The attribute columns, with the types that they have in the files."""
         return list(self._schema)[self._needed :]
 
+    def name_periods(self, period: str) -> None:
+        """Has tables say of each record in which "day", or the like, it is: in the column ``list``,
+        in the place of its time, which is the last column.
+
+        Raises:
+          InputError: the column cannot hold times.
+        """
+        check_times(self.pattern, self.attribute_fields[-1])
+        self._period = period
+
     def _records(self, path: str, table: pa.Table) -> pa.Table:
         whole = without_nulls(table, self._columns[: self._needed])
         if whole.num_rows < table.num_rows and not self._drop_nulls:
@@ -119,5 +132,10 @@ class RecordSource(ABC):
         if len(parts) > 1:
             arrays = [part.combine_chunks() for part in parts]
             parts = [pa.StructArray.from_arrays(arrays, names=self._columns[1 : self._needed])]
-        names = [USER, PARTITION, *self._columns[self._needed :]]
-        return pa.table([user, *parts, *table.columns[self._needed :]], names=names)
+        names, more = (
+            [USER, PARTITION, *self._columns[self._needed :]],
+            table.columns[self._needed :],
+        )
+        if self._period is not None:
+            names[-1], more[-1] = LIST, periods_of(self.pattern, more[-1], self._period)
+        return pa.table([user, *parts, *more], names=names)

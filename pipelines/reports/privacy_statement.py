@@ -9,19 +9,20 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget import PrivacyUnit
 from dp_transforms.mechanisms.decimals import Number, decimal_text, float_above
 from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.laws.release_law import LAWS, ExponentialLaw, GeometricLaw, ReleaseLaw
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
+from dp_transforms.specs import price_of
 from dp_transforms.version import VERSION
 from pipelines.files.names import COORDINATES_FILE
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dp_transforms.grouped_lists import ReleaseGroupedLists
     from dp_transforms.mechanisms.partition_selection import SelectionStrategy
+    from dp_transforms.specs import GroupsSpec
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
@@ -29,13 +30,6 @@ EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
 COORDINATES_KEY = "noisy_coordinates"
 _AMOUNTS, _FORMS = ("epsilon", "delta"), ("", "_exact")
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
-
-
-def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudget:
-    """The cost of a release, which is the epsilon that the mechanism was given, exactly."""
-    given = mechanism.epsilon
-    delta = getattr(mechanism, "failure_probability", 0)
-    return PrivacyBudget(mechanism.epsilon_cost if given is None else given, delta)
 
 
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
@@ -80,34 +74,34 @@ def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     }
 
 
-def grouped_lists_statement(release: ReleaseGroupedLists) -> dict[str, Any]:
+def grouped_lists_statement(spec: GroupsSpec) -> dict[str, Any]:
     """The statement of the lists of all users and of groups. Nothing in it depends on the data."""
     bound = {
-        "max_partitions_per_user": release.for_all.sensitivity,
+        "max_partitions_per_user": spec.for_all.sensitivity,
         "max_partitions_per_user_is": "enforced",
         "groups_per_user_and_attribute": 1,
     }
-    statement = _statement(release.for_all, NEIGHBOURS, bound)
-    whole = sum(release.costs.values(), PrivacyBudget(0))
+    statement = _statement(spec.for_all, NEIGHBOURS, bound)
+    whole = spec.cost
     statement |= {"epsilon": float_above(whole.epsilon), "epsilon_exact": str(whole.epsilon)}
     statement |= {"delta": float_above(whole.delta), "delta_exact": str(whole.delta)}
     statement["composition"] = "parallel within an attribute, sequential otherwise"
-    statement["lists"] = [{"of": "all users", **_price(release.for_all)}] + [
+    statement["lists"] = [{"of": "all users", **_price(spec.for_all)}] + [
         {
             "of": "groups",
             "attribute": attribute.name,
-            **_price(release.for_group),
+            **_price(spec.for_group),
             "groups": "selected" if attribute.groups is None else list(attribute.groups),
         }
-        for attribute in release.attributes
+        for attribute in spec.attributes
     ]
-    if release.selection is not None and release.strategy is not None:
+    if spec.selection is not None and spec.names is not None:
         statement["selection_of_groups"] = {
-            "strategy": release.strategy.name,
-            "epsilon": float_above(release.selection.epsilon),
-            "epsilon_exact": str(release.selection.epsilon),
-            "delta": float_above(release.selection.delta),
-            "delta_exact": str(release.selection.delta),
+            "strategy": spec.names.strategy.name,
+            "epsilon": float_above(spec.selection.epsilon),
+            "epsilon_exact": str(spec.selection.epsilon),
+            "delta": float_above(spec.selection.delta),
+            "delta_exact": str(spec.selection.delta),
         }
     # What varies with the machine comes last.
     return statement | {"versions": statement.pop("versions")}

@@ -28,11 +28,8 @@ from pipelines.workers.local_worker import end_with_any_thread, quiet, run
 
 NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
-    "dp_transforms.counting",
-    "dp_transforms.frequency_release",
-    "dp_transforms.selection",
-    "pipelines.files.publishing",
-    "pipelines.files.reading",
+    "pipelines.on_beam",
+    "pipelines.release_job",
     "pipelines.workers.early_connection",
 )
 FORKS = sys.platform == "linux"

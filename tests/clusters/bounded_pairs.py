@@ -6,7 +6,7 @@ For data that are made up: nothing here is private.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 import pyarrow as pa
@@ -16,9 +16,8 @@ from dp_transforms.contributions import BoundContributions
 from dp_transforms.job_secret import JobSecret
 from pipelines.command_line import Job, make_runner, run
 from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishRelease
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import records_from_flags
+from pipelines.on_beam import ReadRecords
 from pipelines.release_frequency_list import make_parser
 
 PAIRS_FILE = "bounded_pairs.csv"
@@ -29,7 +28,7 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
     directory = ReleaseDirectory(flags.output, PAIRS_FILE)
     pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
     bound = BoundContributions(
-        flags.max_partitions_per_user, JobSecret.from_os(), reader.num_buckets
+        flags.max_partitions_per_user, secret=JobSecret.from_os(), num_buckets=reader.num_buckets
     )
     lines = (
         pipeline
@@ -37,9 +36,14 @@ def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
         | "Bound" >> bound
         | beam.FlatMap(_lines).with_output_types(bytes)
     )
-    publish = PublishRelease(directory, b"user,partition\n", {"mechanism": "none: a test"})
-    _ = lines | "Publish" >> publish
+    once = pipeline | "Once" >> beam.Create([None])
+    _ = once | "Publish" >> beam.Map(_publish, beam.pvalue.AsIter(lines), directory)
     return lambda: pipeline.run().wait_until_finish()
+
+
+def _publish(_: None, lines: Iterable[bytes], directory: ReleaseDirectory) -> None:
+    content = [b"user,partition\n", *sorted(lines)]
+    directory.publish({PAIRS_FILE: content}, {"mechanism": "none: a test"})
 
 
 def _lines(table: pa.Table) -> Iterator[bytes]:

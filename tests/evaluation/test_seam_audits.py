@@ -37,7 +37,7 @@ def test_a_bound_dropped_on_the_way():
         return exact_partition_epsilon(mechanism, here, there)
 
     secret = JobSecret.insecure_for_testing(1)
-    assert cost(BoundContributions(1, secret)) <= 1 < 3 < cost(DeclareBounded(1))
+    assert cost(BoundContributions(1, secret=secret)) <= 1 < 3 < cost(DeclareBounded(1))
 
 
 def test_a_secret_used_in_a_second_run():

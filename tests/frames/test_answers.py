@@ -257,7 +257,7 @@ def test_degrees_are_those_of_the_transform(more):
     count = (
         CountProjectedDegrees(bound, secret=SECRET)
         if bound
-        else CountDegrees(more["degree"], SECRET)
+        else CountDegrees(more["degree"], secret=SECRET)
     )
     mechanism = release.released.mechanism
     (found,) = run(edges, count, ReleaseFrequencyList(mechanism=mechanism, secret=SECRET))

@@ -1,6 +1,7 @@
 """Releases from objects of this process: the same as those of the jobs, whatever holds the data."""
 
 import collections
+import itertools
 import json
 import pickle
 import subprocess
@@ -16,8 +17,11 @@ import pytest
 
 import dp_transforms as dp
 from dp_transforms import JobSecret
+from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
+from dp_transforms.in_process import InProcess
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
 
@@ -66,12 +70,10 @@ KINDS = {
 def expected(files):
     """The list that the command line's readers and kernels release from a file."""
     from pipelines.files.record_files import RecordFiles
-    from pipelines.release_frequency_list import release_here
-    from pipelines.release_job import Work
 
-    mechanism = dp.release(frame(), **LIST).released.mechanism
-    work = Work(RecordFiles(str(files / "visits.parquet"), "who", ["page"]), SECRET)
-    return release_here(work, mechanism)
+    spec = ListSpec(dp.release(frame(), **LIST).released.mechanism)
+    source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])
+    return InProcess(source, SECRET).frequency_list(spec)[0]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -272,3 +274,58 @@ def test_names_that_are_digits_stay_names():
     clash = {"who": [1], "low": ["a"]}
     with pytest.raises(ValueError, match="counts adds a column 'low'"):
         dp.select(clash, **NAMES | {"partition": "low"}, counts=True)
+
+
+GROUPS = {
+    "user": "who", "partition": "page", "groups": {"sex": ["f", "m"], "tongue": None},
+    "epsilon_all": 2, "epsilon_groups": 3, "epsilon_selection": 1, "delta": "0.01",
+    "max_partitions_per_user": 3,
+}  # fmt: skip
+
+
+def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
+    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    sexes = ["fm"[int(user[5:]) % 2] for user in USERS]
+    data = {"who": USERS, "page": PAGES, "sex": sexes}
+    data["tongue"] = [None if page == "/0" else "no" for page in PAGES]
+    pq.write_table(pa.table(data), tmp_path / "a.parquet")
+    flags = ["--user_column=who", "--partition_column=page", "--group_by=sex,tongue"]
+    flags += ["--groups=sex=f,m", "--epsilon_all=2", "--epsilon_groups=3", "--delta=0.01"]
+    flags += ["--epsilon_selection=1", "--max_partitions_per_user=3", f"--output={tmp_path}/job"]
+    assert main(["release-groups", f"--input={tmp_path}/a.parquet", *flags]) == 0
+    session = dp.Session(epsilon=8, delta="0.02")
+    lists = session.release_groups(data, **GROUPS)
+    assert list(lists) == ["all users", "sex: f", "sex: m", "tongue: no"]
+    assert (session.remaining.epsilon, float(session.remaining.delta)) == (2, 0.01)
+    lists.save(tmp_path / "here")
+    for name in ("released_lists.csv", "noisy_coordinates.csv"):
+        assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "job" / name).read_bytes()
+    statement, job = (
+        json.loads((tmp_path / where / "privacy.json").read_text()) for where in ("here", "job")
+    )
+    assert {**statement, "budget": 0} == {**job, "budget": 0}
+    one = lists["sex: f"]
+    assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
+    assert lists.to_arrow().column_names[:3] == ["group", "rank", "frequency"]
+
+
+@pytest.mark.parametrize("on_ledger", [False, True])
+def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
+    Ledger.create(tmp_path / "ledger", 1)
+    session = dp.Session.open(tmp_path / "ledger") if on_ledger else dp.Session(epsilon=1)
+    kept = session.release(frame(), **LIST | {"epsilon": 0.25})
+    seen = []
+
+    def broken():
+        yield {"who": "ann", "page": "home"}
+        seen.append(str(session.remaining))
+        yield {"who": "ann"}
+
+    # More records than are looked at before anything is spent.
+    records = itertools.chain([{"who": "ann", "page": "home"}] * (1 << 17), broken())
+    with pytest.raises(ValueError, match="not all records have"):
+        session.release(records, **LIST | {"epsilon": 0.5})
+    assert seen == ["epsilon 0.25, delta 0"]
+    assert str(session.remaining) == "epsilon 0.75, delta 0"
+    lines = kept.statement["budget"]["ledger"]
+    assert [(line["epsilon"], line["state"]) for line in lines] == [("0.25", "committed")]

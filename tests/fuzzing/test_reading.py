@@ -21,6 +21,7 @@ import pytest
 from apache_beam.io.filesystem import FileMetadata
 from hypothesis import event, given
 from hypothesis import strategies as st
+from pipelines.files.times import periods_of
 
 from dp_transforms.columnar.columns import (
     check_alike,
@@ -38,7 +39,6 @@ from pipelines.errors import InputError
 from pipelines.files import text_lines
 from pipelines.files.delimited_text import DelimitedText
 from pipelines.files.json_lines import JsonLines
-from pipelines.files.periods import periods_of
 from pipelines.files.record_files import RecordFiles
 from tests.fuzzing.limits import MARKER, fuzz, no_hang
 

@@ -1,21 +1,12 @@
 import json
 
-import apache_beam as beam
 import pytest
 
 from dp_transforms.budget import Ledger
-from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
-from pipelines.choose_kappa import build, main, read_degrees, release_here
-from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishRelease
-from pipelines.files.record_files import RecordFiles
-from pipelines.release_job import Work
+from pipelines.choose_kappa import main, read_degrees
+from pipelines.files.names import DEGREES_FILE
 from tests.usual_flags import flags_over
-
-SECRET = JobSecret.insecure_for_testing(3)
 
 
 @pytest.fixture
@@ -38,19 +29,6 @@ def command(tmp_path, records, *flags):
         "--output": str(tmp_path / "out"),
     }
     return main(flags_over(usual, *flags))
-
-
-def test_beam_and_this_process_release_the_same(tmp_path, records):
-    work = Work(RecordFiles(records, "user", ["page"]), SECRET)
-    mechanism = UserDegreeMechanism(0.5, 20)
-    publish = PublishRelease(
-        ReleaseDirectory(str(tmp_path / "out"), DEGREES_FILE), DEGREES_HEADER, {"epsilon": 0.5}
-    )
-    with beam.Pipeline() as pipeline:
-        build(pipeline, work, mechanism, publish)
-    released = read_degrees(str(tmp_path / "out"))
-    assert released == release_here(work, mechanism)
-    assert released == mechanism.release_under({3: 2000}, SECRET.secret)
 
 
 def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):

@@ -1,4 +1,3 @@
-import csv
 import json
 from fractions import Fraction
 
@@ -6,19 +5,15 @@ import apache_beam as beam
 import pytest
 
 from dp_transforms.budget import Ledger
+from dp_transforms.in_process import InProcess
 from dp_transforms.job_secret import release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition_selection import make_strategy
-from dp_transforms.selection import SelectPartitions
-from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.partition_file import header_line
-from pipelines.files.publishing import PublishLists, PublishRelease
+from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines.files.record_files import RecordFiles
-from pipelines.release_all import build, main
-from pipelines.release_job import Work
+from pipelines.on_beam import OnBeam
+from pipelines.release_all import main
 from tests import reference
 from tests.selection_reference import RECORDS, SECRET, selected
 from tests.usual_flags import flags_over
@@ -56,31 +51,24 @@ def statements(tmp_path):
 
 @pytest.mark.parametrize("name", ["gaussian", "renyi_rounds"])
 def test_both_releases_are_of_the_same_bounded_records(tmp_path, name):
-    mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA)
+    one = ListSpec(IntegerPartitionMechanism(epsilon=0.5, sensitivity=KAPPA))
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
-    with beam.Pipeline() as pipeline:
-        reader = RecordFiles(write(tmp_path), "user", ["page"])
-        of_list = ReleaseDirectory(f"{tmp_path}/out/frequency_list", FREQUENCIES_FILE)
-        of_names = ReleaseDirectory(f"{tmp_path}/out/partitions", PARTITIONS_FILE)
-        publish = (
-            PublishLists(of_list, {}, list_tables),
-            PublishRelease(of_names, header_line(reader.partition_fields, False), {}),
-        )
-        select = SelectPartitions(strategy=strategy, secret=SECRET)
-        build(pipeline, Work(reader, SECRET), mechanism, select, publish)
-    # Read once, and bounded once where the selection does not bound in its own rounds.
+    names = NamesSpec(strategy, already_bounded=True)
+    source = RecordFiles(write(tmp_path), "user", ["page"])
+    (released,), found = InProcess(source, SECRET).list_and_names(one, names)
+    # On Beam they are read once, and bounded once where the selection does not bound in rounds.
+    pipeline = beam.Pipeline()
+    OnBeam(pipeline, source, SECRET).list_and_names(one, names)
     steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
     assert steps.count("ReadRecords") == steps.count("Bound") == 1
     bounded = reference.bound(
         [(user, str(page)) for user, page in RECORDS], KAPPA, SECRET.key("bound contributions")
     )
     counts = FrequencyList.from_counts(reference.count(bounded).values())
-    assert FrequencyList.from_csv(tmp_path / "out" / LIST) == release_frequency_list(
-        counts, mechanism, SECRET
+    assert released == release_frequency_list(counts, one.mechanism, SECRET)
+    assert {row for table in found for row in table["partition"].to_pylist()} == selected(
+        bounded, strategy
     )
-    with open(tmp_path / "out" / NAMES, newline="") as file:
-        (_, *names) = csv.reader(file)
-    assert names == [[p] for p in sorted(selected(bounded, strategy))]
 
 
 def test_the_budget_is_split_and_said_so(tmp_path, capsys):

@@ -2,23 +2,19 @@ import itertools
 import json
 import random
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyUnit
+from dp_transforms.in_process import InProcess
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import FREQUENCIES_FILE
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishLists
+from dp_transforms.specs import DegreesSpec
 from pipelines.files.record_files import RecordFiles
-from pipelines.release_degree_list import DegreeRelease, build, main
-from pipelines.release_job import Work
+from pipelines.release_degree_list import main
 from pipelines.reports.privacy_statement import degree_list_statement, law_of_statement
 from tests.test_degrees import degrees_of
 from tests.usual_flags import flags_over
@@ -58,16 +54,10 @@ def oracle(release):
     ("degree", "bound"), list(itertools.product(["undirected", "in", "out"], [None, 4]))
 )
 def test_the_job_releases_what_the_library_does(tmp_path, degree, bound):
-    release, out = DegreeRelease(1.0, degree, bound), str(tmp_path / "out")
-    with beam.Pipeline() as pipeline:
-        build(
-            pipeline,
-            Work(RecordFiles(write(tmp_path), "from", ["to"]), SECRET),
-            release,
-            PublishLists(ReleaseDirectory(out, FREQUENCIES_FILE), {}, list_tables),
-        )
-    released = FrequencyList.from_csv(tmp_path / "out" / FREQUENCIES_FILE)
-    assert released == release_frequency_list(oracle(release), release.mechanism, SECRET)
+    spec = DegreesSpec(1.0, degree, bound)
+    source = RecordFiles(write(tmp_path), "from", ["to"])
+    (released,) = InProcess(source, SECRET).degree_list(spec)
+    assert released == release_frequency_list(oracle(spec), spec.mechanism, SECRET)
 
 
 def command(tmp_path, *flags, edges=EDGES):
@@ -165,7 +155,7 @@ def test_ends_of_different_types_are_refused(tmp_path, capsys):
 
 @pytest.mark.parametrize("epsilon", [0.5, 2, 4])
 def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
-    release = DegreeRelease(epsilon, nodes=5)
+    release = DegreesSpec(epsilon, nodes=5)
     private = FrequencyList([4, 1], [1, 3])
     for seed in range(40):
         released = release.mechanism.release(private, InsecureSeededTape(seed))
@@ -182,6 +172,6 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
 
 def test_the_number_of_nodes_is_public_only_where_edges_are_protected():
     with pytest.raises(ValueError, match="nodes is for the privacy of edges"):
-        DegreeRelease(1, degree_bound=3, nodes=5)
+        DegreesSpec(1, degree_bound=3, nodes=5)
     with pytest.raises(ValueError, match="nodes must be a positive integer"):
-        DegreeRelease(1, nodes=0)
+        DegreesSpec(1, nodes=0)

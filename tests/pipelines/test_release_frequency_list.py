@@ -8,30 +8,24 @@ from collections import Counter
 from fractions import Fraction
 from importlib import metadata
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput_data import clicks, write
 from dp_transforms.budget import Ledger
+from dp_transforms.in_process import InProcess
 from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.runtime import local
-from dp_transforms.runtime.local import count_distinct_users
+from dp_transforms.specs import ListSpec
 from dp_transforms.version import VERSION
-from pipelines.command_line import make_runner
 from pipelines.errors import InputError
 from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.frequency_files import csv_lines, list_tables
-from pipelines.files.names import FREQUENCIES_FILE, FREQUENCIES_HEADER
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishLists
 from pipelines.files.record_files import RecordFiles
-from pipelines.release_frequency_list import build, main, make_parser, release_here
-from pipelines.release_job import Work
+from pipelines.release_frequency_list import main, make_parser
 from pipelines.variant_flags import mechanism_from_flags
 from tests.usual_flags import flags_over
 
@@ -110,55 +104,39 @@ WRITERS = [
 ]
 
 
-def check_release(directory, write, mechanism, pipeline):
-    """The job in the pipeline releases what the library does of the counts."""
+class NoNoise:
+    """In the place of a mechanism: shows what it is given."""
+
+    sensitivity = 5
+
+    def release(self, frequency_list, tape):
+        return frequency_list
+
+
+def source_of(directory, write):
     pattern, (user, page), text_format = write(directory)
-    out = str(directory / "out")
-    with pipeline:
-        build(
-            pipeline,
-            Work(RecordFiles(pattern, user, [page], text_format), SECRET),
-            mechanism,
-            PublishLists(ReleaseDirectory(out, FREQUENCIES_FILE), {}, list_tables),
-        )
-    released = FrequencyList.from_csv(directory / "out" / FREQUENCIES_FILE)
-    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
+    return RecordFiles(pattern, user, [page], text_format)
 
 
 @pytest.mark.parametrize("write", WRITERS)
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA),
-        IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=KAPPA),
-    ],
-)
-def test_the_job_releases_what_the_library_does(tmp_path, write, mechanism):
-    check_release(tmp_path, write, mechanism, beam.Pipeline())
+@pytest.mark.parametrize("amount", [{"epsilon": 1.0}, {"eta": Eta(1, 1, 1)}])
+def test_the_job_releases_what_the_library_does(tmp_path, write, amount):
+    mechanism = IntegerPartitionMechanism(**amount, sensitivity=KAPPA)
+    engine = InProcess(source_of(tmp_path, write), SECRET)
+    (released,) = engine.frequency_list(ListSpec(mechanism))
+    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
 
-def test_every_format_and_engine_releases_the_same_bytes(tmp_path):
-    # 60 users with up to 70 items each, of which 5 are kept.
-    mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=5)
-
-    def reader(suffix):
-        path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
-        return RecordFiles(path, "user", ["partition"])
-
-    # Small records are cut into fewer buckets than 160.
+def test_every_format_and_number_of_buckets_has_the_same_counts(tmp_path):
+    # 60 users with up to 70 items each, of which 5 are kept. Small records are cut into fewer
+    # buckets than 160.
     num_buckets = {"parquet": 1, "plain.parquet": 2, "csv": 3, "csv.gz": 160}
-    released = {
-        suffix: csv_lines(release_here(Work(reader(suffix), SECRET, number), mechanism))
-        for suffix, number in num_buckets.items()
-    }
-    (lines,) = set(released.values())
-    counts = sorted(count_distinct_users(reader("csv").tables(), 5, SECRET, 3).items())
-    assert hashlib.sha256(repr(counts).encode()).hexdigest()[:16] == "4919cdcd7a187f08"
-    directory = ReleaseDirectory(str(tmp_path / "out"), FREQUENCIES_FILE)
-    with beam.Pipeline() as pipeline:
-        publish = PublishLists(directory, {}, list_tables)
-        build(pipeline, Work(reader("csv"), SECRET), mechanism, publish)
-    assert (tmp_path / "out" / FREQUENCIES_FILE).read_bytes() == FREQUENCIES_HEADER + lines
+    for suffix, number in num_buckets.items():
+        path = write(tmp_path / f"clicks.{suffix}", clicks(3000))
+        engine = InProcess(RecordFiles(path, "user", ["partition"]), SECRET, number)
+        (counts,) = engine.frequency_list(ListSpec(NoNoise()))
+        digest = hashlib.sha256(repr(sorted(counts)).encode()).hexdigest()
+        assert digest[:16] == "4919cdcd7a187f08"
 
 
 def test_without_memory_and_disk_nothing_is_spent(tmp_path, capsys, monkeypatch):
@@ -174,18 +152,6 @@ def test_without_memory_and_disk_nothing_is_spent(tmp_path, capsys, monkeypatch)
     assert command(tmp_path, f"--ledger={tmp_path}/budget") == 0
 
 
-@pytest.mark.parametrize("write", WRITERS)
-def test_without_beam_the_job_releases_what_the_library_does(tmp_path, write):
-    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
-    pattern, (user, page), text_format = write(tmp_path)
-    work = Work(RecordFiles(pattern, user, [page], text_format), SECRET)
-    released = release_here(work, mechanism)
-    assert released == release_frequency_list(COUNTS, mechanism, SECRET)
-
-
-TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
-
-
 @pytest.mark.parametrize(
     "flags",
     [
@@ -196,12 +162,14 @@ TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers
         ),
     ],
 )
-def test_other_local_runners_release_the_same(tmp_path, flags):
-    mechanism = IntegerPartitionMechanism(epsilon=1.0, sensitivity=KAPPA)
-    needed = ["--epsilon=1", f"--output={tmp_path}/out"]
-    parsed, options = make_parser().parse_job([*needed, *flags])
-    pipeline = beam.Pipeline(make_runner(parsed, options()), options=options())
-    check_release(tmp_path, write_gzipped_shards, mechanism, pipeline)
+def test_other_local_runners_release_the_same(tmp_path, flags, monkeypatch):
+    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    pattern, (user, page), _ = write_gzipped_shards(tmp_path)
+    given = [f"--input={pattern}", f"--user_column={user}", f"--partition_column={page}"]
+    given += ["--epsilon=1", f"--max_partitions_per_user={KAPPA}", f"--output={tmp_path}/out"]
+    assert main([*given, "--mechanism=exponential", *flags]) == 0
+    mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=KAPPA)
+    assert released(tmp_path) == release_frequency_list(COUNTS, mechanism, SECRET)
 
 
 # At epsilon = 100 and kappa = 1 a release differs from its input with probability below 1e-15.

@@ -2,27 +2,24 @@ import decimal
 import json
 from fractions import Fraction
 
-import apache_beam as beam
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
-from dp_transforms.grouped_lists import Attribute, ReleaseGroupedLists
+from dp_transforms.in_process import InProcess
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
-from pipelines.files.frequency_files import grouped_tables, parse_lists
-from pipelines.files.names import LISTS_FILE, LISTS_HEADER
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.publishing import PublishLists
+from dp_transforms.specs import Attribute, GroupsSpec
+from pipelines.files.frequency_files import parse_lists
+from pipelines.files.names import LISTS_HEADER
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_grouped_lists import (
-    build,
     main,
     warnings_of_small_groups,
 )
-from pipelines.release_job import Work
 from tests.test_grouped_lists import (
     KAPPA,
+    SECRET,
     SELECTION,
     TO_SELECT,
     expected,
@@ -43,24 +40,12 @@ def write(directory, records, columns):
 def test_the_job_releases_what_the_library_does(tmp_path):
     records = make_records(ages=True)
     columns = ("user", "page", "gender", "age", "language")
-    transform = release(TO_SELECT, selection=SELECTION)
-    with beam.Pipeline() as pipeline:
-        path = write(tmp_path, records, columns)
-        build(
-            pipeline,
-            Work(RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])),
-            transform,
-            PublishLists(ReleaseDirectory(str(tmp_path / "out"), LISTS_FILE), {}, grouped_tables),
-        )
-    # Read once, and bounded once, for all lists and the names.
-    steps = [step.full_label for step in pipeline.transforms_stack[0].parts]
-    assert steps.count("ReadRecords") == 1
-    lists = parse_lists((tmp_path / "out" / LISTS_FILE).read_bytes(), LISTS_HEADER)
-    assert lists == {
-        name: found
-        for name, found in expected(records, TO_SELECT, SELECTION).items()
-        if len(found)  # an empty list has no rows
-    }
+    spec = release(TO_SELECT, selection=SELECTION).spec
+    path = write(tmp_path, records, columns)
+    source = RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])
+    lists = InProcess(source, SECRET).grouped_lists(spec)
+    found = {(attribute, group): one for attribute, group, one in lists}
+    assert found == expected(records, TO_SELECT, SELECTION)
 
 
 PEOPLE = """\
@@ -180,11 +165,11 @@ def test_a_large_delta_is_warned_of(tmp_path, capsys):
 
 def test_the_size_from_which_there_is_no_warning():
     attribute = Attribute("sex", ("f", "m"))
-    transform = ReleaseGroupedLists(
-        [attribute], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=KAPPA
+    spec = GroupsSpec(
+        attributes=[attribute], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=KAPPA
     )
     # The error falls with the square root of the number of users, about.
-    (warning,) = warnings_of_small_groups([attribute], {"sex": [100, 20_000]}, transform)
+    (warning,) = warnings_of_small_groups(spec, {"sex": [100, 20_000]})
     assert warning.startswith("sex=f has about 100 users: expect an error of ")
     part = int(warning.partition(" of them")[0].rpartition(" ")[2].rstrip("%"))
     assert 10 < part < 50
@@ -247,12 +232,12 @@ def test_files_that_hold_no_lists(tmp_path):
 
 
 def test_the_costs_add_up():
-    costs = release(TO_SELECT, selection=SELECTION).costs
-    assert list(costs) == [
+    spec = release(TO_SELECT, selection=SELECTION).spec
+    assert [one.purpose for one in spec.requests] == [
         "list of all users",
         "lists of groups by gender",
         "lists of groups by age",
         "lists of groups by language",
         "names of groups",
     ]
-    assert sum(costs.values(), PrivacyBudget(0)) == PrivacyBudget("1.5") + SELECTION
+    assert spec.cost == PrivacyBudget("1.5") + SELECTION

@@ -138,10 +138,9 @@ def test_progress_is_one_line_on_a_terminal(monkeypatch, screen):
     monkeypatch.setattr(progress, "_begun", {})
     clock = itertools.count(0, 10)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
-    tell = progress._Tell("reading", 400)
-    tell.setup()
-    for table in [pa.table({"a": range(100)})] * 3:
-        assert list(tell.process(table)) == [table]
+    tables = [pa.table({"a": range(100)})] * 3
+    watch = progress.Watch(shows_progress=True, shows_counters=False)
+    assert list(watch(tables, "reading", "records", 400)) == tables
     shown = re.sub(r"\d\d:\d\d:\d\d ", "", screen.getvalue())
     parts = ["reading", "reading: 25%, 10 a second, 30 seconds left",
              "reading: 50%, 10 a second, 20 seconds left"]  # fmt: skip

@@ -17,8 +17,9 @@ import pytest
 from dp_transforms.budget import Ledger, Origin, PrivacyBudget, PrivacyUnit, ledger_file
 from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
 from pipelines import ledger as ledger_command
-from pipelines import progress, release_frequency_list, release_job
+from pipelines import release_frequency_list, release_job
 from pipelines.errors import InputError
+from pipelines.files.output import ReleaseDirectory
 from pipelines.files.paths import LocalFiles
 from pipelines.release_degree_list import main
 from pipelines.reports.privacy_statement import price_of
@@ -120,13 +121,13 @@ def test_a_full_disk_before_the_release(tmp_path, path, full, capsys):
 
 def test_a_full_disk_after_the_release(tmp_path, path, full, monkeypatch, capsys):
     Ledger.create(path, 1, unit=PrivacyUnit.EDGE)
-    run_to_end = progress.run_to_end
+    publish = ReleaseDirectory.publish
 
     def then_full(*arguments):
-        run_to_end(*arguments)
+        publish(*arguments)
         full()
 
-    monkeypatch.setattr(progress, "run_to_end", then_full)
+    monkeypatch.setattr(ReleaseDirectory, "publish", then_full)
     assert main(flags(tmp_path, path)) == 1
     assert "the release was made and its budget is spent" in capsys.readouterr().err
     monkeypatch.undo()

@@ -60,13 +60,13 @@ def test_partitions_of_every_type(name):
     expected = reference.bound(
         list(zip(USERS, values, strict=True)), KAPPA, SECRET.key("bound contributions")
     )
-    bounded = rows_of(run(tables, BoundContributions(KAPPA, SECRET, num_buckets=2)))
+    bounded = rows_of(run(tables, BoundContributions(KAPPA, secret=SECRET, num_buckets=2)))
     assert len(bounded) == len(expected)
     assert {(user, hashable(partition)) for user, partition in bounded} == expected
     counting = CountDistinctUsers(num_buckets=2)
-    counts = rows_of(run(tables, BoundContributions(KAPPA, SECRET, 2), counting))
+    counts = rows_of(run(tables, BoundContributions(KAPPA, secret=SECRET, num_buckets=2), counting))
     assert {hashable(p): n for p, n in counts} == reference.count(expected)
-    certain = SelectPartitions(50, 1e-3, KAPPA, "laplace", secret=SECRET, num_buckets=2)
+    certain = SelectPartitions(50, 1e-3, KAPPA, strategy="laplace", secret=SECRET, num_buckets=2)
     everything = rows_of(run(tables, certain))
     assert {hashable(p) for (p,) in everything} == set(reference.count(expected))
 
@@ -77,7 +77,7 @@ def test_users_of_every_type(name):
     table = pa.table({"user": array, "partition": USERS})
     records = list(zip(values, USERS, strict=True))
     expected = reference.bound(records, KAPPA, SECRET.key("bound contributions"))
-    assert set(rows_of(run([table], BoundContributions(KAPPA, SECRET)))) == expected
+    assert set(rows_of(run([table], BoundContributions(KAPPA, secret=SECRET)))) == expected
 
 
 SHAPES = st.one_of(

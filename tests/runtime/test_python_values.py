@@ -54,7 +54,7 @@ def test_a_user_of_bytes_does_not_change_the_names_of_others():
 
 def test_fields_of_a_dictionary_go_by_their_names():
     records = [("ann", {"a": "x", "b": "y"}), ("bob", {"b": "y", "a": "x"})]
-    select = SelectPartitions(99, 1e-3, 1, "laplace")
+    select = SelectPartitions(99, 1e-3, 1, strategy="laplace")
     assert run(records, select) == [("x", "y")]
 
 

@@ -14,10 +14,9 @@ from dp_transforms import (
     BoundContributions,
     CountDistinctUsers,
     JobSecret,
-    PrivateFrequencyList,
-    PrivatePartitions,
     ReleaseFrequencyList,
     ReleaseGroupedLists,
+    SelectPartitions,
     ToRecords,
 )
 from dp_transforms.runtime.records import Kind
@@ -106,7 +105,7 @@ def test_a_misspelt_field_is_an_error_when_the_pipeline_is_built(name, files):
     with pytest.raises(ValueError, match=f"no (field|column) 'visiter', only {there}"):
         _ = records | ToRecords("visiter", "device")
     with pytest.raises(ValueError, match=f"'user', only {there}: name yours with ToRecords"):
-        _ = records | PrivateFrequencyList(1, max_partitions_per_user=1)
+        _ = records | BoundContributions(max_partitions_per_user=1)
 
 
 def test_a_misspelt_key_shows_no_others():
@@ -140,7 +139,7 @@ def test_dictionaries_are_named_and_dropped_with_nulls():
     selected = run(
         visits,
         names,
-        PrivatePartitions(30, 0.9, max_partitions_per_user=1, noisy_counts=True, secret=SECRET),
+        SelectPartitions(30, 0.9, max_partitions_per_user=1, noisy_counts=True, secret=SECRET),
     )
     assert all(row.keys() == {"partition", "noisy_count"} for row in selected)
     assert {"tv"} <= {row["partition"] for row in selected}

@@ -13,7 +13,7 @@ from pipelines.errors import InputError
 from pipelines.files import database
 from pipelines.files.database import RecordQuery, query_of
 from pipelines.files.logical_types import logical_name
-from pipelines.files.reading import ReadRecords
+from pipelines.on_beam import ReadRecords
 from tests.beam_runs import rows_of, run
 from tests.usual_flags import flags_over
 

@@ -17,8 +17,8 @@ from pipelines.files.json_lines import JsonLines
 from pipelines.files.logical_types import logical_name
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
+from pipelines.on_beam import ReadRecords
 from tests.beam_runs import rows_of, run
 
 VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]

@@ -14,8 +14,8 @@ from dp_transforms.columnar.columns import decoded
 from pipelines.errors import InputError
 from pipelines.files.parquet_files import ParquetFiles
 from pipelines.files.paths import FileRange
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles
+from pipelines.on_beam import ReadRecords
 from tests.beam_runs import rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -109,7 +109,7 @@ def test_a_user_of_two_files_is_bounded_as_one(tmp_path):
             pa.table({"user": users, "partition": partitions}), tmp_path / f"{i}.parquet"
         )
     reader = ReadRecords(RecordFiles(str(tmp_path / "*.parquet"), "user", ["partition"]))
-    kept = rows_of(run(lambda pipeline: pipeline | reader, BoundContributions(1, SECRET)))
+    kept = rows_of(run(lambda pipeline: pipeline | reader, BoundContributions(1, secret=SECRET)))
     assert len(kept) == len({user for user, _ in kept}) == 200
 
 

@@ -1,7 +1,7 @@
 import json
 import os
 
-import apache_beam as beam
+import pyarrow as pa
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList
@@ -16,7 +16,7 @@ from pipelines.files.names import (
 )
 from pipelines.files.output import ReleaseDirectory
 from pipelines.files.paths import LocalFiles
-from pipelines.files.publishing import PublishRelease
+from pipelines.release_job import write_names
 
 STATEMENT = {"epsilon": 1.0}
 
@@ -205,15 +205,12 @@ def test_the_lines_of_a_list_are_those_of_its_own_file(tmp_path):
     assert FREQUENCIES_HEADER + csv_lines(released) == (tmp_path / "list.csv").read_bytes()
 
 
-@pytest.mark.parametrize(
-    "lines",
-    # The last are of several megabytes.
-    [[], [b"b\n", b"a\n", b"c\n"], [b"%d%s\n" % (n % 7, b"x" * 100_000) for n in range(32)]],
-)
-def test_the_transform_sorts_lines_and_writes_even_without_any(tmp_path, lines):
+@pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
+def test_names_are_sorted_and_written_even_without_any(tmp_path, names):
     directory = ReleaseDirectory(str(tmp_path), "list.csv")
-    with beam.Pipeline() as pipeline:
-        elements = pipeline | beam.Create(lines).with_output_types(bytes)
-        elements | PublishRelease(directory, b"name\n", STATEMENT)
-    assert (tmp_path / "list.csv").read_bytes() == b"".join([b"name\n", *sorted(lines)])
-    assert json.loads((tmp_path / PRIVACY_FILE).read_text()) == STATEMENT
+    tables = [pa.table({"partition": pa.array([name])}) for name in names]
+    statement = STATEMENT | {"noisy_counts": False}
+    write_names(directory, statement, b"name\n", {"budget": 1}, tables, [7])
+    assert (tmp_path / "list.csv").read_text().split() == ["name", *sorted(names)]
+    said = json.loads((tmp_path / PRIVACY_FILE).read_text())
+    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}

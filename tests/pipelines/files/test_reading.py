@@ -6,13 +6,14 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from dp_transforms.columnar.scattering import num_buckets_for
+from dp_transforms.job_secret import JobSecret
 from dp_transforms.runtime.shuffle import ReduceByHash
-from pipelines import release_frequency_list, release_job, select_partitions
+from pipelines import on_beam, release_frequency_list, select_partitions
 from pipelines.errors import InputError
 from pipelines.files import record_files
 from pipelines.files.paths import local_path, match_files
-from pipelines.files.reading import ReadRecords
 from pipelines.files.record_files import RecordFiles, format_of
+from pipelines.on_beam import ReadRecords
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
@@ -55,10 +56,7 @@ def test_files_in_process_are_read_as_a_whole(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("job", "more", "in_order"),
     # One worker puts selected names in order.
-    [
-        (release_frequency_list, ["--runner=FnApiRunner"], []),
-        (select_partitions, ["--delta=1e-6"], [1]),
-    ],
+    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
 )
 def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
     (tmp_path / "a.csv").write_text("user,page\n" + LINES)
@@ -73,7 +71,9 @@ def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_
     for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
         numbers.clear()
         parser = job.make_parser()
-        job.prepare(*parser.parse_job(flags(tmp_path, "--overwrite", *more, *given)))()
+        job.prepare(
+            *parser.parse_job(flags(tmp_path, "--overwrite", "--runner=FnApiRunner", *more, *given))
+        )()
         others = len(numbers) - len(in_order)
         assert others >= 2 and numbers == [expected] * others + in_order
 
@@ -112,13 +112,13 @@ def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
 def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, monkeypatch):
     (tmp_path / "records.jsonl").write_text('{"user": "ann", "partition": "jazz"}\n' * 2)
     source = RecordFiles(str(tmp_path / "*"), "user", ["partition"])
-    monkeypatch.setattr(release_job, "FEW_RECORDS", few)
+    monkeypatch.setattr(on_beam, "FEW_RECORDS", few)
     monkeypatch.setattr(RecordFiles, "estimated_rows", 2)
     pipeline = beam.Pipeline(options=PipelineOptions([f"--parallelism={given}"]))
     options = pipeline.options.view_as(FlinkRunnerOptions)
     _ = pipeline | "Alone" >> ReadRecords(source)
     assert options.parallelism == given
-    _ = release_job.Work(source).records(pipeline)
+    on_beam.OnBeam(pipeline, source, JobSecret.from_os())
     assert options.parallelism == parts
 
 

@@ -1,0 +1,459 @@
+"""Specifications of releases: what comes out, by which mechanism, and at which price.
+
+They are checked when they are made and need no data, no Beam and no Arrow. Jobs, functions and
+transforms make a release from the same specification, on whichever engine.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, fields
+from typing import Any
+
+from dp_transforms.budget import PrivacyBudget, PrivacyUnit
+from dp_transforms.budget.budget import Cost
+from dp_transforms.budget.ledger import Request
+from dp_transforms.mechanisms import DiscreteLaplace
+from dp_transforms.mechanisms.decimals import Number, Real, positive_rational
+from dp_transforms.mechanisms.degree_projection import (
+    UNDIRECTED,
+    edge_private_sensitivity,
+    node_private_sensitivity,
+)
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, UserDegreeMechanism
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.mechanisms.partition_selection import (
+    CountStrategy,
+    NoisyCountStrategy,
+    SelectionStrategy,
+    TruncatedGeometricSelection,
+    make_strategy,
+)
+from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
+from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+
+MOST_PERIODS = 10_000
+ALL_USERS = ""
+"""The attribute and the group of the list of all users."""
+ALL_USERS_LIST = "list of all users"
+SELECTION = "names of groups"
+
+
+def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudget:
+    """Returns the cost of a release: the epsilon that the mechanism was given, exactly."""
+    given = mechanism.epsilon
+    delta = getattr(mechanism, "failure_probability", 0)
+    return PrivacyBudget(mechanism.epsilon_cost if given is None else given, delta)
+
+
+def arguments(spec: Any) -> dict[str, Any]:
+    """Returns the arguments of the transform that makes the release of a specification."""
+    return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
+
+
+@dataclass(frozen=True)
+class ListSpec:
+    """A frequency list of the records, of which each user keeps as many partitions as the
+    mechanism's sensitivity."""
+
+    mechanism: PartitionMechanism
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs."""
+        cost = Cost(price_of(self.mechanism), self.mechanism.loss_range)
+        return (Request("frequency list", cost),)
+
+
+@dataclass(frozen=True)
+class UserDegreesSpec:
+    """The numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
+
+    epsilon: Number
+    max_degree: int = MAX_DEGREE
+
+    def __post_init__(self) -> None:
+        _ = self.mechanism
+
+    @functools.cached_property
+    def mechanism(self) -> UserDegreeMechanism:
+        """The mechanism that releases the histogram."""
+        return UserDegreeMechanism(self.epsilon, self.max_degree)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs."""
+        return (Request("partitions per user", Cost(PrivacyBudget(self.epsilon))),)
+
+
+@dataclass(frozen=True)
+class DegreesSpec:
+    """A list of the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``.
+
+    Args:
+      epsilon: what it costs.
+      degree: "undirected", "in" or "out".
+      degree_bound: D, public, of a projection that protects nodes; without one edges are protected.
+      nodes: how many there are, if that is public: no more come out, at no cost.
+      mechanism_name: as for ``partition_mechanism``.
+
+    Raises:
+      ValueError: a value is out of range.
+    """
+
+    epsilon: Number
+    degree: str = UNDIRECTED
+    degree_bound: int | None = None
+    nodes: int | None = None
+    mechanism_name: str = AUTO
+
+    def __post_init__(self) -> None:
+        _ = self.mechanism
+
+    @functools.cached_property
+    def mechanism(self) -> PartitionMechanism:
+        """The mechanism that releases the list."""
+        sensitivity, bounds = edge_private_sensitivity(self.degree), None
+        if self.degree_bound is not None:
+            sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
+            if self.nodes is not None:
+                raise ValueError(
+                    "nodes is for the privacy of edges: a node more changes their number"
+                )
+        elif self.nodes is not None:
+            # Without self-loops and repeated edges a node has no more neighbours than others are.
+            others = positive_integer("nodes", self.nodes) - 1
+            bounds = PartitionBounds.of_runs([0], [others], [self.nodes])
+        return partition_mechanism(self.epsilon, sensitivity, self.mechanism_name, bounds=bounds)
+
+    @property
+    def unit(self) -> PrivacyUnit:
+        """The unit that is added or removed."""
+        return PrivacyUnit.EDGE if self.degree_bound is None else PrivacyUnit.NODE
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs."""
+        cost = Cost(PrivacyBudget(self.epsilon), self.mechanism.loss_range)
+        return (Request(f"{self.degree} degrees, {self.unit.value}-private", cost, self.unit),)
+
+
+@dataclass(frozen=True)
+class NamesSpec:
+    """The names of partitions that a strategy selects, see ``SelectPartitions`` for the arguments.
+
+    Raises:
+      ValueError: arguments exclude each other.
+      TypeError: the strategy is none.
+    """
+
+    strategy: SelectionStrategy
+    _: KW_ONLY
+    noisy_counts: bool = False
+    already_bounded: bool = False
+    intervals: bool = False
+    others_epsilon: Number | None = None
+    public_partitions: Sequence[Any] = ()  # or an Arrow array
+    public_threshold: int | None = None
+    purpose: str = "selection"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.strategy, SelectionStrategy):
+            raise TypeError(
+                "strategy must be a SelectionStrategy, such as OptimalSelection(1, 1e-9), "
+                f"got {type(self.strategy).__name__}"
+            )
+        name, public = self.strategy.name, bool(len(self.public_partitions))
+        if self.public_threshold is not None and not public:
+            raise ValueError("public_threshold is for public_partitions, and none are given")
+        if self.noisy_counts or self.intervals or public:
+            self.require_counts()
+        if self.noisy_counts and not isinstance(self.strategy, NoisyCountStrategy):
+            raise ValueError(f"strategy {name!r} has no noisy counts")
+        if self.intervals and not self.noisy_counts:
+            raise ValueError("intervals are those of noisy_counts, which are not asked for")
+        if public:
+            if not isinstance(self.strategy, TruncatedGeometricSelection):
+                raise ValueError(
+                    f"public_partitions are for the strategy {TruncatedGeometricSelection.name!r}, "
+                    f"got {name!r}"
+                )
+            if self.strategy.pre_threshold > 1:
+                raise ValueError(
+                    "pre_threshold and public_partitions exclude each other: one hides small "
+                    "partitions, the other shows even empty ones"
+                )
+        _ = self.public_law, self.noise_of_others
+
+    def require_counts(self) -> None:
+        """Raises a ValueError unless the strategy decides by counts of users alone."""
+        if not isinstance(self.strategy, CountStrategy):
+            raise ValueError(
+                f"strategy {self.strategy.name!r} needs users' records: counts, noisy counts and "
+                "public partitions are not for it"
+            )
+
+    @functools.cached_property
+    def public_law(self) -> ThresholdLaw | None:
+        """The rule for public partitions, if there are any."""
+        if not len(self.public_partitions):
+            return None
+        assert isinstance(self.strategy, TruncatedGeometricSelection)
+        return self.strategy.public_law(self.public_threshold or 0)
+
+    @functools.cached_property
+    def noise_of_others(self) -> DiscreteLaplace | None:
+        """The noise of the number of users of other partitions, if that is released."""
+        if self.others_epsilon is None:
+            return None
+        return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
+
+    @property
+    def cap(self) -> int | None:
+        """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
+        if self.noisy_counts or self.public_law or not isinstance(self.strategy, CountStrategy):
+            return None
+        return self.strategy.saturation_count
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs."""
+        return self.requests_for("names of partitions")
+
+    def requests_for(self, purpose: str) -> tuple[Request, ...]:
+        """The budget that it needs, of which the names' part has this purpose."""
+        strategy = self.strategy
+        replaced = strategy.neighbours == REPLACE
+        unit = PrivacyUnit.REPLACED_USER if replaced else PrivacyUnit.USER
+        names = Request(purpose, Cost(PrivacyBudget(strategy.epsilon, strategy.delta)), unit)
+        if self.others_epsilon is None:
+            return (names,)
+        others = Cost(PrivacyBudget(self.others_epsilon))
+        return names, Request("users of other partitions", others, unit)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _PeriodSpec:
+    periods: Sequence[str]
+    max_periods_per_user: int
+    max_partitions_per_user: int
+    epsilon: Number
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "periods", tuple(self.periods))
+        number = len(self.periods)
+        if not 1 <= number <= MOST_PERIODS or len(set(self.periods)) < number:
+            raise ValueError(
+                f"there must be 1 to {MOST_PERIODS:,} different periods, got {number:,}"
+            )
+        positive_integer("max_periods_per_user", self.max_periods_per_user)
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+
+    @property
+    def periods_per_user(self) -> int:
+        """The number of periods in which a user counts at most."""
+        return min(self.max_periods_per_user, len(self.periods))
+
+    def about(self, kind: str) -> dict[str, Any]:
+        """The part of a privacy.json about the periods, each of which is a "day" or the like."""
+        return {
+            "of": kind,
+            "first": self.periods[0],
+            "last": self.periods[-1],
+            "max_periods_per_user": self.periods_per_user,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodListsSpec(_PeriodSpec):
+    """A list for each of some public periods: see ``ReleaseListsByPeriod`` for the arguments."""
+
+    mechanism: str = AUTO
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.of_each
+
+    @functools.cached_property
+    def of_each(self) -> PartitionMechanism:
+        """The mechanism that releases the list of one period."""
+        each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
+        return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
+
+    def requests_for(self, kind: str) -> tuple[Request, ...]:
+        """The budget that all lists together need."""
+        return (Request(f"frequency list of each {kind}", Cost(PrivacyBudget(self.epsilon))),)
+
+    def about(self, kind: str) -> dict[str, Any]:
+        whole = PrivacyBudget(self.epsilon).epsilon
+        of_all = {"epsilon_of_all": float(whole), "epsilon_of_all_exact": str(whole)}
+        return super().about(kind) | of_all
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeriodNamesSpec(_PeriodSpec):
+    """Names in each of some public periods: see ``SelectPartitionsByPeriod`` for the arguments."""
+
+    delta: Number
+    strategy: str = AUTO
+    noisy_counts: bool = False
+    intervals: bool = False
+    pre_threshold: int | None = None
+    neighbours: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.names
+
+    @functools.cached_property
+    def names(self) -> NamesSpec:
+        """The selection of pairs of a period and a partition, of all periods at once."""
+        optional = {"pre_threshold": self.pre_threshold, "neighbours": self.neighbours}
+        strategy = make_strategy(
+            self.strategy,
+            self.epsilon,
+            self.delta,
+            self.noisy_counts,
+            already_bounded=True,
+            max_partitions_per_user=self.periods_per_user * self.max_partitions_per_user,
+            **{name: value for name, value in optional.items() if value is not None},
+        )
+        return NamesSpec(
+            strategy,
+            noisy_counts=self.noisy_counts,
+            already_bounded=True,
+            intervals=self.intervals,
+        )
+
+    def requests_for(self, kind: str) -> tuple[Request, ...]:
+        """The budget that the names of all periods together need."""
+        return self.names.requests_for(f"names of partitions in each {kind}")
+
+    def about(self, kind: str) -> dict[str, Any]:
+        bound = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
+        return super().about(kind) | bound
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """An attribute by whose values users are grouped.
+
+    A record without a value (a null, or an empty text) says nothing about it, and a user without
+    any is in no group of it.
+
+    Attributes:
+      name: the column or field of its values, which are text, integers, booleans or dates.
+      groups: the values that are public, as text. Each gets a list, whether it has users or not,
+        and users with other values are in no group. None if groups are to be selected.
+
+    Raises:
+      ValueError: the name is taken, or a group is given twice or is empty.
+    """
+
+    name: str
+    groups: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.name or self.name in ("user", "partition"):
+            raise ValueError(f"an attribute cannot be called {self.name!r}: rename the column")
+        if self.groups is None:
+            return
+        object.__setattr__(self, "groups", tuple(self.groups))
+        if not self.groups or "" in self.groups or len(set(self.groups)) < len(self.groups):
+            raise ValueError(
+                f"groups of {self.name!r} must be different names, one at least, got "
+                f"{list(self.groups)}"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class GroupsSpec:
+    """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
+    the guarantee and its proof.
+
+    Raises:
+      ValueError: an argument is out of range or missing, or attributes have one name.
+      TypeError: attributes are none.
+    """
+
+    attributes: Sequence[Attribute]
+    epsilon_all: Real
+    epsilon_groups: Real
+    max_partitions_per_user: int
+    selection: PrivacyBudget | None = None
+    mechanism: str = AUTO
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "attributes", tuple(self.attributes))
+        if not all(isinstance(attribute, Attribute) for attribute in self.attributes):
+            raise TypeError('attributes must be Attributes, such as Attribute("country")')
+        names = [attribute.name for attribute in self.attributes]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"attributes must have different names, one at least, got {names}")
+        positive_integer("max_partitions_per_user", self.max_partitions_per_user)
+        _ = self.for_all, self.for_group
+        if (self.selection is None) != (not self.to_select):
+            raise ValueError(
+                "selection must be given if, and only if, an attribute has no public groups"
+            )
+        _ = self.names
+
+    @functools.cached_property
+    def for_all(self) -> PartitionMechanism:
+        """The mechanism that releases the list of all users."""
+        return self._mechanism(PrivacyBudget(self.epsilon_all))
+
+    @functools.cached_property
+    def for_group(self) -> PartitionMechanism:
+        """The mechanism that releases the list of a group."""
+        return self._mechanism(self._of_attribute)
+
+    @property
+    def to_select(self) -> list[int]:
+        """The positions of the attributes whose groups are selected."""
+        return [i for i, attribute in enumerate(self.attributes) if attribute.groups is None]
+
+    @functools.cached_property
+    def names(self) -> NamesSpec | None:
+        """The selection of groups; None if all of them are public."""
+        if self.selection is None:
+            return None
+        strategy = make_strategy(
+            AUTO,
+            self.selection.epsilon,
+            self.selection.delta,
+            already_bounded=True,
+            max_partitions_per_user=len(self.to_select),
+        )
+        return NamesSpec(strategy, already_bounded=True, purpose=SELECTION)
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs, by its parts.
+
+        In one attribute's lists only one moves, so they have the range that one has.
+        """
+        of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
+        of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
+        lists = (f"lists of groups by {attribute.name}" for attribute in self.attributes)
+        return (
+            Request(ALL_USERS_LIST, of_all),
+            *(Request(name, of_attribute) for name in lists),
+            *(self.names.requests_for(SELECTION) if self.names else ()),
+        )
+
+    @property
+    def cost(self) -> PrivacyBudget:
+        """The cost of all parts together, by basic composition."""
+        return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
+
+    @property
+    def _of_attribute(self) -> PrivacyBudget:
+        return PrivacyBudget(self.epsilon_groups).split(len(self.attributes))
+
+    def _mechanism(self, budget: PrivacyBudget) -> PartitionMechanism:
+        return partition_mechanism(budget.epsilon, self.max_partitions_per_user, self.mechanism)

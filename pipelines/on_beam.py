@@ -1,0 +1,263 @@
+"""The engine of Apache Beam: the verbs of ``dp_transforms.in_process`` as steps of a pipeline."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.io import fileio
+from apache_beam.metrics import Metrics, MetricsFilter
+from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
+
+from dp_transforms.columnar.columns import PARTITION, USER
+from dp_transforms.columnar.counting import SOURCE, TARGET
+from dp_transforms.contributions import BoundContributions
+from dp_transforms.counting import CountDistinctUsers
+from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.frequency_release import ReleaseFrequencyList, ReleaseUserDegrees
+from dp_transforms.grouped_lists import ReleaseGroupedLists
+from dp_transforms.job_secret import JobSecret
+from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.runtime.bounds import TellsBound
+from dp_transforms.selection import SelectPartitions
+from dp_transforms.specs import (
+    DegreesSpec,
+    GroupsSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    UserDegreesSpec,
+    arguments,
+)
+from dp_transforms.windowed_lists import ReleaseListsByPeriod, SelectPartitionsByPeriod
+from pipelines import progress
+from pipelines.files.record_files import RecordFiles
+from pipelines.files.record_source import RecordSource
+
+FEW_RECORDS = 500_000
+"""One worker is done with so many before Flink has started the parts of each stage."""
+_NAMESPACE = "private"
+
+T = TypeVar("T")
+
+
+class OnBeam:
+    """Adds releases of records to a pipeline. What comes out of a verb are PCollections, with the
+    elements that ``InProcess`` gives in lists.
+
+    Args:
+      pipeline: the job's. Where Flink would divide its work into parts, few records are one part.
+      source: the records.
+      secret: the job's; it serves one pipeline.
+      num_buckets: into how many parts rows are split; by default what the source says.
+      shows_progress, shows_counters: see ``Watch``.
+    """
+
+    def __init__(
+        self,
+        pipeline: beam.Pipeline,
+        source: RecordSource,
+        secret: JobSecret,
+        num_buckets: int | None = None,
+        shows_progress: bool = False,
+        shows_counters: bool = False,
+    ):
+        self._pipeline, self._source, self._secret = pipeline, source, secret
+        self._shared: dict[str, Any] = {
+            "secret": secret,
+            "num_buckets": num_buckets or source.num_buckets,
+        }
+        self._shows = shows_progress, shows_counters
+        parts = pipeline.options.view_as(FlinkRunnerOptions)
+        if 0 < source.estimated_rows < FEW_RECORDS:
+            parts.parallelism = min(parts.parallelism, 1)
+
+    def frequency_list(self, spec: ListSpec) -> beam.PCollection:
+        """See ``InProcess``, here and in the other verbs."""
+        return self._list(self._bounded(spec.mechanism.sensitivity), spec.mechanism)
+
+    def names(self, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
+        return self._selected(self._records(), spec)
+
+    def list_and_names(self, one: ListSpec, names: NamesSpec) -> tuple[beam.PCollection, ...]:
+        bounded = self._bounded(one.mechanism.sensitivity)
+        return self._list(bounded, one.mechanism), *self._selected(bounded, names)
+
+    def lists_by_period(self, spec: PeriodListsSpec) -> beam.PCollection:
+        return self._records() | "Release" >> ReleaseListsByPeriod(
+            **arguments(spec), **self._shared
+        )
+
+    def names_by_period(self, spec: PeriodNamesSpec) -> beam.PCollection:
+        return self._records() | "Release" >> SelectPartitionsByPeriod(
+            **arguments(spec), **self._shared
+        )
+
+    def grouped_lists(self, spec: GroupsSpec) -> beam.PCollection:
+        return self._records() | "Release" >> ReleaseGroupedLists(**arguments(spec), **self._shared)
+
+    def degree_list(self, spec: DegreesSpec) -> beam.PCollection:
+        count: beam.PTransform
+        if spec.degree_bound is None:
+            count = CountDegrees(spec.degree, **self._shared)
+        else:
+            count = CountProjectedDegrees(spec.degree_bound, spec.degree, **self._shared)
+        degrees = (
+            self._records("edges")
+            | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
+            | "Degrees" >> count
+            | "WatchDegrees" >> self._watch("counting degrees", "nodes")
+        )
+        return degrees | "Release" >> self._release(spec.mechanism)
+
+    def user_degrees(self, spec: UserDegreesSpec) -> beam.PCollection:
+        return self._records() | "Release" >> ReleaseUserDegrees(
+            spec.epsilon, spec.max_degree, **self._shared
+        )
+
+    def finish(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
+        """Has one worker call ``write`` with the elements of all collections."""
+        # It may be called again: see ``ReleaseDirectory.publish``.
+        elements = map(beam.pvalue.AsIter, collections)
+        once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
+        _ = once | "Publish" >> beam.Map(_called, write, *elements)
+
+    def _records(self, rows: str = "records") -> beam.PCollection:
+        """The records, where ``rows`` is what they are called while they are read."""
+        watch = self._watch(f"reading {rows}", "records", total=self._source.estimated_rows)
+        return self._pipeline | "ReadRecords" >> ReadRecords(self._source) | "Records" >> watch
+
+    def _bounded(self, kappa: int) -> beam.PCollection:
+        return self._records() | "Bound" >> BoundContributions(kappa, **self._shared)
+
+    def _list(self, bounded: beam.PCollection, mechanism: PartitionMechanism) -> beam.PCollection:
+        return bounded | "FrequencyList" >> beam.ptransform_fn(self._counted_and_released)(
+            mechanism
+        )
+
+    def _counted_and_released(
+        self, bounded: beam.PCollection, mechanism: PartitionMechanism
+    ) -> beam.PCollection:
+        return (
+            bounded
+            | "WatchBounded" >> self._watch("bounding contributions", "contributions kept")
+            | "Count" >> CountDistinctUsers(**self._shared)
+            | "WatchCounts" >> self._watch("counting users per partition", "partitions")
+            | "Release" >> self._release(mechanism)
+        )
+
+    def _release(self, mechanism: PartitionMechanism) -> ReleaseFrequencyList:
+        return ReleaseFrequencyList(mechanism=mechanism, secret=self._secret)
+
+    def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
+        selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)
+        others: tuple[beam.PCollection, ...] = ()
+        if isinstance(selected, dict):
+            selected, others = selected["partitions"], (selected["other_users"],)
+        watch = self._watch("selecting partitions", "selected", private=False)
+        return selected | "WatchSelected" >> watch, *others
+
+    def _watch(self, stage: str, rows: str, total: int = 0, private: bool = True) -> Watch:
+        shows_progress, shows_counters = self._shows
+        return Watch(stage, rows, shows_progress, private and shows_counters, total)
+
+
+class ReadRecords(beam.PTransform):
+    """The records of a source: pa.Table elements with the columns user and partition.
+
+    ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
+    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on.
+    """
+
+    def __init__(self, source: RecordSource):
+        super().__init__()
+        self._source = source
+
+    def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:
+        source = self._source
+        if not isinstance(source, RecordFiles):
+            return (
+                start
+                | "Once" >> beam.Create([source], reshuffle=False)
+                | "Query"
+                >> beam.FlatMap(operator.methodcaller("tables")).with_output_types(pa.Table)
+                | "Share" >> beam.Reshuffle()
+            )
+        return (
+            start
+            | "Match" >> fileio.MatchFiles(source.pattern)
+            | "Split" >> beam.FlatMap(source.split)
+            | "Share" >> beam.Reshuffle()
+            | "Read" >> beam.FlatMap(source.read).with_output_types(pa.Table)
+        )
+
+
+class Watch(TellsBound, beam.PTransform):
+    """Passes elements on unchanged, and tells of them.
+
+    Args:
+      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
+        of the rows.
+      shows_progress: print lines on stderr.
+      shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
+    """
+
+    def __init__(
+        self, stage: str, rows: str, shows_progress: bool, shows_counters: bool, total: int = 0
+    ):
+        super().__init__()
+        self._stage, self._rows, self._total = stage, rows, total
+        self._shows = shows_progress, shows_counters
+
+    def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
+        kind = elements.element_type
+        shows_progress, shows_counters = self._shows
+        if shows_progress:
+            options = elements.pipeline.options.view_as(DirectOptions)
+            total = self._total if options.direct_num_workers == 1 else 0
+            tell = _Tell(progress.Stage(self._stage, total))
+            elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
+        if shows_counters:
+            elements |= "Count" >> beam.Map(_counted, self._rows).with_output_types(kind)
+        return elements
+
+
+class _Tell(beam.DoFn):
+    def __init__(self, stage: progress.Stage):
+        self._stage = stage
+
+    def process(self, element: Any) -> Iterator[Any]:
+        self._stage.seen(_size(element))
+        yield element
+
+
+def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
+    """Runs a pipeline, and then prints the counters of ``Watch`` if they are wanted."""
+    result = pipeline.run()
+    result.wait_until_finish()
+    progress.end_lines()
+    if private_counters:
+        found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
+        for counter in found:
+            progress.say_private(counter.key.metric.name, counter.result)
+
+
+def _called(_: None, write: Callable[..., None], *collections: Any) -> None:
+    write(*collections)
+
+
+def _edges(records: pa.Table) -> pa.Table:
+    return records.select([USER, PARTITION]).rename_columns([SOURCE, TARGET])
+
+
+def _counted(element: Any, rows: str) -> Any:
+    Metrics.counter(_NAMESPACE, rows).inc(_size(element))
+    return element
+
+
+def _size(element: Any) -> int:
+    return element.num_rows if isinstance(element, pa.Table) else 1

@@ -1,0 +1,68 @@
+"""Each job releases the same in process as on Beam, under one secret."""
+
+import random
+
+import pytest
+
+from dp_transforms import JobSecret
+from pipelines.__main__ import main
+
+SECRET = JobSecret.insecure_for_testing(5)
+LIST = ["--epsilon=1", "--max_partitions_per_user=3"]
+NAMES = [*LIST, "--delta=1e-2"]
+PERIODS = ["--period=day", "--time_column=day", "--periods=2026-01-01..2026-01-03"]
+PERIODS.append("--max_periods_per_user=2")
+GROUPS = ["--epsilon_all=1", "--epsilon_groups=2", "--max_partitions_per_user=3"]
+TO_SELECT = ["--epsilon_selection=1", "--delta=1e-2"]
+KAPPA = ["--epsilon=2", "--for_epsilon=1", "--max_degree=8"]
+
+JOBS = {
+    "list": ("release", LIST),
+    "lists by period": ("release", [*LIST, *PERIODS]),
+    "counts": ("select", [*NAMES, "--noisy_counts", "--pre_threshold=3", "--others_share=0.3"]),
+    "rounds": ("select", [*NAMES, "--strategy=measured", "--others_share=0.3"]),
+    "public names": ("select", [*NAMES, "--public_partitions={0}/public.txt", "--noisy_counts"]),
+    "counts by period": ("select", [*NAMES, *PERIODS, "--noisy_counts", "--partition_column=sex"]),
+    "groups": ("release-groups", [*GROUPS, *TO_SELECT, "--group_by=sex,day", "--groups=sex=f,m,x"]),
+    "degrees": ("degrees", ["--epsilon=2"]),
+    "both": ("release-all", [*NAMES, "--strategy=renyi_rounds"]),
+    "kappa": ("choose-kappa", KAPPA),
+}
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    """Records in two files, of which one user may have many, and some are twice."""
+    where = tmp_path_factory.mktemp("records")
+    rng = random.Random(3)
+    rows = [
+        f"{rng.randrange(90)},{int(rng.paretovariate(0.6))},{rng.choice('fm')},2026-01-0{day}\n"
+        for day in rng.choices(range(1, 5), k=900)
+    ]
+    for i in range(2):
+        (where / f"{i}.csv").write_text("user,page,sex,day\n" + "".join(rows[i::2]))
+    (where / "public.txt").write_text("1\n2\n1234567\n")
+    return where
+
+
+def released(where):
+    files = [path for path in where.rglob("*") if path.is_file()]
+    return {str(path.relative_to(where)): path.read_bytes() for path in files}
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_both_engines_release_the_same(name, records, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
+    job, flags = JOBS[name]
+    columns = ["--user_column=user", "--partition_column=page"]
+    if job == "degrees":
+        columns = ["--source_column=user", "--target_column=page"]
+    usual = [job, f"--input={records}/*.csv", *columns, *(flag.format(records) for flag in flags)]
+    found = []
+    for engine in ([], ["--runner=FnApiRunner", "--num_buckets=2"]):
+        out = tmp_path / str(len(found))
+        assert main([*usual, f"--output={out}", *engine]) == 0, capsys.readouterr().err
+        found.append(released(out))
+    here, on_beam = found
+    assert here == on_beam
+    assert any(text.count(b"\n") > 2 for path, text in here.items() if path.endswith(".csv"))

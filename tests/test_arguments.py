@@ -1,0 +1,29 @@
+"""One rule for the arguments of all transforms: what is done may be given by position, in one
+order; how it is done is given by name."""
+
+import inspect
+
+import apache_beam as beam
+import pytest
+
+import dp_transforms
+
+BY_POSITION = (
+    "user", "partition", "attributes", "periods", "strategy", "degree_bound", "degree", "epsilon",
+    "delta", "max_partitions_per_user", "max_degree", "cap",
+)  # fmt: skip
+TRANSFORMS = [
+    name
+    for name in dp_transforms.__all__
+    if isinstance(found := getattr(dp_transforms, name), type)
+    and issubclass(found, beam.PTransform)
+]
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_what_is_done_comes_first_and_how_has_a_name(name):
+    parameters = inspect.signature(getattr(dp_transforms, name)).parameters.values()
+    positional = [one.name for one in parameters if one.kind is one.POSITIONAL_OR_KEYWORD]
+    assert positional == sorted(positional, key=BY_POSITION.index)
+    optional = {one.name for one in parameters if one.kind is one.KEYWORD_ONLY}
+    assert not optional & {"cap", "degree", "max_degree"}
