@@ -9,7 +9,7 @@ import pytest
 import dp_transforms
 
 BY_POSITION = (
-    "user", "partition", "attributes", "periods", "strategy", "degree_bound", "degree", "epsilon",
+    "data", "user", "partition", "attributes", "periods", "strategy", "degree_bound", "degree", "epsilon",
     "delta", "max_partitions_per_user", "max_degree", "cap",
 )  # fmt: skip
 TRANSFORMS = [

@@ -266,7 +266,8 @@ def test_purposes_and_strategies_have_numbers_of_their_own():
     assert len(keys) == 6
     found = {
         purpose: run(
-            RECORDS, SelectPartitions(1, 1e-2, 2, "optimal", purpose=purpose, secret=SECRET)
+            RECORDS,
+            SelectPartitions(1, 1e-2, 2, strategy="optimal", purpose=purpose, secret=SECRET),
         )
         for purpose in ("selection", "other", "third")
     }

@@ -295,7 +295,7 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     assert main(["release-groups", f"--input={tmp_path}/a.parquet", *flags]) == 0
     session = dp.Session(epsilon=8, delta="0.02")
     lists = session.release_groups(data, **GROUPS)
-    assert list(lists) == ["all users", "sex: f", "sex: m", "tongue: no"]
+    assert lists.labels == ["all users", "sex: f", "sex: m", "tongue: no"]
     assert (session.remaining.epsilon, float(session.remaining.delta)) == (2, 0.01)
     lists.save(tmp_path / "here")
     for name in ("released_lists.csv", "noisy_coordinates.csv"):
@@ -304,9 +304,9 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
         json.loads((tmp_path / where / "privacy.json").read_text()) for where in ("here", "job")
     )
     assert {**statement, "budget": 0} == {**job, "budget": 0}
-    one = lists["sex: f"]
+    one = lists["sex", "f"]
     assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
-    assert lists.to_arrow().column_names[:3] == ["group", "rank", "frequency"]
+    assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
 @pytest.mark.parametrize("on_ledger", [False, True])

@@ -27,6 +27,7 @@ from pipelines.files.delimited_text import DelimitedText
 from pipelines.files.record_files import RecordFiles
 from pipelines.release_frequency_list import main, make_parser
 from pipelines.variant_flags import mechanism_from_flags
+from tests.engines import NoNoise
 from tests.usual_flags import flags_over
 
 KAPPA = 3
@@ -102,15 +103,6 @@ WRITERS = [
     write_parquet,
     write_parquet_of_other_types,
 ]
-
-
-class NoNoise:
-    """In the place of a mechanism: shows what it is given."""
-
-    sensitivity = 5
-
-    def release(self, frequency_list, tape):
-        return frequency_list
 
 
 def source_of(directory, write):

@@ -12,8 +12,9 @@ import pytest
 
 from dp_transforms import JobSecret
 from dp_transforms.runtime import local, spilling
-from dp_transforms.runtime.local import count_distinct_users
 from dp_transforms.runtime.spilling import Buckets, SpillError
+from dp_transforms.specs import ListSpec
+from tests.engines import NoNoise, in_process
 
 SECRET = JobSecret.insecure_for_testing(3)
 PIECES = [(i * i % 7, bytes([i]) * (i % 11)) for i in range(200)]
@@ -45,13 +46,14 @@ def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
 
 @pytest.mark.parametrize("num_buckets", [1, 3, 64])
 def test_counts_do_not_depend_on_memory(tmp_path, monkeypatch, num_buckets):
-    expected = count_distinct_users(TABLES, 5, SECRET, 16)
-    assert sum(expected.elements()) == 97 * 5
+    (expected,) = in_process(TABLES, SECRET, 16).frequency_list(ListSpec(NoNoise()))
+    assert expected.total == 97 * 5
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(local, "is_full", lambda *_: True)  # a batch of each table
     for limit in (0, 10**5):
         monkeypatch.setattr(local, "memory_limit", lambda limit=limit: limit)
-        assert count_distinct_users(iter(TABLES), 5, SECRET, num_buckets) == expected
+        engine = in_process(TABLES, SECRET, num_buckets)
+        assert engine.frequency_list(ListSpec(NoNoise())) == [expected]
     assert not list(tmp_path.iterdir())
 
 
@@ -83,6 +85,7 @@ ENDLESS = """
     import itertools, sys
     import pyarrow as pa
     from dp_transforms import JobSecret
+    from dp_transforms.columnar.bounding import distinct_pairs
     from dp_transforms.runtime import local, spilling
 
     local.memory_limit = lambda: 0
@@ -95,7 +98,8 @@ ENDLESS = """
 
     spilling.Buckets._write = told
     tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
-    local.count_distinct_users(tables, 1, JobSecret.from_os(), 16)
+    names = ("user", "partition")
+    list(local.reduced(tables, names, distinct_pairs, JobSecret.from_os().key("route"), 16))
 """
 
 
