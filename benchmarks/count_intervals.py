@@ -2,7 +2,8 @@
 
     python -m benchmarks.count_intervals [--runs=20] [--output=benchmarks/results]
 
-writes count_intervals.md: coverage by the exact laws, and on records. Beside it the interval that
+writes count_intervals.md: coverage by the exact distributions, and on records. Beside it the
+interval that
 forgets the threshold: the noisy count, plus and minus what noise exceeds in 5% of draws.
 """
 
@@ -21,7 +22,7 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,
     NoisyCountStrategy,
@@ -52,13 +53,13 @@ def forgetful(strategy: NoisyCountStrategy) -> Ends:
 
 def coverage(strategy: NoisyCountStrategy, ends: Ends, users: int) -> float:
     """The exact probability that an interval holds a number of users whose partition is named."""
-    law = strategy.law
+    distribution = strategy.distribution
     reach = int(strategy.count_intervals(np.array([10**9]))[1][0]) - 10**9
-    first = max(law.threshold, users - 6 * reach)
-    noisy = np.arange(first, max(law.threshold, users) + 6 * reach)
-    masses = [gmpy2.mpq(law.noise.probability(y - users, 128)[0]) for y in noisy.tolist()]
-    if first == law.threshold:
-        masses[0] *= gmpy2.mpq(law.tie)
+    first = max(distribution.threshold, users - 6 * reach)
+    noisy = np.arange(first, max(distribution.threshold, users) + 6 * reach)
+    masses = [gmpy2.mpq(distribution.noise.probability(y - users, 128)[0]) for y in noisy.tolist()]
+    if first == distribution.threshold:
+        masses[0] *= gmpy2.mpq(distribution.tie)
     total = sum(masses)
     shares = np.array([float(mass / total) for mass in masses])
     named = shares > 0
@@ -68,26 +69,26 @@ def coverage(strategy: NoisyCountStrategy, ends: Ends, users: int) -> float:
 
 def exact_rows() -> Iterator[list[str]]:
     """Coverage at some numbers of users, ours and what forgets the threshold."""
-    for epsilon, kappa in CASES:
+    for epsilon, max_partitions in CASES:
         for make in STRATEGIES:
-            strategy = make(epsilon, DELTA, kappa)
-            threshold = strategy.law.threshold
+            strategy = make(epsilon, DELTA, max_partitions)
+            threshold = strategy.distribution.threshold
             places = [max(1, round(place * threshold)) for place in PLACES]
             both = [
                 [coverage(strategy, ends, users) for users in places]
                 for ends in (strategy.count_intervals, forgetful(strategy))
             ]
             cells = [f"{ours:.3f} / {plain:.3f}" for ours, plain in zip(*both, strict=True)]
-            yield [strategy.name, f"{epsilon:g}", str(kappa), str(threshold), *cells]
+            yield [strategy.name, f"{epsilon:g}", str(max_partitions), str(threshold), *cells]
 
 
 def measured_rows(runs: int) -> Iterator[list[str]]:
     """The shares of intervals that hold in releases of a Zipf universe."""
     records = zipf_records(100_000, 10, np.random.default_rng(1))
     pairs = distinct_pairs(records)
-    for kappa in (1, 10):
+    for max_partitions in (1, 10):
         for make in STRATEGIES:
-            strategy = make(1, DELTA, kappa)
+            strategy = make(1, DELTA, max_partitions)
             held: list[list[bool]] = [[], []]
             near: list[list[bool]] = [[], []]
             for _ in range(runs):
@@ -97,7 +98,13 @@ def measured_rows(runs: int) -> Iterator[list[str]]:
                     near[kind] += found[is_near].tolist()
             shares = [f"{np.mean(found):.3f}" for found in (*held, *near)]
             names = f"{len(held[0]) / runs:,.0f}"
-            yield [strategy.name, str(kappa), names, f"{len(near[0]) / runs:,.0f}", *shares]
+            yield [
+                strategy.name,
+                str(max_partitions),
+                names,
+                f"{len(near[0]) / runs:,.0f}",
+                *shares,
+            ]
 
 
 def holds(
@@ -106,15 +113,15 @@ def holds(
     """Tells of each named partition whether either interval holds, and whether its true number of
     users is below the threshold."""
     key = secret.key("bound contributions")
-    kappa = strategy.max_partitions_per_user
-    counts = count_pairs(distinct_pairs(pairs, at_most=kappa, key=key))
+    max_partitions = strategy.max_partitions_per_user
+    counts = count_pairs(distinct_pairs(pairs, at_most=max_partitions, key=key))
     true = dict(zip(counts[PARTITION].to_pylist(), counts[COUNT].to_pylist(), strict=True))
     found = select_from_counts(counts, strategy, secret.key("selection"), True, intervals=True)
     users = np.array([true[name] for name in found[PARTITION].to_pylist()])
     low, high = (found[name].to_numpy() for name in (LOW, HIGH))
     ours = (low <= users) & (users <= high)
     low, high = forgetful(strategy)(found[NOISY_COUNT].to_numpy())
-    return ours, (low <= users) & (users <= high), users < strategy.law.threshold
+    return ours, (low <= users) & (users <= high), users < strategy.distribution.threshold
 
 
 def report(runs: int) -> Iterator[str]:
@@ -123,8 +130,8 @@ def report(runs: int) -> Iterator[str]:
     yield (
         "The probability that a 95% interval holds a partition's number of users, given that the "
         f"partition is named; delta = {DELTA:g}. In each cell: the interval that is released / one "
-        "that forgets the threshold.\n\n## By the exact laws\n\nColumns are numbers of users: 1, "
-        "and these times the threshold.\n"
+        "that forgets the threshold.\n\n## By the exact distributions\n\nColumns are numbers of "
+        "users: 1, and these times the threshold.\n"
     )
     columns = ["strategy", "epsilon", "kappa", "threshold", "1 user"]
     columns += [f"{place:g}" for place in PLACES[1:]]

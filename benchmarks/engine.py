@@ -43,7 +43,7 @@ from dp_transforms.mechanisms import (
     RandomTape,
     partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, EXPONENTIAL, chosen_mechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, EXPONENTIAL, chosen_mechanism
 from dp_transforms.sample_data import rockyou
 
 Times = list[tuple[int, float]]

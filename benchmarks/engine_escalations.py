@@ -10,10 +10,10 @@ import numpy.typing as npt
 
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.partition.walk.levels import Level, Sampler
+from dp_transforms.mechanisms.partition.walk.transfer import UNIT_ROUNDOFF
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
-from dp_transforms.mechanisms.sampler.levels import Level, Sampler
-from dp_transforms.mechanisms.sampler.transfer import UNIT_ROUNDOFF
-from dp_transforms.mechanisms.sampler.walk import Blocks
 from dp_transforms.sample_data import rockyou
 
 NARROW_WINDOW = 4

@@ -19,7 +19,7 @@ from dp_transforms.mechanisms import (
     MaximumTotalMechanism,
     PartitionBounds,
 )
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.sample_data import rockyou
 
 RELEASES = 3

@@ -36,8 +36,8 @@ from benchmarks.baselines import PEERS, PublicBounds
 from benchmarks.harness import page_parser, write_page
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.choice import EXPONENTIAL, chosen_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, chosen_mechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.sample_data import rockyou, yahoo
 
@@ -72,7 +72,7 @@ class Input:
 
     name: str
     private: FrequencyList
-    kappa: int
+    max_partitions: int
     bounds: PublicBounds
 
     @classmethod
@@ -150,12 +150,12 @@ def main() -> None:
 
 def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accuracy:
     """Releases a list by each mechanism, many times."""
-    epsilon = rate * case.kappa
+    epsilon = rate * case.max_partitions
     start = time.process_time()
-    mechanism = partition_mechanism(epsilon, case.kappa)
+    mechanism = partition_mechanism(epsilon, case.max_partitions)
     mechanism.release(case.private)
     first = time.process_time() - start
-    exponential = partition_mechanism(epsilon, case.kappa, EXPONENTIAL)
+    exponential = partition_mechanism(epsilon, case.max_partitions, EXPONENTIAL)
     return Accuracy(
         ours=measured(distances(mechanism, case.private), precision, seconds),
         peers={
@@ -220,7 +220,7 @@ def report(
         yield ""
         yield (
             f"{case.private.total:,} users, {case.private.distinct:,} partitions, "
-            f"kappa = {case.kappa}."
+            f"kappa = {case.max_partitions}."
         )
         yield ""
         published = TABLE_II if case.name == PUBLISHED_FOR else {}
@@ -230,7 +230,7 @@ def report(
         yield "| ---: | --- |" + " ---: |" * (len(heads) - 2)
         for rate in rates:
             one = found[case.name, rate]
-            cells = [f"{rate:g}", chosen_mechanism(rate * case.kappa, case.kappa)]
+            cells = [f"{rate:g}", chosen_mechanism(rate * case.max_partitions, case.max_partitions)]
             cells += [str(one.ours), number(one.exponential)]
             cells += [str(one.peers[name]) for name in PEERS]
             if published:

@@ -38,14 +38,14 @@ from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     CountStrategy,
     OptimalSelection,
     SelectionStrategy,
     WeightedStrategy,
     make_strategy,
 )
-from dp_transforms.mechanisms.partition_selection.choice import AUTO
+from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.runtime.selecting import select_from_counts, select_here
 
 EPSILON, DELTA = 1.0, 1e-5
@@ -109,19 +109,19 @@ def datasets(
     }
 
 
-def made(name: str, epsilon: float, delta: float, kappa: int) -> SelectionStrategy:
+def made(name: str, epsilon: float, delta: float, max_partitions: int) -> SelectionStrategy:
     """A strategy of the product or of ``selection_strategies`` by its name."""
     if name in PEER_STRATEGIES:
-        return PEER_STRATEGIES[name](epsilon, delta, kappa)
-    return make_strategy(name, epsilon, delta, max_partitions_per_user=kappa)
+        return PEER_STRATEGIES[name](epsilon, delta, max_partitions)
+    return make_strategy(name, epsilon, delta, max_partitions_per_user=max_partitions)
 
 
-def strategies(kappa: int) -> dict[str, SelectionStrategy]:
+def strategies(max_partitions: int) -> dict[str, SelectionStrategy]:
     """The strategies to compare, by the name to print."""
-    naive = OptimalSelection(EPSILON, DELTA, kappa, composition="naive")
+    naive = OptimalSelection(EPSILON, DELTA, max_partitions, composition="naive")
     return {
         "optimal, naive": naive,
-        **{name: made(name, EPSILON, DELTA, kappa) for name in (*NAMES, AUTO)},
+        **{name: made(name, EPSILON, DELTA, max_partitions) for name in (*NAMES, AUTO)},
     }
 
 
@@ -140,7 +140,7 @@ class Released:
     """Mean numbers of released partitions, by strategy, and by strategies of other packages."""
 
     records: str
-    kappa: int
+    max_partitions: int
     auto: str
     runs: dict[str, list[int]]
     others: dict[str, float]
@@ -178,26 +178,28 @@ class Released:
         means = {name: amount(mean) for name, mean in self.means.items()}
         means[AUTO] += f" ({self.auto})"
         others = map(amount, self.others.values())
-        return [self.records, str(self.kappa), *means.values(), *others]
+        return [self.records, str(self.max_partitions), *means.values(), *others]
 
 
 def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
     """Yields the numbers that are released of every dataset at every kappa."""
     for name, (records, kappas) in datasets(more).items():
         pairs = distinct_pairs(records)
-        for kappa in kappas:
-            compared = strategies(kappa)
+        for max_partitions in kappas:
+            compared = strategies(max_partitions)
             numbers: dict[str, list[int]] = {label: [] for label in compared}
             lists = []
             for _ in range(runs):
                 secret = JobSecret.from_os()
                 key = secret.key("bound contributions")
-                counts = count_pairs(distinct_pairs(records, at_most=kappa, key=key))
+                counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
                 lists.append(counts[COUNT].to_pylist())
                 for label, strategy in compared.items():
                     numbers[label].append(released(strategy, counts, pairs, secret))
-            others = peers("release", epsilon=EPSILON, delta=DELTA, kappa=kappa, runs=lists)
-            measured = Released(name, kappa, compared[AUTO].name, numbers, others or {})
+            others = peers(
+                "release", epsilon=EPSILON, delta=DELTA, max_partitions=max_partitions, runs=lists
+            )
+            measured = Released(name, max_partitions, compared[AUTO].name, numbers, others or {})
             print(" | ".join(measured.row), flush=True)
             yield measured
 
@@ -209,11 +211,11 @@ def findings(measured: Sequence[Released]) -> str:
         f"Where at least {SMALLEST_TELLING} partitions are released, auto releases of what the "
         f"better of {' and '.join(GAUSSIANS)} does this many times as much:\n"
     ]
-    for kappa in KAPPAS:
-        gains = [one.gain for one in telling if one.kappa == kappa]
-        lines.append(f"* kappa = {kappa}: {min(gains):.2f} to {max(gains):.2f}")
+    for max_partitions in KAPPAS:
+        gains = [one.gain for one in telling if one.max_partitions == max_partitions]
+        lines.append(f"* kappa = {max_partitions}: {min(gains):.2f} to {max(gains):.2f}")
     rows = [
-        [one.records, str(one.kappa), one.best, f"{ratio:.3f}", f"{error:.3f}"]
+        [one.records, str(one.max_partitions), one.best, f"{ratio:.3f}", f"{error:.3f}"]
         for one in telling
         for ratio, error in [one.beside_best]
     ]
@@ -227,26 +229,26 @@ def reference_rows() -> list[list[str]]:
     rng = np.random.default_rng(3)
     counted: dict[str, list[int]] = {}
     for _ in range(UNIVERSES):
-        for users, draws, kappa, elsewhere in REFERENCES:
+        for users, draws, max_partitions, elsewhere in REFERENCES:
             records = zipf_records(users, draws, rng)
             pairs = distinct_pairs(records)
             secret = JobSecret.from_os()
             key = secret.key("bound contributions")
-            counts = count_pairs(distinct_pairs(records, at_most=kappa, key=key))
-            compared = strategies(kappa)
+            counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
+            compared = strategies(max_partitions)
             for label in elsewhere:
                 found = released(compared[label], counts, pairs, secret)
-                counted.setdefault(f"{kappa} {label}", []).append(found)
+                counted.setdefault(f"{max_partitions} {label}", []).append(found)
     return [
         [
             f"{users:,} users, {draws} each",
-            str(kappa),
+            str(max_partitions),
             label,
             f"{number:,}",
-            f"{np.mean(counted[f'{kappa} {label}']):,.0f}",
-            f"{np.std(counted[f'{kappa} {label}'], ddof=1):,.0f}",
+            f"{np.mean(counted[f'{max_partitions} {label}']):,.0f}",
+            f"{np.std(counted[f'{max_partitions} {label}'], ddof=1):,.0f}",
         ]
-        for users, draws, kappa, elsewhere in REFERENCES
+        for users, draws, max_partitions, elsewhere in REFERENCES
         for label, number in elsewhere.items()
     ]
 

@@ -29,7 +29,7 @@ def release(task):
     return results | {"OpenDP laplace": kept / len(task["runs"])}
 
 
-def opendp_laplace(epsilon, delta, kappa):
+def opendp_laplace(epsilon, delta, max_partitions):
     """Laplace noise of scale kappa / epsilon and the smallest threshold within delta."""
     import opendp.prelude as dp
 
@@ -41,9 +41,9 @@ def opendp_laplace(epsilon, delta, kappa):
 
     def private(threshold):
         mechanism = space >> dp.m.then_laplace_threshold(
-            scale=kappa / epsilon * (1 + 1e-12), threshold=threshold
+            scale=max_partitions / epsilon * (1 + 1e-12), threshold=threshold
         )
-        costs = mechanism.map((kappa, kappa, 1))
+        costs = mechanism.map((max_partitions, max_partitions, 1))
         return mechanism if costs[0] <= epsilon and costs[1] <= delta else None
 
     low, high = 1, 1 << 20

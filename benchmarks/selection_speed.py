@@ -30,16 +30,16 @@ from benchmarks.partition_selection import (
     table,
 )
 from dp_transforms import SelectPartitions
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import RandomTape
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     CountStrategy,
     RenyiRoundsSelection,
     SelectionStrategy,
     make_strategy,
 )
-from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from pipelines.files.record_files import RecordFiles
-from pipelines.on_beam import ReadRecords
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.transforms.reading import ReadRecords
 
 DECISIONS = 10_000_000
 PEER_CALLS = 1_000_000

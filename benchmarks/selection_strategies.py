@@ -46,13 +46,13 @@ import gmpy2
 
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     CountStrategy,
     SelectionStrategy,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.partition_selection import rounds as renyi
-from dp_transforms.mechanisms.partition_selection.gaussian import (
+from dp_transforms.mechanisms.selection import rounds as renyi
+from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
     calibrate,
     gaussian_delta,
@@ -61,8 +61,8 @@ from dp_transforms.mechanisms.partition_selection.gaussian import (
     relative_threshold,
     upper_quantile,
 )
-from dp_transforms.mechanisms.partition_selection.keep_law import KeepLaw
-from dp_transforms.mechanisms.partition_selection.renyi_law import RenyiLaw
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
 
 UNIT = 1 << 24
 """A weight of one. Sums of weights fit 64 bits up to 2**39 users of one partition."""
@@ -77,7 +77,7 @@ def weight(partitions: int) -> int:
 
 
 @dataclass(frozen=True)
-class WeightedLaw(KeepLaw):
+class WeightedDistribution(KeepDistribution):
     """pi(s) = P[s + sigma N > threshold] = Q((threshold - s) / sigma) for s >= 1, N normal.
 
     The statistic s is the sum of users' weights, in units of ``UNIT``.
@@ -156,10 +156,10 @@ class WeightedGaussianSelection(WeightedStrategy):
     name: ClassVar[str] = "weighted_gaussian"
 
     @cached_property
-    def rounds(self) -> tuple[WeightedLaw, ...]:
-        kappa = self.max_partitions_per_user
-        budget = calibrate(*self._budget, kappa, self._users_changed)
-        return (WeightedLaw(budget, kappa),)
+    def rounds(self) -> tuple[WeightedDistribution, ...]:
+        max_partitions = self.max_partitions_per_user
+        budget = calibrate(*self._budget, max_partitions, self._users_changed)
+        return (WeightedDistribution(budget, max_partitions),)
 
 
 @dataclass(frozen=True)
@@ -192,11 +192,11 @@ class SipsSelection(WeightedStrategy):
             object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
 
     @cached_property
-    def rounds(self) -> tuple[WeightedLaw, ...]:
+    def rounds(self) -> tuple[WeightedDistribution, ...]:
         shares = renyi.growing_shares(self.number_of_rounds, self.growth)
-        kappa = self.max_partitions_per_user
-        budgets = calibrate_rounds(*self._budget, kappa, shares, self._users_changed)
-        return tuple(WeightedLaw(budget, kappa) for budget in budgets)
+        max_partitions = self.max_partitions_per_user
+        budgets = calibrate_rounds(*self._budget, max_partitions, shares, self._users_changed)
+        return tuple(WeightedDistribution(budget, max_partitions) for budget in budgets)
 
 
 @lru_cache(maxsize=256)
@@ -238,7 +238,7 @@ def rounds_are_private(
 class RenyiSelection(CountStrategy):
     """Keep-probabilities by the number of users, as large as one Renyi order allows.
 
-    ``renyi_law`` defines them, ``renyi_calibration`` has the privacy argument.
+    ``renyi_distribution`` defines them, ``renyi_calibration`` has the privacy argument.
 
     >>> RenyiSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
     41
@@ -252,17 +252,17 @@ class RenyiSelection(CountStrategy):
         _ = self._calibration.candidates
 
     @cached_property
-    def law(self) -> RenyiLaw:
+    def distribution(self) -> RenyiDistribution:
         (budget,) = self._calibration.best
-        return RenyiLaw(budget, self.max_partitions_per_user)
+        return RenyiDistribution(budget, self.max_partitions_per_user)
 
     @cached_property
     def _calibration(self) -> renyi.Calibration:
-        kappa = self.max_partitions_per_user
-        return renyi.Calibration(*self._budget, kappa, users_changed=self._users_changed)
+        max_partitions = self.max_partitions_per_user
+        return renyi.Calibration(*self._budget, max_partitions, users_changed=self._users_changed)
 
     def _parameters(self) -> dict[str, Any]:
-        return {"order": self.law.budget.order}
+        return {"order": self.distribution.budget.order}
 
 
 PEER_STRATEGIES: dict[str, type[SelectionStrategy]] = {

@@ -25,8 +25,8 @@ from benchmarks.thresholded_counts_peer import SINGLE_KEYS, SINGLE_THRESHOLD
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs, sum_counts
-from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.partition_selection import CountStrategy, make_strategy
+from dp_transforms.mechanisms.selection import CountStrategy, make_strategy
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.selecting import select_from_counts
 
 EPSILON, DELTA = 1, 1e-5
@@ -83,25 +83,25 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
 def rows(runs: int, peers_python: str | None) -> Iterator[dict[str, Any]]:
     """One measurement for each set of records and kappa."""
     for name, (records, kappas) in datasets().items():
-        for kappa in (kappas[0], kappas[-1]) if len(kappas) > 1 else kappas:
+        for max_partitions in (kappas[0], kappas[-1]) if len(kappas) > 1 else kappas:
             secrets = [JobSecret.from_os() for _ in range(runs)]
-            counted = [counts_of(records, kappa, secret) for secret in secrets]
-            ours = [measured(strategy, kappa, counted, secrets) for strategy in STRATEGIES]
-            peer = ask(peers_python, kappa, counted) if peers_python else None
-            yield {"records": name, "kappa": kappa, "ours": ours, "peer": peer}
+            counted = [counts_of(records, max_partitions, secret) for secret in secrets]
+            ours = [measured(strategy, max_partitions, counted, secrets) for strategy in STRATEGIES]
+            peer = ask(peers_python, max_partitions, counted) if peers_python else None
+            yield {"records": name, "kappa": max_partitions, "ours": ours, "peer": peer}
 
 
-def counts_of(records: pa.Table, kappa: int, secret: JobSecret) -> pa.Table:
+def counts_of(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
     """Users of each partition, after bounding."""
     key = secret.key("bound contributions")
-    return sum_counts(count_pairs(distinct_pairs(records, at_most=kappa, key=key)))
+    return sum_counts(count_pairs(distinct_pairs(records, at_most=max_partitions, key=key)))
 
 
 def measured(
-    name: str, kappa: int, counted: list[pa.Table], secrets: list[JobSecret]
+    name: str, max_partitions: int, counted: list[pa.Table], secrets: list[JobSecret]
 ) -> tuple[float, float]:
     """(mean of how many partitions a strategy releases, best time of a release)."""
-    strategy = make_strategy(name, EPSILON, DELTA, True, max_partitions_per_user=kappa)
+    strategy = make_strategy(name, EPSILON, DELTA, True, max_partitions_per_user=max_partitions)
     assert isinstance(strategy, CountStrategy)
     released, seconds = [], []
     for counts, secret in zip(counted, secrets, strict=True):
@@ -111,10 +111,10 @@ def measured(
     return sum(released) / len(released), min(seconds)
 
 
-def ask(peers_python: str, kappa: int, counted: list[pa.Table]) -> dict[str, Any]:
+def ask(peers_python: str, max_partitions: int, counted: list[pa.Table]) -> dict[str, Any]:
     """Returns OpenDP's results on the same counts."""
     task = {
-        "kappa": kappa,
+        "kappa": max_partitions,
         "epsilon": EPSILON,
         "delta": DELTA,
         "runs": [

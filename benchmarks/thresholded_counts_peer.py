@@ -23,13 +23,13 @@ def main():
         dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int)),
         dp.l01inf_distance(dp.absolute_distance(T=int)),
     )
-    kappa, epsilon, delta = task["kappa"], task["epsilon"], task["delta"]
+    max_partitions, epsilon, delta = task["kappa"], task["epsilon"], task["delta"]
 
     def make(threshold):
-        return dp.m.make_laplace_threshold(*space, kappa / epsilon, threshold)
+        return dp.m.make_laplace_threshold(*space, max_partitions / epsilon, threshold)
 
     # One user changes at most kappa counts, by one each.
-    change = (kappa, kappa, 1)
+    change = (max_partitions, max_partitions, 1)
     threshold = dp.binary_search(lambda t: make(t).map(change)[1] <= delta, bounds=(2, 1_000_000))
     measurement = make(threshold)
     released, seconds = [], []

@@ -60,24 +60,24 @@ class Measurement:
     gibibytes: float
 
 
-def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], None]:
+def transforms(path: str, max_partitions: int, source: str = "files") -> Callable[[], None]:
     """The main job up to the released list.
 
     Args:
       path: a file of records.
-      kappa: how many partitions of a user are kept.
+      max_partitions: how many partitions of a user are kept.
       source: "files" for the main job as it runs by default, "beam" for the same on Beam's runner
         in process, "tuples" for a step that yields tuples, "create" for beam.Create of tuples,
         "create unshuffled" for that without its reshuffle, "create alone" for that without the job.
     """
-    from pipelines.files.record_files import RecordFiles
+    from dp_transforms.files.record_files import RecordFiles
 
     if source == "files":
-        return functools.partial(without_beam, path, kappa)
+        return functools.partial(without_beam, path, max_partitions)
     import apache_beam as beam
 
     from dp_transforms import BoundContributions, CountDistinctUsers, ReleaseFrequencyList
-    from pipelines.on_beam import ReadRecords
+    from dp_transforms.transforms.reading import ReadRecords
 
     logging.disable(logging.WARNING)
     reader: beam.PTransform
@@ -92,9 +92,9 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     job = beam.Filter(bool)
     if source != "create alone":
         job = (
-            BoundContributions(kappa, num_buckets=buckets)
+            BoundContributions(max_partitions, num_buckets=buckets)
             | CountDistinctUsers(num_buckets=buckets)
-            | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=kappa)
+            | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=max_partitions)
         )
 
     def run() -> None:
@@ -104,15 +104,15 @@ def transforms(path: str, kappa: int, source: str = "files") -> Callable[[], Non
     return run
 
 
-def without_beam(path: str, kappa: int) -> None:
+def without_beam(path: str, max_partitions: int) -> None:
     from dp_transforms import JobSecret
-    from dp_transforms.in_process import InProcess
-    from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+    from dp_transforms.files.record_files import RecordFiles
+    from dp_transforms.mechanisms.partition.registry import partition_mechanism
+    from dp_transforms.runtime.in_process import InProcess
     from dp_transforms.specs import ListSpec
-    from pipelines.files.record_files import RecordFiles
 
     engine = InProcess(RecordFiles(path, "user", ["partition"]), JobSecret.from_os())
-    engine.frequency_list(ListSpec(partition_mechanism(1, kappa)))
+    engine.frequency_list(ListSpec(partition_mechanism(1, max_partitions)))
 
 
 def selection(path: str, runner: str) -> Callable[[], None]:
@@ -120,8 +120,8 @@ def selection(path: str, runner: str) -> Callable[[], None]:
     import apache_beam as beam
 
     from dp_transforms import SelectPartitions
-    from pipelines.files.record_files import RecordFiles
-    from pipelines.on_beam import ReadRecords
+    from dp_transforms.files.record_files import RecordFiles
+    from dp_transforms.transforms.reading import ReadRecords
 
     logging.disable(logging.WARNING)
 
@@ -146,27 +146,27 @@ def tuples(path: str) -> Iterator[tuple[str, str]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def duckdb(path: str, kappa: int) -> Callable[[], list[tuple[int, int]]]:
+def duckdb(path: str, max_partitions: int) -> Callable[[], list[tuple[int, int]]]:
     """The same with DuckDB, up to the histogram of counts: pairs (count, partitions)."""
     kept = f"""
         SELECT partition FROM (
             SELECT *, row_number() OVER (
                 PARTITION BY "user" ORDER BY hash("user", partition)) AS place
             FROM (SELECT DISTINCT "user", partition FROM '{path}')
-        ) WHERE place <= {kappa}"""
+        ) WHERE place <= {max_partitions}"""
     return duckdb_histogram(kept)
 
 
-def duckdb_arg_min(path: str, kappa: int) -> Callable[[], list[tuple[int, int]]]:
+def duckdb_arg_min(path: str, max_partitions: int) -> Callable[[], list[tuple[int, int]]]:
     """The same without a window. If one partition is kept, duplicates make no difference."""
     order = 'arg_min(partition, hash("user", partition)'
     kept = (
         f"""
         SELECT {order}) AS partition FROM '{path}' GROUP BY "user"
         """
-        if kappa == 1
+        if max_partitions == 1
         else f"""
-        SELECT unnest({order}, {kappa})) AS partition
+        SELECT unnest({order}, {max_partitions})) AS partition
         FROM (SELECT DISTINCT "user", partition FROM '{path}') GROUP BY "user"
         """
     )
@@ -193,15 +193,15 @@ def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
 DUCKDB = {"duckdb": duckdb, "duckdb arg_min": duckdb_arg_min}
 
 
-def measure_here(engine: str, path: str, kappa: int) -> Measurement:
+def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
     run: Callable[[], object]
     wall, cpu = time.perf_counter(), time.process_time()
     if engine in DUCKDB:
-        run = DUCKDB[engine](path, kappa)
+        run = DUCKDB[engine](path, max_partitions)
     elif engine in RUNNERS:
         run = selection(path, engine)
     else:
-        run = transforms(path, kappa, engine)
+        run = transforms(path, max_partitions, engine)
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Measurement(wall, cpu, peak_gibibytes())
@@ -217,9 +217,17 @@ def peak_gibibytes() -> float:
     return int(peak.split()[1]) / 2**20
 
 
-def measure_once(engine: str, path: str, kappa: int) -> Measurement:
+def measure_once(engine: str, path: str, max_partitions: int) -> Measurement:
     """One run in a new process."""
-    command = [sys.executable, "-m", "benchmarks.throughput", "--measure", engine, path, str(kappa)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.throughput",
+        "--measure",
+        engine,
+        path,
+        str(max_partitions),
+    ]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -236,12 +244,13 @@ def measure(source: str, path: str, repeats: int) -> Measurement:
 
 
 def compared(
-    path: str, kappa: int, repeats: int, others: Sequence[str]
+    path: str, max_partitions: int, repeats: int, others: Sequence[str]
 ) -> tuple[Measurement, dict[str, tuple[Measurement, float]]]:
     """The transforms; and each other engine, with the median ratio of their times to its own."""
     # In turns, so that whatever else runs on the machine slows all.
     runs = [
-        [measure_once(engine, path, kappa) for engine in ("files", *others)] for _ in range(repeats)
+        [measure_once(engine, path, max_partitions) for engine in ("files", *others)]
+        for _ in range(repeats)
     ]
     ours, *theirs = zip(*runs, strict=True)
     ratios = [
@@ -406,8 +415,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.measure:
-        engine, path, kappa = arguments.measure
-        print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(kappa)))))
+        engine, path, max_partitions = arguments.measure
+        print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(max_partitions)))))
         return
     data, repeats = arguments.data, arguments.repeats
     if arguments.large:

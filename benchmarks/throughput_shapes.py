@@ -102,7 +102,7 @@ class Shape:
 
     seed: int
     rows: int
-    kappa: int
+    max_partitions: int
     users: Column
     partitions: Column
     duplicates: float
@@ -197,8 +197,8 @@ class Shape:
     def __str__(self) -> str:
         return (
             f"{self.seed}: {self.users}; {self.partitions}; {self.duplicates:.0%}; "
-            f"kappa {self.kappa}; {self.others} other columns; groups of {self.row_group:,}, "
-            f"{self.compression}; by {self.order}"
+            f"kappa {self.max_partitions}; {self.others} other columns; groups of "
+            f"{self.row_group:,}, {self.compression}; by {self.order}"
         )
 
 
@@ -219,7 +219,7 @@ def _json_lines(table: pa.Table) -> bytes:
     return data.to_pybytes()
 
 
-def polars(path: str, kappa: int) -> Callable[[], object]:
+def polars(path: str, max_partitions: int) -> Callable[[], object]:
     """The work with Polars, up to the histogram of counts."""
     os.environ["POLARS_MAX_THREADS"] = str(THREADS)
     import polars as pl
@@ -229,14 +229,14 @@ def polars(path: str, kappa: int) -> Callable[[], object]:
     )
     pairs = scan(path).select("user", "partition").unique()
     by_hash = pl.struct("user", "partition").hash()
-    kept = pairs.group_by("user").agg(pl.col("partition").bottom_k_by(by_hash, kappa))
+    kept = pairs.group_by("user").agg(pl.col("partition").bottom_k_by(by_hash, max_partitions))
     counts = kept.explode("partition").group_by("partition").agg(pl.len().alias("users"))
     histogram = counts.group_by("users").agg(pl.len())
     return lambda: histogram.collect(engine="streaming")
 
 
 ENGINES: dict[str, Callable[[str, int], Callable[[], object]]] = {
-    "ours": lambda path, kappa: lambda: without_beam(path, kappa),
+    "ours": lambda path, max_partitions: lambda: without_beam(path, max_partitions),
     "window": duckdb,
     "arg_min": duckdb_arg_min,
     "polars": polars,
@@ -255,11 +255,13 @@ class Cost:
         return f"{self.wall:.1f} s, {self.cpu:.1f} s, {self.gibibytes:.2f} GiB"
 
 
-def measure(engine: str, path: str, kappa: int) -> Cost | None:
+def measure(engine: str, path: str, max_partitions: int) -> Cost | None:
     """One run in a new process; None if it fails, for its memory say."""
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
-    process = subprocess.Popen([*command, engine, path, str(kappa)], stdout=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*command, engine, path, str(max_partitions)], stdout=subprocess.PIPE
+    )
     assert process.stdout is not None
     said = process.stdout.read()
     _, status, used = os.wait4(process.pid, 0)
@@ -276,9 +278,11 @@ def median(costs: Sequence[Cost | None]) -> Cost | None:
     return found[len(found) // 2] if found else None
 
 
-def compared(path: str, kappa: int, repeats: int, engines: Sequence[str]) -> dict[str, Cost]:
+def compared(
+    path: str, max_partitions: int, repeats: int, engines: Sequence[str]
+) -> dict[str, Cost]:
     """The median cost of each engine that does the work, run in turns."""
-    runs = [[measure(engine, path, kappa) for engine in engines] for _ in range(repeats)]
+    runs = [[measure(engine, path, max_partitions) for engine in engines] for _ in range(repeats)]
     medians = zip(engines, map(median, zip(*runs, strict=True)), strict=True)
     return {engine: cost for engine, cost in medians if cost is not None}
 
@@ -301,7 +305,7 @@ def rows(
             number += 1
             path = shape.write(data, suffix)
             try:
-                found = compared(path, shape.kappa, repeats, tuple(ENGINES))
+                found = compared(path, shape.max_partitions, repeats, tuple(ENGINES))
             finally:
                 os.unlink(path)
             ours = found["ours"]
@@ -355,8 +359,8 @@ def main() -> None:
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     flags = parser.parse_args()
     if flags.measure:
-        engine, path, kappa = flags.measure
-        ENGINES[engine](path, int(kappa))()
+        engine, path, max_partitions = flags.measure
+        ENGINES[engine](path, int(max_partitions))()
         print(peak_gibibytes())
         return
     write_page(flags.output / "throughput_shapes.md", report(flags))

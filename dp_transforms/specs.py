@@ -22,19 +22,19 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, UserDegreeMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     CountStrategy,
     NoisyCountStrategy,
     SelectionStrategy,
     TruncatedGeometricSelection,
     make_strategy,
 )
-from dp_transforms.mechanisms.partition_selection.strategy import REPLACE
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw
+from dp_transforms.mechanisms.selection.strategy import REPLACE
+from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 
 MOST_PERIODS = 10_000
 ALL_USERS = ""
@@ -159,7 +159,7 @@ class NamesSpec:
     others_epsilon: Number | None = None
     public_partitions: Sequence[Any] = ()  # or an Arrow array
     public_threshold: int | None = None
-    purpose: str = "selection"
+    context: str = "selection"
 
     def __post_init__(self) -> None:
         if not isinstance(self.strategy, SelectionStrategy):
@@ -187,7 +187,7 @@ class NamesSpec:
                     "pre_threshold and public_partitions exclude each other: one hides small "
                     "partitions, the other shows even empty ones"
                 )
-        _ = self.public_law, self.noise_of_others
+        _ = self.public_distribution, self.noise_of_others
 
     def require_counts(self) -> None:
         """Raises a ValueError unless the strategy decides by counts of users alone."""
@@ -198,12 +198,12 @@ class NamesSpec:
             )
 
     @functools.cached_property
-    def public_law(self) -> ThresholdLaw | None:
+    def public_distribution(self) -> ThresholdDistribution | None:
         """The rule for public partitions, if there are any."""
         if not len(self.public_partitions):
             return None
         assert isinstance(self.strategy, TruncatedGeometricSelection)
-        return self.strategy.public_law(self.public_threshold or 0)
+        return self.strategy.public_distribution(self.public_threshold or 0)
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
@@ -215,7 +215,11 @@ class NamesSpec:
     @property
     def cap(self) -> int | None:
         """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
-        if self.noisy_counts or self.public_law or not isinstance(self.strategy, CountStrategy):
+        if (
+            self.noisy_counts
+            or self.public_distribution
+            or not isinstance(self.strategy, CountStrategy)
+        ):
             return None
         return self.strategy.saturation_count
 
@@ -429,7 +433,7 @@ class GroupsSpec:
             already_bounded=True,
             max_partitions_per_user=len(self.to_select),
         )
-        return NamesSpec(strategy, already_bounded=True, purpose=SELECTION)
+        return NamesSpec(strategy, already_bounded=True, context=SELECTION)
 
     @property
     def requests(self) -> tuple[Request, ...]:

@@ -29,8 +29,8 @@ def utilities(with_record: bool, dtype: type) -> npt.NDArray[np.int64]:
 
 def naive_probability(with_record: bool, dtype: type) -> float:
     """The probability that the float mechanism chooses any other outcome than the first."""
-    law = naive_exponential.probabilities(utilities(with_record, dtype), 1.0, dtype)
-    return float(law[1:].sum())
+    distribution = naive_exponential.probabilities(utilities(with_record, dtype), 1.0, dtype)
+    return float(distribution[1:].sum())
 
 
 def exact_probability(with_record: bool, dtype: type) -> float:

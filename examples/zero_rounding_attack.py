@@ -42,8 +42,8 @@ def main() -> None:
     print(f"{'floats':24}{naive[0]:20.3f}{naive[1]:12.3f}")
     exact = [exact_frequency(utilities, RandomTape.from_os(), 1000) for utilities in databases]
     print(f"{'exact':24}{exact[0]:20.3f}{exact[1]:12.3f}")
-    law = [MECHANISM.probabilities(utilities)[1] for utilities in databases]
-    print(f"{'exact, probability':24}{law[0]!s:>20}{law[1]!s:>12}")
+    distribution = [MECHANISM.probabilities(utilities)[1] for utilities in databases]
+    print(f"{'exact, probability':24}{distribution[0]!s:>20}{distribution[1]!s:>12}")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Audits a mechanism on a pair of neighbours: how much epsilon do its outputs show?
 
-An event that tells the inputs apart gives a certified lower bound on epsilon; where the two laws
-are known exactly, so is epsilon.
+An event that tells the inputs apart gives a certified lower bound on epsilon; where the two
+distributions are known exactly, so is epsilon.
 """
 
 from __future__ import annotations
@@ -16,10 +16,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import PARTITION, USER, decoded
+from dp_transforms.errors import InputError
 from dp_transforms.evaluation.auditing import epsilon_lower_bound
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.partition_selection import STRATEGIES
-from dp_transforms.mechanisms.partition_selection.choice import make_strategy
+from dp_transforms.files.frequency_files import read_frequency_list
+from dp_transforms.files.logical_types import from_text
+from dp_transforms.files.paths import FileRange, local_path, match_files
+from dp_transforms.files.record_files import format_of
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.selection import STRATEGIES
+from dp_transforms.mechanisms.selection.choice import make_strategy
 from pipelines import flag_types
 from pipelines.audited_pairs import Audit, list_audit, records_list_audit, selection_audit
 from pipelines.command_line import (
@@ -30,11 +35,6 @@ from pipelines.command_line import (
     add_json_flag,
     failed,
 )
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import read_frequency_list
-from pipelines.files.logical_types import from_text
-from pipelines.files.paths import FileRange, local_path, match_files
-from pipelines.files.record_files import format_of
 
 FREQUENCY_LIST = "frequency_list"
 
@@ -108,7 +108,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
       InputError: a file cannot be read, or does not have the user.
     """
     is_list = flags.mechanism == FREQUENCY_LIST
-    kappa = flags.max_partitions_per_user
+    max_partitions = flags.max_partitions_per_user
     if is_list and (flags.delta is not None or flags.noisy_counts):
         raise ValueError("--delta and --noisy_counts are for strategies that select partitions")
     if not is_list and flags.delta is None:
@@ -122,17 +122,19 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
                 "need --input and --user"
             )
         lists = map(read_frequency_list, (flags.frequency_list, flags.neighbour))
-        return list_audit(partition_mechanism(flags.epsilon, kappa), *lists)
+        return list_audit(partition_mechanism(flags.epsilon, max_partitions), *lists)
     if flags.neighbour is not None:
         raise ValueError("--neighbour is for --frequency_list; --user makes that of --input")
     if flags.user is None:
         raise ValueError("--user is needed: the neighbour does not have this user's records")
     table, without, own = _neighbours(flags)
     if is_list:
-        return records_list_audit(partition_mechanism(flags.epsilon, kappa), table, without)
+        return records_list_audit(
+            partition_mechanism(flags.epsilon, max_partitions), table, without
+        )
     budget = flags.epsilon, flags.delta
     strategy = make_strategy(
-        flags.mechanism, *budget, flags.noisy_counts, max_partitions_per_user=kappa
+        flags.mechanism, *budget, flags.noisy_counts, max_partitions_per_user=max_partitions
     )
     return selection_audit(strategy, table, without, own, flags.noisy_counts)
 

@@ -22,13 +22,13 @@ from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
 from dp_transforms.evaluation.auditing import Statistic, exact_epsilon, exact_partition_epsilon
-from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
 from dp_transforms.mechanisms.decimals import float_above
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates
-from dp_transforms.mechanisms.partition_selection import SelectionStrategy, WeightedStrategy
-from dp_transforms.mechanisms.partition_selection.strategy import CountStrategy
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.selection import SelectionStrategy, WeightedStrategy
+from dp_transforms.mechanisms.selection.strategy import CountStrategy
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts, select_here
 
@@ -41,7 +41,9 @@ class Audit:
 
     draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
     statistics: Sequence[Statistic]  # what to look for in outputs
-    exact: Callable[[], float] | None  # epsilon at this delta; None where laws are not known
+    exact: (
+        Callable[[], float] | None
+    )  # epsilon at this delta; None where distributions are not known
     epsilon: float  # what is promised
     delta: float
     pair: str  # the inputs, in words
@@ -100,18 +102,19 @@ def selection_audit(
     """The path from records to selected partitions and perhaps noisy counts, on records with and
     without a user, whose partitions are given too."""
     names = frozenset(own)
-    kappa = strategy.max_partitions_per_user
+    max_partitions = strategy.max_partitions_per_user
     exact = None
     if (
         isinstance(strategy, CountStrategy)
         and not noisy_counts
         and len(names) <= _MOST_ENUMERATED
-        and not _is_bounded_at_random(table, kappa)
+        and not _is_bounded_at_random(table, max_partitions)
     ):
-        law, other = (
-            _law_of_names(strategy, records, kappa, names) for records in (table, without)
+        distribution, other = (
+            _distribution_of_names(strategy, records, max_partitions, names)
+            for records in (table, without)
         )
-        exact = functools.partial(exact_epsilon, law, other, gmpy2.mpq(strategy.delta))
+        exact = functools.partial(exact_epsilon, distribution, other, gmpy2.mpq(strategy.delta))
 
     def selected(output: dict[Any, int]) -> frozenset[Any]:
         return frozenset(name for name in names if name in output)
@@ -135,9 +138,9 @@ def selection_audit(
     )
 
 
-def _counts(records: pa.Table, kappa: int, secret: JobSecret) -> pa.Table:
+def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
     key = secret.key("bound contributions")
-    return sum_counts(count_pairs(distinct_pairs(records, at_most=kappa, key=key)))
+    return sum_counts(count_pairs(distinct_pairs(records, at_most=max_partitions, key=key)))
 
 
 def _select(
@@ -155,24 +158,26 @@ def _select(
     return dict(zip(names, noisy, strict=True))
 
 
-def _law_of_names(
-    strategy: CountStrategy, records: pa.Table, kappa: int, names: Iterable[Any]
+def _distribution_of_names(
+    strategy: CountStrategy, records: pa.Table, max_partitions: int, names: Iterable[Any]
 ) -> dict[tuple[bool, ...], Any]:
     """The probability of each selection of some partitions, which are decided on independently."""
-    table = _counts(records, kappa, JobSecret.from_os())
+    table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
-    law = {}
+    distribution = {}
     for choice in itertools.product((False, True), repeat=len(keeps)):
-        law[choice] = gmpy2.mpq(1)
+        distribution[choice] = gmpy2.mpq(1)
         for keep, kept in zip(keeps, choice, strict=True):
-            law[choice] *= keep if kept else 1 - keep
-    return law
+            distribution[choice] *= keep if kept else 1 - keep
+    return distribution
 
 
-def _is_bounded_at_random(records: pa.Table, kappa: int) -> bool:
+def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
     pairs = distinct_pairs(records)
-    return any(count > kappa for count in pc.value_counts(pairs[USER]).field("counts").to_pylist())
+    return any(
+        count > max_partitions for count in pc.value_counts(pairs[USER]).field("counts").to_pylist()
+    )
 
 
 def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:

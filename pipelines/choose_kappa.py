@@ -9,8 +9,16 @@ import json
 import sys
 from collections.abc import Sequence
 
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
+from dp_transforms.files.frequency_files import degree_tables, parse_rows
+from dp_transforms.files.paths import local_path
+from dp_transforms.files.release_files import read_file, reading
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
+from dp_transforms.reports import page
+from dp_transforms.reports.plots import kappa_table, plot_kappas
+from dp_transforms.reports.privacy_statement import user_degrees_statement
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import (
@@ -23,23 +31,8 @@ from pipelines.command_line import (
     run,
     warn,
 )
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import degree_tables, parse_rows
-from pipelines.files.names import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
-from pipelines.files.output import directory_from_flags
-from pipelines.files.paths import local_path
-from pipelines.files.release_files import read_file, reading
-from pipelines.release_job import (
-    Release,
-    add_input_flags,
-    add_release_flags,
-    records,
-    release_job,
-    write_lists,
-)
-from pipelines.reports import page
-from pipelines.reports.plots import kappa_table, plot_kappas
-from pipelines.reports.privacy_statement import user_degrees_statement
+from pipelines.file_flags import add_input_flags, directory_from_flags, records
+from pipelines.release_job import Release, add_release_flags, release_job, write_lists
 
 _MANY = 100_000
 _EPILOG = f"""\

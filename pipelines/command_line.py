@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import dp_transforms
 from dp_transforms.__main__ import RUN_MODULE
+from dp_transforms.errors import DoneError, InputError, input_error_message
 from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
-from pipelines.errors import DoneError, InputError, input_error_message
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -246,7 +246,7 @@ class JobParser(OneLineParser):
             WorkerOptions,
         )
 
-        from dp_transforms.job_secret import refuse_reruns
+        from dp_transforms.runtime.job_secret import refuse_reruns
 
         # Beam answers a bad value with its whole usage, of which the last line says what is wrong.
         said = io.StringIO()

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.reports.text_table import text_table
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
-from pipelines.files.frequency_files import read_frequency_list
-from pipelines.reports.text_table import text_table
 
 _EPILOG = """\
 Both files have the header frequency,multiplicity. What is printed is PRIVATE: not part of the

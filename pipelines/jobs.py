@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pipelines.files.names import (
+from dp_transforms.files.filenames import (
     DEGREES_FILE,
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
@@ -56,8 +56,3 @@ COMMANDS = {
     "audit": Command("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
     "sample": Command("sample_records", "made-up records to try the others on"),
 }
-
-RELEASED_FILES = tuple(
-    dict.fromkeys(name for one in COMMANDS.values() for name in one.releases if "." in name)
-)
-"""The releases of all jobs. A directory holds one of them, since it has one privacy.json."""

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
+from dp_transforms.files.paths import reason
+from dp_transforms.reports.text_table import text_table
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
-from pipelines.files.paths import reason
-from pipelines.reports.text_table import text_table
 
 _EPILOG = """\
 A reservation counts as spent from before its job reads data. A job on this machine that fails, is

@@ -1,28 +1,22 @@
-"""The engine of Apache Beam: the verbs of ``dp_transforms.in_process`` as steps of a pipeline."""
+"""The engine of Apache Beam: the verbs of ``dp_transforms.runtime.in_process`` as steps of a
+pipeline."""
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import apache_beam as beam
 import pyarrow as pa
-from apache_beam.io import fileio
 from apache_beam.metrics import Metrics, MetricsFilter
 from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptions
 
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
-from dp_transforms.contributions import BoundContributions
-from dp_transforms.counting import CountDistinctUsers
-from dp_transforms.degrees import CountDegrees, CountProjectedDegrees
-from dp_transforms.frequency_release import ReleaseFrequencyList, ReleaseUserDegrees
-from dp_transforms.grouped_lists import ReleaseGroupedLists
-from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.files.record_source import RecordSource
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.runtime.bounds import TellsBound
-from dp_transforms.selection import SelectPartitions
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.specs import (
     DegreesSpec,
     GroupsSpec,
@@ -33,10 +27,15 @@ from dp_transforms.specs import (
     UserDegreesSpec,
     arguments,
 )
-from dp_transforms.windowed_lists import ReleaseListsByPeriod, SelectPartitionsByPeriod
+from dp_transforms.transforms.contributions import BoundContributions
+from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.transforms.grouped import ReleaseGroupedLists
+from dp_transforms.transforms.reading import ReadRecords
+from dp_transforms.transforms.release import ReleaseFrequencyList, ReleaseUserDegrees
+from dp_transforms.transforms.selection import SelectPartitions
+from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartitionsByPeriod
 from pipelines import progress
-from pipelines.files.record_files import RecordFiles
-from pipelines.files.record_source import RecordSource
 
 FEW_RECORDS = 500_000
 """One worker is done with so many before Flink has started the parts of each stage."""
@@ -131,8 +130,8 @@ class OnBeam:
         watch = self._watch(f"reading {rows}", "records", total=self._source.estimated_rows)
         return self._pipeline | "ReadRecords" >> ReadRecords(self._source) | "Records" >> watch
 
-    def _bounded(self, kappa: int) -> beam.PCollection:
-        return self._records() | "Bound" >> BoundContributions(kappa, **self._shared)
+    def _bounded(self, max_partitions: int) -> beam.PCollection:
+        return self._records() | "Bound" >> BoundContributions(max_partitions, **self._shared)
 
     def _list(self, bounded: beam.PCollection, mechanism: PartitionMechanism) -> beam.PCollection:
         return bounded | "FrequencyList" >> beam.ptransform_fn(self._counted_and_released)(
@@ -164,36 +163,6 @@ class OnBeam:
     def _watch(self, stage: str, rows: str, total: int = 0, private: bool = True) -> Watch:
         shows_progress, shows_counters = self._shows
         return Watch(stage, rows, shows_progress, private and shows_counters, total)
-
-
-class ReadRecords(beam.PTransform):
-    """The records of a source: pa.Table elements with the columns user and partition.
-
-    ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
-    workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on.
-    """
-
-    def __init__(self, source: RecordSource):
-        super().__init__()
-        self._source = source
-
-    def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:
-        source = self._source
-        if not isinstance(source, RecordFiles):
-            return (
-                start
-                | "Once" >> beam.Create([source], reshuffle=False)
-                | "Query"
-                >> beam.FlatMap(operator.methodcaller("tables")).with_output_types(pa.Table)
-                | "Share" >> beam.Reshuffle()
-            )
-        return (
-            start
-            | "Match" >> fileio.MatchFiles(source.pattern)
-            | "Split" >> beam.FlatMap(source.split)
-            | "Share" >> beam.Reshuffle()
-            | "Read" >> beam.FlatMap(source.read).with_output_types(pa.Table)
-        )
 
 
 class Watch(TellsBound, beam.PTransform):

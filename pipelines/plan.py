@@ -11,22 +11,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dp_transforms.errors import InputError
+from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.geometric import least_epsilon
+from dp_transforms.mechanisms.partition.geometric import least_epsilon
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import (
     ReleasePlan,
     expected_dist,
     plan_releases,
     zipf_list,
 )
+from dp_transforms.reports import page
+from dp_transforms.reports.text_table import text_table
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import read_frequency_list
-from pipelines.reports import page
-from pipelines.reports.text_table import text_table
 
 _ROWS_PER_SECOND = 1_000_000
 _PATIENCE = 1.0  # Seconds.
@@ -157,9 +157,11 @@ def _mechanism_table(plans: Sequence[ReleasePlan]) -> str:
     return f"{head}\n{text_table(rows)}"
 
 
-def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kappa: int) -> str:
+def _why_the_default(
+    reference: FrequencyList, plans: Sequence[ReleasePlan], max_partitions: int
+) -> str:
     """Says from which epsilon on each mechanism works, and what error the next one would buy."""
-    least = least_epsilon(kappa)
+    least = least_epsilon(max_partitions)
     text = (
         "* is the default, --mechanism=auto: of the mechanisms that work at this epsilon and "
         "KAPPA,\nwhich alone decide, the one with the least error on most lists. All are "
@@ -167,7 +169,7 @@ def _why_the_default(reference: FrequencyList, plans: Sequence[ReleasePlan], kap
         f"geometric works from {least} on (ln 3 * KAPPA), frobenius and exponential everywhere."
     )
     if min(plan.epsilon for plan in plans) < least:
-        there = expected_dist(partition_mechanism(least, kappa), reference).dist
+        there = expected_dist(partition_mechanism(least, max_partitions), reference).dist
         text += (
             f"\nAn epsilon of {least}, just above ln 3 * KAPPA, would buy the geometric mechanism: "
             f"expected dist {there:,.0f}."
@@ -218,14 +220,14 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     parser = make_parser()
     flags = parser.parse_args(argv)
-    kappa = flags.max_partitions_per_user
+    max_partitions = flags.max_partitions_per_user
     try:
         if flags.reference is None:
-            reference = zipf_list(flags.users * kappa, flags.zipf_exponent)
+            reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
         else:
             reference = read_frequency_list(flags.reference, public=True)
         plans = _planned(reference, flags)
-        why = _why_the_default(reference, plans, kappa)
+        why = _why_the_default(reference, plans, max_partitions)
     except InputError as error:
         return failed(str(error))
     except ValueError as error:
@@ -237,7 +239,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     kind = "the reference list" if flags.reference else "a Zipf list in place of the data"
     print(
         f"{kind}: {reference.total:,} contributions, {reference.distinct:,} partitions, at most "
-        f"{kappa} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
+        f"{max_partitions} per user\n\n{tables(plans, why)}\n\n{_sizes(reference, flags.records)}"
     )
     if flags.plot is not None:
         try:
@@ -253,8 +255,8 @@ def _planned(reference: FrequencyList, flags: argparse.Namespace) -> list[Releas
     plans: list[ReleasePlan] = []
     start = time.monotonic()
     for epsilon in flags.epsilon:
-        kappa, made_up = flags.max_partitions_per_user, flags.reference is None
-        plans += plan_releases(reference, [epsilon], flags.delta, kappa, made_up)
+        max_partitions, made_up = flags.max_partitions_per_user, flags.reference is None
+        plans += plan_releases(reference, [epsilon], flags.delta, max_partitions, made_up)
         if time.monotonic() - start > _PATIENCE and len(plans) < len(flags.epsilon):
             print(f"planned {len(plans)} of {len(flags.epsilon)} budgets", file=sys.stderr)
     return plans

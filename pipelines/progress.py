@@ -50,7 +50,7 @@ class Stage:
 
 @dataclass
 class Watch:
-    """Tells of the stages of ``dp_transforms.in_process``.
+    """Tells of the stages of ``dp_transforms.runtime.in_process``.
 
     Args:
       shows_progress: print the lines of ``Stage``.

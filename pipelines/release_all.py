@@ -12,37 +12,36 @@ import sys
 from collections.abc import Sequence
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.mechanisms.decimals import ExactNumber
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.partition_selection import STRATEGIES
-from dp_transforms.mechanisms.partition_selection.choice import AUTO, make_strategy
-from dp_transforms.specs import ListSpec, NamesSpec
-from pipelines import flag_types
-from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
-from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import (
+from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     LIST_DIRECTORY,
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
 )
-from pipelines.files.output import directory_from_flags, directory_path
-from pipelines.files.paths import filesystem
+from dp_transforms.files.frequency_files import list_tables
+from dp_transforms.files.output import directory_path
+from dp_transforms.files.paths import filesystem
+from dp_transforms.mechanisms.decimals import ExactNumber
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.selection import STRATEGIES
+from dp_transforms.mechanisms.selection.choice import AUTO, make_strategy
+from dp_transforms.reports.privacy_statement import (
+    columns_of,
+    frequency_list_statement,
+    selection_statement,
+)
+from dp_transforms.specs import ListSpec, NamesSpec
+from pipelines import flag_types
+from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
+from pipelines.file_flags import add_input_flags, directory_from_flags, records
 from pipelines.release_job import (
     Release,
-    add_input_flags,
     add_release_flags,
     list_directory,
-    records,
     release_job,
     write_both,
     write_lists,
     write_names,
-)
-from pipelines.reports.privacy_statement import (
-    columns_of,
-    frequency_list_statement,
-    selection_statement,
 )
 
 _EPILOG = f"""\
@@ -71,7 +70,7 @@ def make_parser() -> JobParser:
         parser,
         epsilon="what both releases cost together",
         delta=", all of it for the selection",
-        kappa="how many partitions of each user are kept at most, chosen at random",
+        max_partitions="how many partitions of each user are kept at most, chosen at random",
     )
     privacy.add_argument(
         "--selection_share",
@@ -95,19 +94,19 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     whole = PrivacyBudget(flags.epsilon, flags.delta)
     for_selection = PrivacyBudget(whole.epsilon * flags.selection_share, whole.delta)
     for_list = whole - for_selection
-    kappa, noisy = flags.max_partitions_per_user, flags.noisy_counts
-    one = ListSpec(partition_mechanism(for_list.epsilon, kappa, flags.mechanism))
+    max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
+    one = ListSpec(partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism))
     strategy = make_strategy(
         flags.strategy,
         for_selection.epsilon,
         for_selection.delta,
         noisy,
         already_bounded=True,
-        max_partitions_per_user=kappa,
+        max_partitions_per_user=max_partitions,
     )
     names = NamesSpec(strategy, noisy_counts=noisy, intervals=noisy, already_bounded=True)
     source = records(flags)
-    from pipelines.files.partition_file import header_line
+    from dp_transforms.files.partition_file import header_line
 
     parent = directory_path(flags.output)
     join = filesystem(parent).join

@@ -18,27 +18,26 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import FREQUENCIES_FILE
+from dp_transforms.files.frequency_files import list_tables
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.reports.privacy_statement import EDGE, NODE, degree_list_statement
 from dp_transforms.specs import DegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import list_tables
-from pipelines.files.names import FREQUENCIES_FILE
+from pipelines.file_flags import add_input_flags, records
 from pipelines.release_job import (
     Release,
-    add_input_flags,
     add_release_flags,
     list_directory,
-    records,
     release_job,
     write_lists,
 )
-from pipelines.reports.privacy_statement import EDGE, NODE, degree_list_statement
 
 if TYPE_CHECKING:
-    from pipelines.files.record_source import RecordSource
+    from dp_transforms.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of

@@ -8,32 +8,36 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.job_secret import JobSecret, release_frequency_list
+from dp_transforms.files.filenames import FREQUENCIES_FILE
+from dp_transforms.files.frequency_files import list_tables, read_frequency_list
+from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms import Eta
+from dp_transforms.reports.privacy_statement import frequency_list_statement
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.files.frequency_files import list_tables, read_frequency_list
-from pipelines.files.names import FREQUENCIES_FILE
-from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags, period_names
+from pipelines.file_flags import (
+    PERIOD_FLAGS,
+    add_input_flags,
+    add_period_flags,
+    period_records,
+    records,
+)
+from pipelines.public_knowledge_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 from pipelines.release_job import (
     Release,
-    add_input_flags,
     add_release_flags,
     list_directory,
     list_of_period,
-    period_records,
     period_release,
-    records,
     release_job,
     write_lists,
 )
-from pipelines.reports.privacy_statement import frequency_list_statement
-from pipelines.variant_flags import VARIANTS, add_variant_flags, mechanism_from_flags
 
 if TYPE_CHECKING:
+    from dp_transforms.files.record_source import RecordSource
     from dp_transforms.mechanisms.released_list import ReleasedList
-    from pipelines.files.record_source import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -64,8 +68,8 @@ def make_parser() -> JobParser:
     )
     privacy = add_release_flags(
         parser,
-        kappa="keep at most KAPPA partitions of each user, at random; with --frequency_list, how "
-        "many entries one user may have contributed to (default there: 1)",
+        max_partitions="keep at most KAPPA partitions of each user, at random; with "
+        "--frequency_list, how many entries one user may have contributed to (default there: 1)",
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(

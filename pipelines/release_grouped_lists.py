@@ -1,5 +1,5 @@
 """Frequency lists of groups: all users, and one for each gender, age, language or whatever else.
-See ``dp_transforms.grouped_lists`` for the argument of privacy."""
+See ``dp_transforms.transforms.grouped`` for the argument of privacy."""
 
 from __future__ import annotations
 
@@ -11,23 +11,22 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import LISTS_FILE
+from dp_transforms.files.frequency_files import grouped_tables
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
+from dp_transforms.reports.privacy_statement import grouped_lists_statement
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import grouped_tables
-from pipelines.files.names import LISTS_FILE
+from pipelines.file_flags import add_input_flags, records
 from pipelines.release_job import (
     Release,
-    add_input_flags,
     add_release_flags,
     list_directory,
-    records,
     release_job,
     write_lists,
 )
-from pipelines.reports.privacy_statement import grouped_lists_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,7 +86,7 @@ def make_parser() -> JobParser:
     privacy = add_release_flags(
         parser,
         delta=", all of it for the names of groups",
-        kappa="how many partitions of each user are kept at most, chosen at random",
+        max_partitions="how many partitions of each user are kept at most, chosen at random",
     )
     privacy.add_argument(
         "--epsilon_all", type=flag_types.epsilon, help="what the list of all users costs"
@@ -189,7 +188,7 @@ def _check_groups(attributes: Sequence[Attribute], fields: Sequence[pa.Field]) -
     import pyarrow as pa
 
     from dp_transforms.columnar.attributes import attribute_text
-    from pipelines.files.logical_types import from_text
+    from dp_transforms.files.logical_types import from_text
 
     for attribute, field in zip(attributes, fields, strict=True):
         for group in attribute.groups or ():

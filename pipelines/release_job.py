@@ -10,26 +10,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.job_secret import JobSecret
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, MECHANISMS
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.errors import DoneError, InputError
+from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
+from dp_transforms.files.frequency_files import Tables
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.paths import filesystem
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
+from dp_transforms.reports import page
+from dp_transforms.reports.privacy_statement import COORDINATES_KEY
+from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.specs import PeriodListsSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
-from pipelines.errors import DoneError, InputError
-from pipelines.files.frequency_files import Tables
-from pipelines.files.names import COORDINATES_FILE, FORMATS, FREQUENCIES_FILE
-from pipelines.files.output import ReleaseDirectory, add_output_flags, directory_from_flags
-from pipelines.files.paths import filesystem
-from pipelines.reports import page
-from pipelines.reports.privacy_statement import COORDINATES_KEY
+from pipelines.file_flags import add_output_flags, directory_from_flags
 from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from pipelines.files.record_source import RecordSource
+    from dp_transforms.files.record_source import RecordSource
 
 # Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.
@@ -103,7 +104,7 @@ def write_names(
       names: tables of names.
       others: the number of users of other partitions, if it is released.
     """
-    from pipelines.files.partition_file import in_order, partition_lines
+    from dp_transforms.files.partition_file import in_order, partition_lines
 
     lines = itertools.chain.from_iterable(map(partition_lines, names))
     content = [header, *in_order(lines, statement["noisy_counts"])]
@@ -199,98 +200,12 @@ def period_release(
     )
 
 
-def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """The records that the flags of ``add_input_flags`` describe: see ``records_from_flags``."""
-    from pipelines.files.record_files import records_from_flags
-
-    return records_from_flags(flags, attribute_columns)
-
-
-def period_records(flags: argparse.Namespace) -> RecordSource:
-    """The same, with the period of each record."""
-    source = records(flags, [flags.time_column])
-    source.name_periods(flags.period)
-    return source
-
-
-def add_column_flags(group: Any) -> None:
-    """The flags that say which columns hold users and partitions."""
-    group.add_argument(
-        "--user_column",
-        metavar="COLUMN",
-        help="whose record it is: the column's name, or its position from 1 with --no_header",
-    )
-    group.add_argument(
-        "--partition_column",
-        metavar="COLUMN",
-        action="append",
-        help="what is counted (a password, a page, a product), likewise; give it several times for "
-        "partitions of several columns",
-    )
-
-
-def add_input_flags(
-    parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
-) -> None:
-    """The flags from which ``records_from_flags`` makes a reader; ``add_columns`` adds those that
-    name columns to a group."""
-    group = parser.add_argument_group("records")
-    group.add_argument(
-        "--input",
-        metavar="GLOB",
-        help="files of records, of any Beam filesystem; or, with --query, a database: "
-        "postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
-    )
-    group.add_argument(
-        "--query",
-        metavar="SQL",
-        help="read the records that this query gives, whose columns are then named by the flags "
-        "below (extra: database)",
-    )
-    add_columns(group)
-    group.add_argument(
-        "--input_format",
-        choices=("auto", *FORMATS),
-        default="auto",
-        help="csv is any delimited text, jsonl an object on each line; auto goes by the first "
-        "file's name (default)",
-    )
-    group.add_argument(
-        "--drop_nulls",
-        action="store_true",
-        help="leave out records without a user or a partition; without this flag they are refused",
-    )
-    group.add_argument(
-        "--num_buckets",
-        type=_num_buckets,
-        metavar="N",
-        help="how many parts the records are shuffled in (default: by the files' sizes); more "
-        "parts need less memory each",
-    )
-    text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
-    text.add_argument(
-        "--delimiter",
-        metavar="CHAR",
-        help="between fields: one character, or 'tab' (default: comma, tab for .tsv)",
-    )
-    text.add_argument(
-        "--no_header", action="store_true", help="the first line is a record; columns by position"
-    )
-    text.add_argument(
-        "--no_quotes", action="store_true", help='the character " has no meaning of its own'
-    )
-    text.add_argument(
-        "--multiline", action="store_true", help="quoted fields may contain line breaks (slower)"
-    )
-    text.add_argument("--encoding", metavar="CODEC", help="of the text (default: utf-8)")
-
-
 def add_release_flags(
     parser: JobParser,
     *,
     epsilon: str | None = None,
     delta: str | None = None,
-    kappa: str | None = None,
+    max_partitions: str | None = None,
     lists: bool = True,
 ) -> Any:
     """Adds the flags of privacy and output that jobs share; returns their group.
@@ -309,12 +224,12 @@ def add_release_flags(
             help=f"the probability with which epsilon may fail{delta}; far below 1 / number of "
             "users",
         )
-    if kappa is not None:
+    if max_partitions is not None:
         group.add_argument(
             "--max_partitions_per_user",
             type=flag_types.positive_integer,
             metavar="KAPPA",
-            help=kappa,
+            help=max_partitions,
         )
     add_ledger_flags(group)
     add_output_flags(group)
@@ -386,7 +301,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
-    from dp_transforms.in_process import InProcess, enough_memory
+    from dp_transforms.runtime.in_process import InProcess, enough_memory
     from dp_transforms.runtime.spilling import SpillError
     from pipelines.progress import Watch
     from pipelines.workers.allocation import keep_freed_memory
@@ -448,11 +363,3 @@ def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory])
         from pipelines.report import write_report
 
         print(write_report(directories[0].path))
-
-
-def _num_buckets(text: str) -> int:
-    from dp_transforms.columnar.scattering import MAX_BUCKETS
-
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
-        raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")
-    return int(text)

@@ -10,52 +10,17 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from dp_transforms.frames.answers import (
-    Comparison,
-    GroupReleases,
-    ListRelease,
-    NamesRelease,
-    Releases,
-    compare,
-    load,
-)
+from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
+from dp_transforms.files.paths import local_path
+from dp_transforms.files.release_files import reading, release_directories, write_files
+from dp_transforms.frames.answers import compare, load
+from dp_transforms.reports import page
+from dp_transforms.reports.pages import page_of
+from dp_transforms.reports.phrases import NO_WORDS, Words
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files.names import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
-from pipelines.files.paths import local_path
-from pipelines.files.release_files import reading, release_directories, write_files
-from pipelines.reports import page
-from pipelines.reports.lists import comparison_figure, comparison_page, list_page
-from pipelines.reports.names import names_page
-from pipelines.reports.series import series_figure, series_page
-from pipelines.reports.words import NO_WORDS, Words
 
 _CONTENT = f"a release with its {PRIVACY_FILE}"
-_PAGES: dict[type, Any] = {
-    ListRelease: list_page,
-    NamesRelease: names_page,
-    Releases: series_page,
-    GroupReleases: series_page,
-    Comparison: comparison_page,
-}
-
-
-def page_of(release: Any, words: Words = NO_WORDS) -> tuple[str, dict[str, bytes]]:
-    """The whole page of what ``load`` or ``compare`` gives, pictures included, and these by the
-    names of their files.
-
-    Raises:
-      InputError: there are no error bars for such a release.
-      ImportError: matplotlib is not installed.
-    """
-    found: tuple[str, dict[str, bytes]] = _PAGES[type(release)](release, words)
-    return found
-
-
-def figure_of(release: Releases | Comparison) -> Any:
-    """The figure of several lists, or of two that are compared."""
-    return comparison_figure(release) if isinstance(release, Comparison) else series_figure(release)
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:

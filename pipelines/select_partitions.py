@@ -9,34 +9,38 @@ from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import PARTITIONS_FILE
+from dp_transforms.files.period_names import period_names
+from dp_transforms.mechanisms.selection import (
     STRATEGIES,
     TruncatedGeometricSelection,
     explain,
     make_strategy,
 )
-from dp_transforms.mechanisms.partition_selection.choice import AUTO
-from dp_transforms.mechanisms.partition_selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
+from dp_transforms.reports.plots import plot_explanation
+from dp_transforms.reports.privacy_statement import columns_of, selection_statement
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
-from pipelines.errors import InputError
-from pipelines.files.names import PARTITIONS_FILE
-from pipelines.files.output import directory_from_flags
-from pipelines.files.period_names import PERIOD_FLAGS, add_period_flags, period_names
+from pipelines.file_flags import (
+    PERIOD_FLAGS,
+    add_input_flags,
+    add_period_flags,
+    directory_from_flags,
+    period_records,
+    records,
+)
 from pipelines.release_job import (
     Release,
-    add_input_flags,
     add_release_flags,
     names_of_period,
-    period_records,
     period_release,
-    records,
     release_job,
     write_names,
 )
-from pipelines.reports.plots import plot_explanation
-from pipelines.reports.privacy_statement import columns_of, selection_statement
 
 TRUNCATED = TruncatedGeometricSelection.name
 
@@ -69,7 +73,7 @@ def make_parser() -> JobParser:
         parser,
         epsilon="what the release costs; smaller is more private",
         delta="",
-        kappa="in how many partitions each user counts at most, chosen at random",
+        max_partitions="in how many partitions each user counts at most, chosen at random",
         lists=False,
     )
     privacy.add_argument(
@@ -146,7 +150,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
     directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=_numbers(flags))
-    from pipelines.files.partition_file import header_line, read_public_partitions
+    from dp_transforms.files.partition_file import header_line, read_public_partitions
 
     # The parameters are heard of before the files are.
     _spec(flags, ())
@@ -185,7 +189,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
-    from pipelines.files.partition_file import header_line
+    from dp_transforms.files.partition_file import header_line
 
     spec = PeriodNamesSpec(
         periods=period_names(flags.period, flags.periods),

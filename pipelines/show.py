@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+from dp_transforms.files.filenames import PRIVACY_FILE
+from dp_transforms.files.release_files import reading, release_directories
 from dp_transforms.frames.answers import ListRelease, load
+from dp_transforms.reports.text_table import text_table
 from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.files.names import PRIVACY_FILE
-from pipelines.files.release_files import reading, release_directories
-from pipelines.reports.text_table import text_table
 
 
 def make_parser() -> OneLineParser:

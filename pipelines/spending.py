@@ -25,9 +25,9 @@ from dp_transforms.budget import (
     State,
 )
 from dp_transforms.budget.ledger_file import has_ended
+from dp_transforms.errors import DoneError, InputError
+from dp_transforms.files.paths import local_path, reason
 from dp_transforms.mechanisms.decimals import Real
-from pipelines.errors import DoneError, InputError
-from pipelines.files.paths import local_path, reason
 
 
 class Part(NamedTuple):
@@ -65,13 +65,6 @@ class Charge(dict[str, Any]):
                 Ledger.open(self.ledger).begin(self.ids)
         except ValueError as error:
             raise InputError(f"nothing was released: {error}") from None
-
-
-def begin_release(statement: dict[str, Any]) -> None:
-    """``Charge.begin`` of a statement's budget, if there is one."""
-    charge = statement.get("budget")
-    if isinstance(charge, Charge):
-        charge.begin()
 
 
 def add_ledger_flags(group: Any) -> None:

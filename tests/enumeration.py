@@ -1,4 +1,4 @@
-"""All small integer partitions, and the laws of mechanisms over them by the definition."""
+"""All small integer partitions, and the distributions of mechanisms over them by the definition."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def l1_distance(values: Sequence[int], others: Sequence[int]) -> int:
     )
 
 
-def law(
+def distribution(
     base: Fraction,
     target: Sequence[int],
     candidates: Iterator[tuple[int, ...]],

@@ -1,6 +1,6 @@
-"""The mean change of the total under the law of the walk."""
+"""The mean change of the total under the distribution of the walk."""
 
-from dp_transforms.mechanisms.laws.walk_sums import STEP, WalkSums
+from dp_transforms.mechanisms.partition.distributions.walk_sums import STEP, WalkSums
 
 
 def expected_excess(blocks, rate, tilt, window):

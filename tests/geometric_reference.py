@@ -1,4 +1,4 @@
-"""The geometric mechanism's law by its definition, and all that its walk can do, exactly."""
+"""The geometric mechanism's distribution by its definition, and all that its walk can do."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from functools import cache
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import enclosed
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.sampler.geometric_walk import (
+from dp_transforms.mechanisms.partition.walk.geometric_walk import (
     NEVER,
     TURNED,
     GeometricWeights,
     Runs,
     draw,
 )
-from dp_transforms.mechanisms.sampler.walk import Blocks
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 
 Bounds = tuple[tuple[int, ...], tuple[int, ...]]

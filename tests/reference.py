@@ -36,17 +36,17 @@ def pair_prf(key, left, right):
     return int.from_bytes(encryptor.update(block)[:8], "little")
 
 
-def bound(records, kappa, key, one_order=False):
+def bound(records, max_partitions, key, shared_order=False):
     """The distinct records, and of each user the kappa of smallest priority."""
 
     def priority(record):
-        if one_order:
+        if shared_order:
             return row_hash(record[1], key), record
         return pair_prf(key, *(row_hash(part, key) for part in record)), record
 
     kept = collections.defaultdict(list)
     for record in sorted(set(records), key=priority):
-        if len(kept[record[0]]) < kappa:
+        if len(kept[record[0]]) < max_partitions:
             kept[record[0]].append(record)
     return {record for records in kept.values() for record in records}
 

@@ -7,7 +7,7 @@ import random
 import gmpy2
 
 from dp_transforms import JobSecret
-from dp_transforms.mechanisms.partition_selection import MeasuredSelection
+from dp_transforms.mechanisms.selection import MeasuredSelection
 from tests import reference
 from tests.beam_runs import table_of
 
@@ -29,42 +29,42 @@ def make_records(seed, users=120, names=30, most=9):
 RECORDS = make_records(1)
 
 
-def is_kept(law, statistic, name, key):
+def is_kept(distribution, statistic, name, key):
     """U >= 1 - pi, with 512 bits of U."""
     digest = hashlib.blake2b(name.encode(), key=key).digest()
     uniform = gmpy2.mpq(int.from_bytes(digest, "big"), gmpy2.mpz(1) << 512)
-    lo, hi = law.drop_enclosure(statistic, 300)
+    lo, hi = distribution.drop_enclosure(statistic, 300)
     assert uniform < lo or uniform >= hi
     return uniform >= hi
 
 
-def selected(records, strategy, secret=SECRET, purpose="selection"):
+def selected(records, strategy, secret=SECRET, context="selection"):
     """Computes the names that SelectPartitions must give, row by row."""
-    kappa, key = strategy.max_partitions_per_user, secret.key("bound contributions")
+    max_partitions, key = strategy.max_partitions_per_user, secret.key("bound contributions")
     if not strategy.uses_weights:
-        counts = reference.count(reference.bound(records, kappa, key))
-        own = secret.key(f"{purpose} by {strategy!r}")
-        return {name for name, n in counts.items() if is_kept(strategy.law, n, name, own)}
+        counts = reference.count(reference.bound(records, max_partitions, key))
+        own = secret.key(f"{context} by {strategy!r}")
+        return {name for name, n in counts.items() if is_kept(strategy.distribution, n, name, own)}
     names, left, taken = set(), set(records), strategy
     if isinstance(strategy, MeasuredSelection):
         has = collections.Counter(user for user, _ in left).values()
-        tape = secret.tape(f"{purpose} by {strategy!r}, statistic")
+        tape = secret.tape(f"{context} by {strategy!r}, statistic")
         classes = zip((0, *strategy.edges), (*strategy.edges, max(has) + 1), strict=True)
         counts = [sum(below < number <= most for number in has) for below, most in classes]
         taken = strategy.branch(strategy.plan(counts, tape))
-        kappa = taken.max_partitions_per_user
+        max_partitions = taken.max_partitions_per_user
     for index in range(len(taken.rounds)):
-        law = taken.round_after(index, len(names))
-        one_order = taken.one_order(index)
-        if one_order:
+        distribution = taken.round_after(index, len(names))
+        shared_order = taken.shared_order(index)
+        if shared_order:
             key = secret.key(f"bound contributions, round {index}")
-        bounded = reference.bound(left, kappa, key, one_order)
+        bounded = reference.bound(left, max_partitions, key, shared_order)
         has = collections.Counter(user for user, _ in bounded)
         sums = collections.Counter()
         for user, name in bounded:
-            sums[name] += law.step(has[user])
-        own = secret.key(f"{purpose} by {strategy!r}, round {index}")
-        names |= {name for name, total in sums.items() if is_kept(law, total, name, own)}
+            sums[name] += distribution.step(has[user])
+        own = secret.key(f"{context} by {strategy!r}, round {index}")
+        names |= {name for name, total in sums.items() if is_kept(distribution, total, name, own)}
         left = {(user, name) for user, name in left if name not in names}
     return names
 

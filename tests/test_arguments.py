@@ -9,8 +9,8 @@ import pytest
 import dp_transforms
 
 BY_POSITION = (
-    "data", "user", "partition", "attributes", "periods", "strategy", "degree_bound", "degree",
-    "epsilon", "delta", "max_partitions_per_user", "max_degree", "cap",
+    "source", "data", "user", "partition", "attributes", "periods", "strategy", "degree_bound",
+    "degree", "epsilon", "delta", "max_partitions_per_user", "max_degree", "cap",
 )  # fmt: skip
 TRANSFORMS = [
     name

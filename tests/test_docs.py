@@ -13,7 +13,7 @@ from decimal import Decimal
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.partition_selection import STRATEGIES
+from dp_transforms.mechanisms.selection import STRATEGIES
 from pipelines.__main__ import main
 from pipelines.jobs import COMMANDS
 

@@ -10,11 +10,11 @@ import mpmath
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExponentialMechanism, FrequencyList
-from dp_transforms.mechanisms.integer_partition.distance_bounded import (
+from dp_transforms.mechanisms.partition.distance_bounded import (
     DistanceBoundedPartitionMechanism,
 )
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,
     OptimalSelection,
@@ -227,18 +227,18 @@ def test_curves_of_figures_1_to_3(epsilon, delta):
 
 def test_mid_points_of_figure_4():
     shares = []
-    for kappa in (1, 2, 5, 50):
+    for max_partitions in (1, 2, 5, 50):
         # The budget divided by kappa, as in the figure; what is used by default composes better.
-        share = (1 / kappa, 1e-5 / kappa)
+        share = (1 / max_partitions, 1e-5 / max_partitions)
         by_kappa = percentile(*share, 0.5)
         assert OptimalSelection(*share).median_users == by_kappa
         assert LaplaceSelection(*share).median_users >= by_kappa
-        default = OptimalSelection(1, 1e-5, max_partitions_per_user=kappa).median_users
+        default = OptimalSelection(1, 1e-5, max_partitions_per_user=max_partitions).median_users
         assert default <= by_kappa
-        gaussian = GaussianSelection(1, 1e-5, max_partitions_per_user=kappa).median_users
-        shares.append((kappa, by_kappa, default, gaussian))
+        gaussian = GaussianSelection(1, 1e-5, max_partitions_per_user=max_partitions).median_users
+        shares.append((max_partitions, by_kappa, default, gaussian))
     # Gaussian noise is better from some kappa on, as the figure shows.
     better = [gaussian < by_kappa for _, by_kappa, _, gaussian in shares]
     assert better == sorted(better) and not better[0] and better[-1]
-    for kappa, by_kappa, default, gaussian in shares:
-        assert f"| {kappa} | {by_kappa:,} | {default:,} | {gaussian:,} |" in PAGE
+    for max_partitions, by_kappa, default, gaussian in shares:
+        assert f"| {max_partitions} | {by_kappa:,} | {default:,} | {gaussian:,} |" in PAGE

@@ -9,8 +9,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.sampler.levels import Level
-from dp_transforms.mechanisms.sampler.walk import Blocks
+from dp_transforms.mechanisms.partition.walk.levels import Level
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 BITS = 300
 

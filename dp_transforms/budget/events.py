@@ -23,9 +23,9 @@ from typing import Any
 import attr
 from dp_accounting import dp_event
 
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 
 _RANGES = {
     "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),

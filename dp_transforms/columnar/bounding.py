@@ -43,7 +43,7 @@ def distinct_pairs(
     at_most: int | None = None,
     key: bytes = b"",
     per: str = USER,
-    one_order: bool = False,
+    shared_order: bool = False,
 ) -> pa.Table:
     """The distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
@@ -64,7 +64,7 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, members = group(single(table[per])), group(single(table[of]))
-    priority = functools.partial(_priorities, owners, members, key, one_order)
+    priority = functools.partial(_priorities, owners, members, key, shared_order)
     owner, member = owners.codes, members.codes
     if (owner[1:] <= owner[:-1]).any():  # not each of one pair
         space = len(owners.values), max(len(members.values), 1)
@@ -80,13 +80,13 @@ def _priorities(
     owners: Groups,
     members: Groups,
     key: bytes,
-    one_order: bool,
+    shared_order: bool,
     owner: Int32Array,
     member: Int32Array,
 ) -> Hashes:
     """The numbers of which the smallest of each owner are kept, for some pairs."""
     hashes = hash_rows(members.values, key)[member]
-    if one_order:
+    if shared_order:
         return hashes
     # Most owners may be within the limit, and theirs need no hash.
     needed = np.zeros(len(owners.values), bool)

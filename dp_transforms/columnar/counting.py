@@ -20,7 +20,7 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.grouping import Groups, group
 from dp_transforms.columnar.hashing import Int64Array, to_arrow, to_numpy
-from dp_transforms.columnar.named_uniforms import name_bytes
+from dp_transforms.columnar.keyed_uniforms import name_bytes
 
 WEIGHT = "weight"
 SOURCE = "source"

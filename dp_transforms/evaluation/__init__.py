@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.laws.marginals import Marginals as Marginals
+from dp_transforms.mechanisms.partition.distributions.marginals import Marginals as Marginals
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
 
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
@@ -19,4 +19,4 @@ def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) ->
     >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)
     7.3
     """
-    return mechanism.law.expected_l1(frequency_list)
+    return mechanism.distribution.expected_l1(frequency_list)

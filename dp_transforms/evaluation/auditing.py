@@ -37,12 +37,12 @@ from scipy.special import betainccinv, betaincinv
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.laws.walk_sums import pairs, window_for
-from dp_transforms.mechanisms.sampler.precise import PreciseTransfer
-from dp_transforms.mechanisms.sampler.walk import Blocks
+from dp_transforms.mechanisms.partition.distributions.walk_sums import pairs, window_for
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 Statistic = Callable[[Any], Hashable]
 """Any function of an output: events are sets of its values."""
@@ -137,7 +137,7 @@ def epsilon_lower_bound(
 
 
 def exact_epsilon(
-    law: Mapping[Any, Any], other: Mapping[Any, Any], delta: float | Any = 0
+    distribution: Mapping[Any, Any], other: Mapping[Any, Any], delta: float | Any = 0
 ) -> float:
     """The smallest epsilon at which two distributions, each of all outcomes, are within (epsilon,
     delta).
@@ -145,7 +145,7 @@ def exact_epsilon(
     The best events are those of the outcomes whose ratio of probabilities is above some value.
 
     Args:
-      law: the probability of each outcome under one input: rationals, or floats that are
+      distribution: the probability of each outcome under one input: rationals, or floats that are
         as good as exact.
       other: and under its neighbour. An outcome that is not in a distribution has probability 0.
       delta: the delta at which epsilon is asked for.
@@ -154,7 +154,7 @@ def exact_epsilon(
     True
     """
     largest: Any = gmpy2.mpq(1)
-    for here, there in ((law, other), (other, law)):
+    for here, there in ((distribution, other), (other, distribution)):
         pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(outcome, 0))) for outcome, p in here.items()]
         pairs = [pair for pair in pairs if pair[0]]
         pairs.sort(key=lambda pair: math.inf if not pair[1] else pair[0] / pair[1], reverse=True)

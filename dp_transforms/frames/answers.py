@@ -20,6 +20,7 @@ import numpy as np
 from dp_transforms.frames import jobs
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.postprocessing.estimates import CONFIDENCE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 
 _SHOWN = 10
-CONFIDENCE = 0.95
 
 
 class Question(NamedTuple):
@@ -60,6 +60,8 @@ _ALWAYS = 2
 class _Table:
     """A table for whichever library the user has, which a page can be about."""
 
+    page_kind = ""
+    """Which page of ``reports.pages`` is about it."""
     _labels: Sequence[str] = ()
     """Columns of names, which are not numbers even where they are digits."""
 
@@ -166,9 +168,10 @@ class _Answers(_Table):
         delta = f" and delta {told['delta']:g}" if told["delta"] else ""
         bound = ""
         if "max_partitions_per_user" in told:
-            kappa = told["max_partitions_per_user"]
+            max_partitions = told["max_partitions_per_user"]
             how = told["max_partitions_per_user_is"]
-            bound = f"; at most {kappa} partition{'s' * (kappa > 1)} of each user ({how})"
+            plural = "s" * (max_partitions > 1)
+            bound = f"; at most {max_partitions} partition{plural} of each user ({how})"
         neighbours = f"neighbouring data: {told['neighbours']}"
         return [self._summary(), f"epsilon {told['epsilon']:g}{delta}; {neighbours}{bound}"]
 
@@ -196,6 +199,8 @@ class ListRelease(_Answers):
     >>> print(release.partitions_with_at_least(200))
     1 (1 to 1, 95% confidence)
     """
+
+    page_kind = "list"
 
     released: ReleasedList
     statement: Mapping[str, Any]
@@ -354,6 +359,8 @@ class NamesRelease(_Answers):
     ['home']
     """
 
+    page_kind = "names"
+
     names: pa.Table
     statement: Mapping[str, Any]
 
@@ -397,6 +404,8 @@ class Releases(_Table, Mapping[Any, Any]):
     Attributes:
       statement: the guarantee of all of them together, as in privacy.json.
     """
+
+    page_kind = "series"
 
     def __init__(self, lists: Mapping[Any, Any], kind: str):
         self._lists, self.kind = dict(lists), kind
@@ -561,6 +570,8 @@ class Comparison(_Table):
       questions: what is asked.
       first, second, differences: the answers; each interval holds with its confidence by itself.
     """
+
+    page_kind = "comparison"
 
     lists: tuple[ListRelease, ListRelease]
     labels: tuple[str, str]

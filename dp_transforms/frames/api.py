@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.frames import jobs
 from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
-from dp_transforms.job_secret import JobSecret, release_frequency_list
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.choice import AUTO, partition_mechanism
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
-from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import (
     Attribute,
     DegreesSpec,
@@ -33,9 +33,9 @@ from dp_transforms.specs import (
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
-    from dp_transforms.in_process import InProcess
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
     from dp_transforms.postprocessing.planning import ReleasePlan
+    from dp_transforms.runtime.in_process import InProcess
 
 T = TypeVar("T")
 
@@ -152,7 +152,7 @@ def select(
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
       epsilon, delta: what the selection costs; delta far below 1 / number of users.
       counts: also release noisy numbers of users, with intervals, at no further cost.
-      strategy: see ``mechanisms.partition_selection.make_strategy``.
+      strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
 
     Raises:
@@ -208,7 +208,7 @@ def _made(
     Returns:
       The source, what came out, and the budget's part of the statement.
     """
-    from dp_transforms.in_process import InProcess, enough_memory
+    from dp_transforms.runtime.in_process import InProcess, enough_memory
 
     charge = _charge(session, requests)
     source = records()
@@ -370,7 +370,7 @@ def release_groups(
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
-def release_degrees(
+def degrees(
     edges: Any,
     *,
     source: str | int,
@@ -403,7 +403,7 @@ def release_degrees(
 
     >>> import dp_transforms as dp
     >>> edges = [("hub", leaf) for leaf in "abcd"]
-    >>> list(dp.release_degrees(edges, source=0, target=1, epsilon=150).released)
+    >>> list(dp.degrees(edges, source=0, target=1, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
     spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
@@ -481,8 +481,8 @@ def plan(
 
     Args:
       epsilons: one, or several to compare.
-      users: about how many contributions there are; they are thought to follow Zipf's law, and
-        ``other_dists`` are of lists of other kinds.
+      users: about how many contributions there are; they are thought to follow Zipf's law,
+        and ``other_dists`` are of lists of other kinds.
       reference: instead, a public list that is like the one to release.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.

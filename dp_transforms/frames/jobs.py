@@ -1,8 +1,6 @@
 """The parts that the functions share with the jobs: records, statements, and files of releases.
 
-The jobs' readers, writers and words are in ``pipelines``, which knows this package and not the
-other way round. They are imported here alone, and in functions: so a frame is read, and a release
-written, stated and told by the same code, and importing ``dp_transforms`` loads none of it.
+They are imported in functions, so that importing ``dp_transforms`` loads none of them.
 """
 
 from __future__ import annotations
@@ -14,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-    from dp_transforms.mechanisms.partition_selection import SelectionStrategy
+    from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
     from dp_transforms.mechanisms.released_list import ReleasedList
+    from dp_transforms.mechanisms.selection import SelectionStrategy
     from dp_transforms.postprocessing.estimates import ReleaseIntervals
     from dp_transforms.specs import DegreesSpec, GroupsSpec
 
@@ -32,7 +30,7 @@ def records_of(
     data: Any, user: str | int, partition: Names, drop_nulls: bool, more: Sequence[str] = ()
 ) -> Any:
     """The records of data as a job reads them: a ``RecordSource``. See ``api.release``."""
-    from pipelines.files.frame_records import FrameRecords
+    from dp_transforms.files.frame_records import FrameRecords
 
     partitions = several(partition)
     if not partitions:
@@ -40,7 +38,7 @@ def records_of(
     options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
     if isinstance(data, (str, os.PathLike)):
         # With the readers of all formats, which frames do not need.
-        from pipelines.files.record_files import RecordFiles
+        from dp_transforms.files.record_files import RecordFiles
 
         names = [str(name) for name in partitions]
         return RecordFiles(os.fspath(data), str(user), names, **options)
@@ -49,7 +47,7 @@ def records_of(
 
 def list_statement(mechanism: PartitionMechanism, columns: Sequence[str] | None) -> dict[str, Any]:
     """The privacy.json of a list, of counts that were made elsewhere if there are no columns."""
-    from pipelines.reports.privacy_statement import frequency_list_statement
+    from dp_transforms.reports.privacy_statement import frequency_list_statement
 
     statement = frequency_list_statement(mechanism, bounded_by_job=columns is not None)
     return statement if columns is None else statement | {"partition_columns": list(columns)}
@@ -57,7 +55,7 @@ def list_statement(mechanism: PartitionMechanism, columns: Sequence[str] | None)
 
 def groups_statement(spec: GroupsSpec, columns: Sequence[str]) -> dict[str, Any]:
     """The privacy.json of lists of groups."""
-    from pipelines.reports.privacy_statement import grouped_lists_statement
+    from dp_transforms.reports.privacy_statement import grouped_lists_statement
 
     return grouped_lists_statement(spec) | {"partition_columns": list(columns)}
 
@@ -72,7 +70,7 @@ def statements_of_groups(statement: Mapping[str, Any]) -> dict[str, dict[str, An
 
 def degrees_statement(spec: DegreesSpec) -> dict[str, Any]:
     """The privacy.json of a list of degrees."""
-    from pipelines.reports.privacy_statement import degree_list_statement
+    from dp_transforms.reports.privacy_statement import degree_list_statement
 
     return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
 
@@ -88,7 +86,7 @@ def records_by_period(
 
 def names_of_periods(period: str, span: str) -> list[str]:
     """The names of the periods from one day to another."""
-    from pipelines.files.period_names import PERIODS, period_names
+    from dp_transforms.files.period_names import PERIODS, period_names
 
     if period not in PERIODS:
         raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
@@ -99,7 +97,7 @@ def names_statement(
     strategy: SelectionStrategy, noisy_counts: bool, fields: Sequence[pa.Field]
 ) -> dict[str, Any]:
     """The privacy.json of names, with the types of the columns that they had."""
-    from pipelines.reports.privacy_statement import columns_of, selection_statement
+    from dp_transforms.reports.privacy_statement import columns_of, selection_statement
 
     statement = selection_statement(strategy, noisy_counts=noisy_counts, bounded_by_job=True)
     return statement | columns_of(fields)
@@ -107,33 +105,33 @@ def names_statement(
 
 def words_of(statement: Mapping[str, Any]) -> list[str]:
     """A statement in paragraphs."""
-    from pipelines.reports.words import statement_words
+    from dp_transforms.reports.phrases import statement_words
 
     return statement_words(dict(statement))
 
 
 def intervals(released: ReleasedList, statement: Mapping[str, Any]) -> ReleaseIntervals:
-    """The intervals of a list, of its noisy coordinates or else by the law that is stated."""
+    """The intervals of a list, of its noisy coordinates or else by the stated distribution."""
     from dp_transforms.postprocessing.intervals import intervals_of
     from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-    from pipelines.reports.privacy_statement import law_of_statement
+    from dp_transforms.reports.privacy_statement import distribution_of_statement
 
     if released.coordinates is not None:
         return intervals_of(released)
-    return WalkIntervals(released, law_of_statement(dict(statement)))
+    return WalkIntervals(released, distribution_of_statement(dict(statement)))
 
 
 def report(release: Any, *words: Any) -> str:
-    """The page of a report, pictures included; ``words`` are those of ``reports.words.Words``."""
-    from pipelines.report import page_of
-    from pipelines.reports.words import Words
+    """The page of a report, pictures included; ``words`` are those of ``reports.phrases.Words``."""
+    from dp_transforms.reports.pages import page_of
+    from dp_transforms.reports.phrases import Words
 
     return page_of(release, Words(*words))[0]
 
 
 def plot(release: Any, path: str | os.PathLike[str] | None) -> Any:
     """The picture of several lists, or of two that are compared: see ``ListRelease.plot``."""
-    from pipelines.report import figure_of
+    from dp_transforms.reports.pages import figure_of
 
     figure = figure_of(release)
     if path is not None:
@@ -145,9 +143,9 @@ def save_list(
     directory: str, released: ReleasedList, statement: Mapping[str, Any], overwrite: bool
 ) -> None:
     """Writes what the job of a list writes."""
-    from pipelines.files.frequency_files import list_tables
-    from pipelines.files.names import COORDINATES_FILE, FREQUENCIES_FILE
-    from pipelines.files.output import ReleaseDirectory
+    from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
+    from dp_transforms.files.frequency_files import list_tables
+    from dp_transforms.files.output import ReleaseDirectory
 
     beside = () if released.coordinates is None else (COORDINATES_FILE,)
     place = ReleaseDirectory(directory, FREQUENCIES_FILE, overwrite, beside=beside)
@@ -161,9 +159,9 @@ def save_groups(
     overwrite: bool,
 ) -> None:
     """Writes what the job of grouped lists writes."""
-    from pipelines.files.frequency_files import grouped_tables
-    from pipelines.files.names import COORDINATES_FILE, LISTS_FILE
-    from pipelines.files.output import ReleaseDirectory
+    from dp_transforms.files.filenames import COORDINATES_FILE, LISTS_FILE
+    from dp_transforms.files.frequency_files import grouped_tables
+    from dp_transforms.files.output import ReleaseDirectory
 
     decoded = any(one.coordinates is not None for one in lists.values())
     beside = (COORDINATES_FILE,) if decoded else ()
@@ -176,8 +174,8 @@ def names_table(found: Sequence[pa.Table], fields: Sequence[pa.Field]) -> pa.Tab
     import pyarrow as pa
 
     from dp_transforms.columnar.columns import PARTITION, concat, single
-    from pipelines.files.names import COUNTS
-    from pipelines.files.partition_file import in_order, partition_lines
+    from dp_transforms.files.filenames import COUNTS
+    from dp_transforms.files.partition_file import in_order, partition_lines
 
     selected = concat(list(found))
     counts = {name: selected[name] for name in COUNTS if name in selected.column_names}
@@ -194,7 +192,7 @@ def names_table(found: Sequence[pa.Table], fields: Sequence[pa.Field]) -> pa.Tab
 
 def names_of_columns(names: pa.Table, statement: Mapping[str, Any]) -> list[str]:
     """Returns the names of the columns that have the partitions, in such a table."""
-    from pipelines.files.names import COUNTS
+    from dp_transforms.files.filenames import COUNTS
 
     counts = len(COUNTS) if statement["noisy_counts"] else 0
     return list(names.column_names[: names.num_columns - counts])
@@ -207,9 +205,9 @@ def save_names(
     import pyarrow as pa
 
     from dp_transforms.columnar.columns import PARTITION, single
-    from pipelines.files.names import PARTITIONS_FILE
-    from pipelines.files.output import ReleaseDirectory
-    from pipelines.files.partition_file import header_line, partition_lines
+    from dp_transforms.files.filenames import PARTITIONS_FILE
+    from dp_transforms.files.output import ReleaseDirectory
+    from dp_transforms.files.partition_file import header_line, partition_lines
 
     fields = list(names.schema)[: len(names_of_columns(names, statement))]
     counts = {name: names[name] for name in names.column_names[len(fields) :]}
@@ -232,7 +230,7 @@ def _publish(place: Any, tables: Any, statement: Mapping[str, Any]) -> None:
 
 
 def read_release(directory: str) -> Any:
-    """What a job has written into a directory: see ``pipelines.files.release_files``."""
-    from pipelines.files.release_files import read_release as read
+    """What a job has written into a directory: see ``dp_transforms.files.release_files``."""
+    from dp_transforms.files.release_files import read_release as read
 
     return read(directory)

@@ -118,9 +118,9 @@ class Session:
         """A list of counts that were made elsewhere: see ``dp_transforms.release_counts``."""
         return api.release_counts(counts, **options, session=self)
 
-    def release_degrees(self, edges: Any, **options: Any) -> ListRelease:
-        """Degrees of a graph: see ``dp_transforms.release_degrees``."""
-        return api.release_degrees(edges, **options, session=self)
+    def degrees(self, edges: Any, **options: Any) -> ListRelease:
+        """Degrees of a graph: see ``dp_transforms.degrees``."""
+        return api.degrees(edges, **options, session=self)
 
     def release_groups(self, data: Any, **options: Any) -> GroupReleases:
         """Lists of groups: see ``dp_transforms.release_groups``."""

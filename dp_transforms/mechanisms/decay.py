@@ -10,7 +10,13 @@ from functools import lru_cache
 from itertools import accumulate, repeat
 from typing import Any
 
-from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair, settled
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    enclosed,
+    exactly,
+    refine_until_decided,
+    rounding_pair,
+)
 from dp_transforms.mechanisms.eta import Eta
 
 _GUARD_BITS = 64
@@ -57,7 +63,7 @@ class Decay:
 
         Neither an e**-c with a rational c nor a 2**-eta is 1/3 itself.
         """
-        return settled(
+        return refine_until_decided(
             lambda bits: (enclosed(3, bits).log() - self.log_enclosure(bits)).is_at_most(0)
         )
 

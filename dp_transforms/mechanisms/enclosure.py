@@ -1,7 +1,7 @@
 """Numbers known by two bounds, with arithmetic that rounds each bound outwards.
 
 A question about a real number is asked at some precision, and again at twice as many bits where the
-bounds do not tell: ``settled``.
+bounds do not tell: ``refine_until_decided``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Undecided(Exception):
         self.width = width
 
 
-def settled(answer: Callable[[int], _T], bits: int = 64) -> _T:
+def refine_until_decided(answer: Callable[[int], _T], bits: int = 64) -> _T:
     """``answer(bits)``, or that at twice as many bits, and so on until it is not Undecided."""
     while True:
         try:
@@ -41,7 +41,7 @@ def settled(answer: Callable[[int], _T], bits: int = 64) -> _T:
             bits *= 2
 
 
-def agreed(ends: Iterable[_T]) -> _T:
+def same(ends: Iterable[_T]) -> _T:
     """Returns the value that both bounds come to.
 
     Raises:

@@ -21,9 +21,9 @@ import gmpy2
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
-    agreed,
+    refine_until_decided,
     rounding_pair,
-    settled,
+    same,
     smallest_where,
 )
 
@@ -121,7 +121,7 @@ class Eta:
     @property
     def epsilon(self) -> float:
         """The smallest float that is certainly not below eta * ln 2, for reporting."""
-        return settled(lambda bits: agreed(map(_float_above, self.log_enclosure(bits))))
+        return refine_until_decided(lambda bits: same(map(_float_above, self.log_enclosure(bits))))
 
     def log_enclosure(self, precision: int) -> Enclosure:
         """(lo, hi) with lo < eta * ln 2 < hi, as gmpy2.mpfr numbers of ``precision`` bits.
@@ -157,7 +157,9 @@ def _ceil_of_scaled_exp(epsilon: Fraction, bits: int) -> int:
         return int(context.ceil(context.mul_2exp(context.exp(gmpy2.mpq(-epsilon)), bits)))
 
     # e**(-epsilon) is irrational, so the two agree as soon as the precision is high enough.
-    return settled(lambda precision: agreed(map(ceiling, rounding_pair(precision))), bits + 64)
+    return refine_until_decided(
+        lambda precision: same(map(ceiling, rounding_pair(precision))), bits + 64
+    )
 
 
 def _fewest_bits(epsilon: Fraction) -> int:

@@ -85,7 +85,7 @@ class NoisyCoordinates:
 
     The values at index i are a_i and b_i of the module plus independent noise with
     Pr[n] = (1 - q) / (1 + q) q**|n|. Whatever is computed from them costs no privacy. See
-    ``integer_partition.frobenius`` for the guarantee.
+    ``partition.frobenius`` for the guarantee.
 
     Args:
       rows, columns: noisy a_1, a_2, ... and b_1, b_2, ...; int64 arrays of any lengths.

@@ -4,15 +4,15 @@ A tape is a family of independent uniform numbers U in [0, 1), addressed by a ch
 number is for) and an index (which decision of that kind). A number has infinitely many bits; a
 decision reads 64 of them and asks for more only if those do not settle it. Because an address
 never moves, a decision that is worked out again at a higher precision reads the same number again:
-what a release returns is a function of the tape alone, and that is what makes its law exact (see
-``walk``).
+what a release returns is a function of the tape alone, and that is what makes its distribution
+exact (see ``walk``).
 
 Numbers are the output of SHAKE-256 under a 256-bit secret key. The key comes from the operating
 system (``RandomTape.from_os``) or is derived from a job's secret and a purpose
 (``RandomTape.from_secret``), so that a retried bundle repeats its decisions and two purposes never
-share one. Statements such as "exactly epsilon-differentially private" are about the law under
-ideal uniform numbers; with these they hold against any adversary who cannot tell SHAKE-256 under
-an unknown key from random bits.
+share one. Statements such as "exactly epsilon-differentially private" are about the distribution
+under ideal uniform numbers; with these they hold against any adversary who cannot tell SHAKE-256
+under an unknown key from random bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import WordArray
-from dp_transforms.mechanisms.enclosure import Enclosure, settled
+from dp_transforms.mechanisms.enclosure import Enclosure, refine_until_decided
 
 KEY_BYTES = 32
 WORD_BITS = 64
@@ -55,7 +55,7 @@ class RandomTape:
         return cls(secrets.token_bytes(KEY_BYTES))
 
     @classmethod
-    def from_secret(cls, secret: bytes, purpose: str) -> RandomTape:
+    def from_secret(cls, secret: bytes, context: str) -> RandomTape:
         """The tape of one purpose under a job's secret: the same arguments give the same tape.
 
         Raises:
@@ -63,11 +63,11 @@ class RandomTape:
         """
         if len(secret) < KEY_BYTES:
             raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
-        if not purpose:
+        if not context:
             raise ValueError("purpose must name what the tape is for, got an empty string")
         # The secret's length comes first, so that no (secret, purpose) pair reads like another.
         prefix = len(secret).to_bytes(8, "big")
-        return cls(hashlib.shake_256(prefix + secret + purpose.encode()).digest(KEY_BYTES))
+        return cls(hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES))
 
     def serve(self, release: str) -> RandomTape:
         """The tape itself, for a release that has no predecessor on it.
@@ -87,9 +87,9 @@ class RandomTape:
         self._served.add(release)
         return self
 
-    def branch(self, purpose: str) -> RandomTape:
+    def branch(self, context: str) -> RandomTape:
         """A tape of its own for one part of what this tape serves, such as one of many tries."""
-        return RandomTape.from_secret(self._key, purpose)
+        return RandomTape.from_secret(self._key, context)
 
     def words(self, channel: str, count: int, start: int = 0) -> WordArray:
         """The leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
@@ -170,7 +170,7 @@ def is_below(uniform: Uniform, probability: Callable[[int], Enclosure]) -> bool:
       probability: maps a precision in bits to (lo, hi) with lo <= p <= hi. The enclosures must
         shrink to p as the precision grows. A p that is known exactly returns (p, p).
     """
-    return settled(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
+    return refine_until_decided(lambda bits: uniform.enclosure(bits).is_below(probability(bits)))
 
 
 def draw_below(total: int, tape: RandomTape, channel: str, min_retries: int = 1) -> Any:

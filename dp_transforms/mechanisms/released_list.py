@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.mechanisms.frequency_list import FrequencyList, Integers
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
     from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+    from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
 _SHOWN = 6
 _SHOWN_ROWS = 20

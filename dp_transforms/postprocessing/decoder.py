@@ -3,15 +3,15 @@
 Data: z = (a, b) + noise. a and b are the rows and columns of a list (``noisy_coordinates``), and
 noise n has probability proportional to exp(-c |n|).
 
-Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric law
-or a heavy tail (``gap_model``). An arm ends where a gap leads below 1; D rows and D or D - 1
-columns are positive. The largest entry of each arm has a heavy tail.
+Prior: gaps of rows and columns are those of a Poisson process with a smooth rate, a geometric
+distribution or a heavy tail (``gap_model``). An arm ends where a gap leads below 1; D rows and D or
+D - 1 columns are positive. The largest entry of each arm has a heavy tail.
 
-Inference: EM fits the mean gaps and the weights of the three laws, from the falling fit in least
-squares on. Given them, both arms are Markov chains that D alone connects, and the posterior is
-exact (``gap_chains``) but for cells of 0.04 / c integers where c is small, and for what is far away
-along an arm. Released are lower medians: those of falling chains with a common D are the rows and
-columns of a list.
+Inference: EM fits the mean gaps and the weights of the three distributions, from the falling fit in
+least squares on. Given them, both arms are Markov chains that D alone connects, and the posterior
+is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small, and for what is far
+away along an arm. Released are lower medians: those of falling chains with a common D are the rows
+and columns of a list.
 
 All of this is computed from public values and costs no privacy.
 """
@@ -59,7 +59,7 @@ def decode(
 
 
 class Posterior:
-    """The law of rows and columns, given their noisy values.
+    """The distribution of rows and columns, given their noisy values.
 
     Args:
       coordinates: noisy rows and columns, which may differ in length.
@@ -107,7 +107,7 @@ class Posterior:
 
 
 def _fitted(arms: list[Arm], rate: float) -> GapChains:
-    """The chains with mean gaps and weights of laws fitted by EM."""
+    """The chains with mean gaps and weights of distributions fitted by EM."""
     guesses = [arm.guess for arm in arms]
     side = max(1, round(sum(np.count_nonzero(guess) for guess in guesses) / 2))
     smooth = SmoothGaps([len(guess) for guess in guesses], side)

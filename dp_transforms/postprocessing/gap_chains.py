@@ -2,8 +2,8 @@
 
 A chain x_1 > x_2 > ... > x_n > 0 = 0 = ... has independent gaps x_j - x_(j+1) - 1, and ends where a
 gap leads below 1. Seen is z_j = x_j + noise. States are kept in windows around a guess of x_j, in
-cells of one or more integers. Filtered laws of x_j are relative to the chain that is 0 at j: since
-all later coordinates of a chain that ends are 0, ends at all places can be compared.
+cells of one or more integers. Filtered distributions of x_j are relative to the chain that is 0 at
+j: since all later coordinates of a chain that ends are 0, ends at all places can be compared.
 
 Arms are cut into segments that are swept side by side, each from some places before it to some
 places behind it: beyond these, what is seen tells next to nothing about the segment.
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
-from dp_transforms.postprocessing.gap_model import LAWS, cell_masses, end_probabilities
+from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, end_probabilities
 
 TINY = 1e-200
 """Divisors are at least this. Nothing is lost: other terms are of the order of 1."""
@@ -50,18 +50,18 @@ class Arm:
 
 
 class GapChains:
-    """Posterior laws of rows and columns with a common square.
+    """Posterior distributions of rows and columns with a common square.
 
     Arrays have a line for each place of the rows, then of the columns, and one that is no place.
 
     Args:
       arms: the rows and the columns.
       means: the mean gaps behind each place of each arm.
-      weights: for each arm those of the laws of gaps.
+      weights: for each arm those of the distributions of gaps.
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
-      learn: whether expected gaps and shares of the laws are wanted.
+      learn: whether expected gaps and shares of the distributions are wanted.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class GapChains:
         self._weights = np.repeat([*weights, weights[1]], [*map(len, means), 1], axis=0)
         self._cut_into_segments()
         self._lay_out(means, reach)
-        self._evaluate_laws(learn)
+        self._evaluate_distributions(learn)
         self._join(*self._forward())
         self._backward(learn)
 
@@ -140,16 +140,18 @@ class GapChains:
         start = self._base[places] + self._share[places]
         return start[:, None] + self.cell * np.arange(float(self.width))
 
-    def _evaluate_laws(self, learn: bool) -> None:
-        """Transforms of the laws of gaps, each or mixed, and probabilities of ends."""
+    def _evaluate_distributions(self, learn: bool) -> None:
+        """Transforms of the distributions of gaps, each or mixed, and probabilities of ends."""
         shape = self._places + 1, self._fast // 2 + 1
-        self._laws = np.zeros((LAWS if learn else 1, *shape), complex)
+        self._distributions = np.zeros((DISTRIBUTIONS if learn else 1, *shape), complex)
         self._end = np.zeros_like(self._like)
         for part in self._chunks():
-            laws = self._masses(part)
+            distributions = self._masses(part)
             weights = self._weights[part].T[..., None]
-            for law, mass in enumerate(laws if learn else [(weights * laws).sum(0)]):
-                self._laws[law, part] = np.fft.rfft(mass, self._fast)
+            for distribution, mass in enumerate(
+                distributions if learn else [(weights * distributions).sum(0)]
+            ):
+                self._distributions[distribution, part] = np.fft.rfft(mass, self._fast)
             self._end[part] = end_probabilities(
                 self._positions(part), self._means[part], weights, part.start >= self._split
             )
@@ -161,16 +163,16 @@ class GapChains:
             yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
     def _masses(self, places: slice) -> FloatArray:
-        """The laws of differences of states: laws x places x differences."""
+        """The distributions of differences of states: distributions x places x differences."""
         steps = self.cell * np.arange(1.0 - self.width, self.width)
         gaps = self._drop[places, None] + steps
         return cell_masses(gaps, self._means[places], self.cell, places.start >= self._split)
 
     def _kernel(self, at: IntArray) -> Array:
         """The transform of the mixture at some places."""
-        if len(self._laws) == 1:
-            return self._laws[0, at]
-        return np.einsum("pl,lpf->pf", self._weights[at], self._laws[:, at])
+        if len(self._distributions) == 1:
+            return self._distributions[0, at]
+        return np.einsum("pl,lpf->pf", self._weights[at], self._distributions[:, at])
 
     def _forward(self) -> tuple[FloatArray, FloatArray]:
         """The log evidence of an end at each place, and the probability of an end there."""
@@ -197,7 +199,7 @@ class GapChains:
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
-        """The law of the common square, from the evidence of both arms."""
+        """The distribution of the common square, from the evidence of both arms."""
         # Relative to a chain that is positive everywhere: large entries add to none of these.
         rows, columns = (
             np.append(0.0, np.log(np.maximum(end, TINY)))
@@ -228,9 +230,10 @@ class GapChains:
         self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
 
     def _backward(self, learn: bool) -> None:
-        """Smoothed laws; expected gaps and shares of the laws, if they are to be learned."""
+        """Smoothed distributions; expected gaps and shares of the distributions, if they are to be
+        learned."""
         self.smoothed = np.zeros_like(self._like)
-        going, shares = np.zeros(self._places + 1), np.zeros((self._places + 1, LAWS))
+        going, shares = np.zeros(self._places + 1), np.zeros((self._places + 1, DISTRIBUTIONS))
         on = np.ones((self._index.shape[1], self.width))
         turned = None
         for step in range(len(self._index) - 1, -1, -1):
@@ -244,10 +247,14 @@ class GapChains:
             if step in self._core:
                 if learn and turned is not None:
                     going[at] = mass @ np.arange(self.width) / total
-                    for law in range(1, LAWS):
-                        by_law = self._towards(self._laws[law, at] * turned)
-                        share = (self.filtered[at] * by_law / highest).sum(1) / total
-                        shares[at, law] = np.clip(share, 0, 1 / self._weights[at, law])
+                    for distribution in range(1, DISTRIBUTIONS):
+                        by_distribution = self._towards(
+                            self._distributions[distribution, at] * turned
+                        )
+                        share = (self.filtered[at] * by_distribution / highest).sum(1) / total
+                        shares[at, distribution] = np.clip(
+                            share, 0, 1 / self._weights[at, distribution]
+                        )
             back = on * (self._after[at] / total)[:, None]
             back += self._end[at] * self._stop[at][:, None]
             if step in self._core:
@@ -280,8 +287,10 @@ class GapChains:
     def sample(self, number: int, seed: int) -> list[IntArray]:
         """Draws of both arms: two arrays, draws x places."""
         random = np.random.default_rng(seed)
-        law = self._squares.ravel()
-        more, size = np.divmod(random.choice(len(law), number, p=law), len(law) // 2)
+        distribution = self._squares.ravel()
+        more, size = np.divmod(
+            random.choice(len(distribution), number, p=distribution), len(distribution) // 2
+        )
         return [
             self._sample_arm(slice(0, self._split), size, random),
             self._sample_arm(slice(self._split, self._places), size - more, random),

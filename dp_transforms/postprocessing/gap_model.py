@@ -9,7 +9,7 @@ of the rate is smooth in log j. In Frobenius coordinates of a list with a Durfee
 So both arms are chains, with gaps of mean rate_j and about 1 / rate. One curve has both logarithms
 of means, up to sign: a linear spline of log(D / i) on the rows and of -log(D / j) on the columns,
 with a penalty on its kinks. What is not smooth (heaped frequencies, a few giants) is left to a
-geometric law of the same mean and to a heavy tail, whose weights are learned.
+geometric distribution of the same mean and to a heavy tail, whose weights are learned.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
 END = 1e-3
 """Probability that an arm ends for no reason."""
 
-LAWS = 3
+DISTRIBUTIONS = 3
 
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
-"""Weights of the Poisson process, the geometric law and the heavy tail: worth 20 gaps when
+"""Weights of the Poisson process, the geometric distribution and the heavy tail: worth 20 gaps when
 learning."""
 
 
@@ -96,11 +96,12 @@ class SmoothGaps:
 
 
 def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
-    """Weights of the laws after a pass of EM.
+    """Weights of the distributions after a pass of EM.
 
     Args:
       used: the weights of the pass.
-      shares: sums over gaps of the probability under a law alone over that under the mixture.
+      shares: sums over gaps of the probability under a distribution alone over that under the
+        mixture.
       gaps: the expected number of gaps.
     """
     wide = (20 * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]) / (20 + gaps)
@@ -109,7 +110,8 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
 
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Probabilities of gaps in cells around some points, by each law: laws x places x points.
+    """Probabilities of gaps in cells around some points, by each distribution: distributions x
+    places x points.
 
     Args:
       gaps: points, places x points.
@@ -120,7 +122,15 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
     mean = means[:, None]
     low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
     smooth = _coarse(gaps, mean, cell, columns) if cell > 1 else _smooth(gaps, mean, columns)
-    return np.stack([smooth, *(law(mean, low) - law(mean, high) for law in (_geometric, _heavy))])
+    return np.stack(
+        [
+            smooth,
+            *(
+                distribution(mean, low) - distribution(mean, high)
+                for distribution in (_geometric, _heavy)
+            ),
+        ]
+    )
 
 
 def end_probabilities(
@@ -128,22 +138,27 @@ def end_probabilities(
 ) -> FloatArray:
     """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
     mean, least = means[:, None], np.maximum(states - 1, 0)
-    laws = [_smooth_at_least(mean, least, columns), _geometric(mean, least), _heavy(mean, least)]
-    return END + (1 - END) * (weights * np.stack(laws)).sum(0)
+    distributions = [
+        _smooth_at_least(mean, least, columns),
+        _geometric(mean, least),
+        _heavy(mean, least),
+    ]
+    return END + (1 - END) * (weights * np.stack(distributions)).sum(0)
 
 
 def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
-    """Pr[gap >= least] of the geometric law."""
+    """Pr[gap >= least] of the geometric distribution."""
     return np.exp(-np.maximum(least, 0) * np.log1p(1 / mean))
 
 
 def _heavy(mean: FloatArray, least: FloatArray) -> FloatArray:
-    """Pr[gap >= least] of the law with the median ``mean`` and infinite mean."""
+    """Pr[gap >= least] of the distribution with the median ``mean`` and infinite mean."""
     return mean / (mean + np.maximum(least, 0))
 
 
 def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> FloatArray:
-    """Pr[gap >= least] of the Poisson process; of columns a logistic law of the same moments."""
+    """Pr[gap >= least] of the Poisson process; of columns a logistic distribution of the same
+    moments."""
     if columns:
         scale = np.sqrt(3 * (mean + mean**2 / SHAPE)) / math.pi
         above = np.minimum((least - 0.5 - mean) / scale, 700)
@@ -175,7 +190,7 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
     else:
         leave = -np.expm1(-1 / mean)
         variance = np.maximum(mean * (2 - leave) / leave - mean**2, mean**2)
-        # An exponential law; what is between two points is shared out among both.
+        # An exponential distribution; what is between two points is shared out among both.
         beyond = [
             np.where(x < 0, mean - x, mean * np.exp(-np.maximum(x, 0) / mean))
             for x in (gaps - cell, gaps, gaps + cell)

@@ -1,11 +1,11 @@
 """Intervals from noisy Frobenius coordinates, proved for every private list.
 
 Let a_i, b_j be the coordinates of the private list, D the side of its square, z the noisy ones and
-q**|n| the noise, see ``noisy_coordinates`` and ``integer_partition.frobenius``. An arm is drawn up
+q**|n| the noise, see ``noisy_coordinates`` and ``partition.frobenius``. An arm is drawn up
 to a length R that depends on the noise, and D is private. Two ideas give intervals all the same.
 
-1. What is asked at a fixed index has noise of a fixed law, Pr[|n| > t] = 2 q**(t + 1) / (1 + q),
-   whether that index is drawn or not. An index that was not drawn has the coordinate 0: the
+1. What is asked at a fixed index has noise of a fixed distribution, Pr[|n| > t] = 2 q**(t + 1) / (1
+   + q), whether that index is drawn or not. An index that was not drawn has the coordinate 0: the
    probability that any arm ends before its last positive coordinate is at most 2 D 2**-60, which is
    below 2**-35, since lists of D > 2**24 are refused. It is taken off every confidence.
 2. Test inversion (Neyman, 1937). D, or the answer itself, is unknown but no random number. Test
@@ -31,8 +31,8 @@ Sums. The first k rows hold, with h = f_k + 1,
     a_1 + ... + a_D + (b_h + ... + b_D) + (k - 1) + ... + (k - h + 1)        if D < k,
 
 and the total is a_1 + ... + a_D + b_1 + ... + b_D. For the true D and h these are sums of
-a fixed number of independent noises, whose law is known: the interval is the union over all D and h
-that are not refuted.
+a fixed number of independent noises, whose distribution is known: the interval is the union over
+all D and h that are not refuted.
 
 Bands. With a bound d on D, row i and column i get the level alpha / (2 i H), H = 1 + 1/2 + ... +
 1/d, each. Up to the true D these sum to alpha at most, since H grows with d. Rows and columns fall
@@ -79,7 +79,7 @@ _ROUNDING = 1 - 1e-9
 
 
 def intervals_of(released: ReleasedList) -> ReleaseIntervals:
-    """The intervals of a release: from its noisy coordinates, or from its mechanism's law.
+    """The intervals of a release: from its noisy coordinates, or from its mechanism's distribution.
 
     Raises:
       ValueError: the list was read from a file, or public knowledge narrowed a mechanism whose
@@ -89,7 +89,7 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
         return CoordinateIntervals(released.coordinates, released)
     if released.mechanism is None:
         raise ValueError("a list without its mechanism or noisy coordinates has no intervals")
-    return WalkIntervals(released, released.mechanism.law)
+    return WalkIntervals(released, released.mechanism.distribution)
 
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
@@ -119,7 +119,7 @@ class CoordinateIntervals(ReleaseIntervals):
       coordinates: as ``FrobeniusMechanism`` drew them.
       released: the list that was decoded from them.
 
-    >>> from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+    >>> from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
     >>> released = FrobeniusMechanism(1).release(FrequencyList([500, 20, 1], [1, 10, 300]))
     >>> facts = intervals_of(released)
     >>> one = facts.number_of_partitions(confidence=1 - 1e-9)

@@ -17,16 +17,16 @@ import numpy as np
 
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.integer_partition.choice import (
+from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import (
     NAMED_MECHANISMS,
     chosen_mechanism,
     partition_mechanism,
 )
-from dp_transforms.mechanisms.integer_partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates
-from dp_transforms.mechanisms.partition_selection import STRATEGIES, choose_strategy
-from dp_transforms.mechanisms.partition_selection.strategy import StrategyRefusal
 from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy
+from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
@@ -192,14 +192,17 @@ def _plan(
     reference: FrequencyList,
     epsilon: Number,
     delta: Number | None,
-    kappa: int,
+    max_partitions: int,
     made_up: bool,
 ) -> ReleasePlan:
-    mechanism, chosen = partition_mechanism(epsilon, kappa), chosen_mechanism(epsilon, kappa)
+    mechanism, chosen = (
+        partition_mechanism(epsilon, max_partitions),
+        chosen_mechanism(epsilon, max_partitions),
+    )
     found = {}
     for name in NAMED_MECHANISMS:
         try:
-            named = partition_mechanism(epsilon, kappa, name)
+            named = partition_mechanism(epsilon, max_partitions, name)
         except ValueError:  # Another one works at this epsilon, or this would not have been asked.
             continue
         if name != chosen and named.rate < _LEAST_RATE:
@@ -215,7 +218,7 @@ def _plan(
         dist,
         2 * dist / reference.total,
         seconds,
-        () if delta is None else _selections(reference, epsilon, delta, kappa),
+        () if delta is None else _selections(reference, epsilon, delta, max_partitions),
         made_up_dists(mechanism, reference.total, KINDS[1:]) if made_up else {},
     )
 
@@ -265,7 +268,7 @@ def expected_dist(
     moved: list[int] = []
     if not mechanism.decodes:
         return ExpectedDist(
-            mechanism.law.expected_l1(small) / 2 * scale, time.perf_counter() - start
+            mechanism.distribution.expected_l1(small) / 2 * scale, time.perf_counter() - start
         )
     while not moved or (sum(moved) < least_moved and len(moved) < _SIMULATIONS):
         tape = RandomTape.from_secret(bytes(32), f"simulation {len(moved)} of a public list")
@@ -288,13 +291,13 @@ def scaled_down(frequency_list: FrequencyList, scale: int) -> FrequencyList:
 
 
 def _selections(
-    reference: FrequencyList, epsilon: Number, delta: Number, kappa: int
+    reference: FrequencyList, epsilon: Number, delta: Number, max_partitions: int
 ) -> tuple[SelectionPlan, ...]:
-    chosen = choose_strategy(epsilon, delta, max_partitions_per_user=kappa).name
+    chosen = choose_strategy(epsilon, delta, max_partitions_per_user=max_partitions).name
     plans = []
     for name, strategy in STRATEGIES.items():
         try:
-            half = strategy(epsilon, delta, max_partitions_per_user=kappa).median_users
+            half = strategy(epsilon, delta, max_partitions_per_user=max_partitions).median_users
         except StrategyRefusal:
             continue
         named = 0

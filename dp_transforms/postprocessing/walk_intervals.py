@@ -1,20 +1,20 @@
 """Intervals from lists of the geometric and exponential mechanisms, proved for every private list.
 
 A released list x is not the private list f, but close to it. Let q = e**-c be the ratio of the
-mechanism's weights, and ``law`` its ``ReleaseLaw``, which bounds the tails of x_i - f_i: the
-probability of x is at most q**||x - f||_1 e**(law.log_weight(x)), for every f. Conjugation of lists
-keeps L1 distances and corners, so that tails of the numbers of partitions with at least t users are
-those of the frequencies at rank t.
+mechanism's weights, and ``distribution`` its ``ReleaseDistribution``, which bounds the tails of x_i
+- f_i: the probability of x is at most q**||x - f||_1 e**(distribution.log_weight(x)), for every f.
+Conjugation of lists keeps L1 distances and corners, so that tails of the numbers of partitions with
+at least t users are those of the frequencies at rank t.
 
 Lemma 1. Let w be any probability distribution over lists. Except with probability gamma, c ||x -
-f||_1 < ln(1 / w(x)) + law.log_weight(x) + ln(1 / gamma). Proof. The contrary says that the
+f||_1 < ln(1 / w(x)) + distribution.log_weight(x) + ln(1 / gamma). Proof. The contrary says that the
 probability of x is at most gamma w(x), and these sum to at most gamma. QED. Here w is
 half uniform over the lists of one total n, of which there are at most e**(pi sqrt(2n/3)), n having
 the probability 1 / ((n+1)(n+2)); and half a code for runs, in which each difference and each
 multiplicity k, and one more than the number of runs, have the probability 1 / (k (k+1)).
 
 Lemma 2. Let W_b be the sum of |x_i - f_i| over the ranks i <= b, 0 < t < c, u = q e**t. Then
-E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(law.log_head), which is proved there. By Markov's
+E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**(distribution.log_head), which is proved there. By Markov's
 inequality W_b is bounded for every b, and for all b at once with probabilities that fall
 geometrically in b.
 
@@ -33,8 +33,10 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.laws.release_law import ReleaseLaw
 from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
+from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+    ReleaseDistribution,
+)
 from dp_transforms.postprocessing.estimates import (
     GRID,
     Estimate,
@@ -55,23 +57,23 @@ _RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of ra
 
 
 class WalkIntervals(ReleaseIntervals):
-    """Proved intervals from a released list and the law of its mechanism, see the module. Values
-    are those of the released list.
+    """Proved intervals from a released list and the distribution of its mechanism, see the module.
+    Values are those of the released list.
 
     Args:
       released: what the mechanism returned; not further processed.
-      law: the mechanism's ``law``.
+      distribution: the mechanism's ``distribution``.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> released = FrequencyList([500, 20, 1], [1, 10, 300])
-    >>> facts = WalkIntervals(released, IntegerPartitionMechanism(epsilon=1).law)
+    >>> facts = WalkIntervals(released, IntegerPartitionMechanism(epsilon=1).distribution)
     >>> print(facts.number_of_partitions())
     311 (304 to 317, 95% confidence)
     """
 
-    def __init__(self, released: FrequencyList, law: ReleaseLaw):
+    def __init__(self, released: FrequencyList, distribution: ReleaseDistribution):
         self.released = released
-        self._law = law
+        self._distribution = distribution
 
     def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
         check_positive("users", users)
@@ -85,24 +87,27 @@ class WalkIntervals(ReleaseIntervals):
     def _line(self, index: int, value: int, confidence: float) -> Estimate:
         each = failure_probability(confidence) / 2
         (below,), above = (
-            self._law.largest_shortfalls(each, [index]),
-            self._law.largest_excess(each),
+            self._distribution.largest_shortfalls(each, [index]),
+            self._distribution.largest_excess(each),
         )
         return Estimate(value, max(value - above, 0), value + below, confidence)
 
     def total(self, confidence: float = 0.95) -> Estimate:
-        value, l1 = self.released.total, ReleaseError.of(self.released, self._law, confidence).l1
+        value, l1 = (
+            self.released.total,
+            ReleaseError.of(self.released, self._distribution, confidence).l1,
+        )
         return Estimate(value, max(value - l1, 0), value + l1, confidence)
 
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         check_positive("partitions", partitions)
         value = int(sums_to(self.released, np.array([partitions]))[0])
-        moved = ReleaseError.of(self.released, self._law, confidence).up_to(partitions)
+        moved = ReleaseError.of(self.released, self._distribution, confidence).up_to(partitions)
         return Estimate(value, max(value - moved, 0), value + moved, confidence)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         check_guesses(partitions)
-        error = ReleaseError.of(self.released, self._law, confidence)
+        error = ReleaseError.of(self.released, self._distribution, confidence)
         low, high = (float(ends[0]) for ends in self._rates(np.array([partitions]), error))
         ranks = rank_sums(self.released)
         return around(ranks.sum_to(partitions) / ranks.total, low, high, confidence)
@@ -116,8 +121,8 @@ class WalkIntervals(ReleaseIntervals):
             power = begin.bit_length() - 1
             index = np.arange(begin, 2 * begin)
             each = failure / ((power + 1) * (power + 2) * 4 * begin)
-            above = self._law.largest_excess(each)
-            below = np.array(self._law.largest_shortfalls(each, index[[-1]].tolist()))
+            above = self._distribution.largest_excess(each)
+            below = np.array(self._distribution.largest_shortfalls(each, index[[-1]].tolist()))
             # Not cut off at the diagonal, as coordinates are.
             lines = [
                 self.released.at_ranks(index) - index + 1,
@@ -134,7 +139,7 @@ class WalkIntervals(ReleaseIntervals):
         return closed(lower, upper, 0, begin)
 
     def _rate_curve(self, confidence: float) -> RateCurve:
-        error = ReleaseError.of(self.released, self._law, confidence)
+        error = ReleaseError.of(self.released, self._distribution, confidence)
         last = self.released.distinct + error.l1
         ranks = np.concatenate([[0], GRID[GRID < last], [last]])
         return RateCurve(ranks, *self._rates(ranks, error))
@@ -175,12 +180,15 @@ class ReleaseError:
     head_slope: float
 
     @classmethod
-    def of(cls, released: FrequencyList, law: ReleaseLaw, confidence: float) -> ReleaseError:
+    def of(
+        cls, released: FrequencyList, distribution: ReleaseDistribution, confidence: float
+    ) -> ReleaseError:
         """Bounds that hold together with probability ``confidence``, for every private list.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
-        >>> law = IntegerPartitionMechanism(epsilon=1).law
-        >>> error = ReleaseError.of(FrequencyList([1000, 10, 1], [1, 50, 10**6]), law, 0.99)
+        >>> distribution = IntegerPartitionMechanism(epsilon=1).distribution
+        >>> released = FrequencyList([1000, 10, 1], [1, 50, 10**6])
+        >>> error = ReleaseError.of(released, distribution, 0.99)
         >>> error.up_to(1), error.l1
         (30, 113)
         """
@@ -189,13 +197,13 @@ class ReleaseError:
         code_length = min(_log_uniform(released), _log_runs(released)) + math.log(2)
         base, slope = min(
             (
-                _head_bound(law, share * law.rate, log_failure)
+                _head_bound(distribution, share * distribution.rate, log_failure)
                 for share in np.linspace(0.02, 0.98, 49).tolist()
             ),
             key=lambda bound: bound[0] + 10 * bound[1],
         )
-        nats = code_length + law.log_weight(released) + log_failure
-        return cls(math.ceil(nats / law.rate), base, slope)
+        nats = code_length + distribution.log_weight(released) + log_failure
+        return cls(math.ceil(nats / distribution.rate), base, slope)
 
     def up_to(self, rank: int) -> int:
         """A bound on the sum of |x_i - f_i| over the ranks i <= rank."""
@@ -232,13 +240,17 @@ def closed(
     return list_of_coordinates(*lowers), list_of_coordinates(*uppers)
 
 
-def _head_bound(law: ReleaseLaw, t: float, log_failure: float) -> tuple[float, float]:
+def _head_bound(
+    distribution: ReleaseDistribution, t: float, log_failure: float
+) -> tuple[float, float]:
     """head_base and head_slope of Lemma 2 for one t between 0 and c.
 
     Rank b may fail with probability failure * (1 - r) * r**(b-1).
     """
-    log_power = math.log1p(math.exp(t - law.rate)) - math.log(-math.expm1(t - law.rate))
-    log_base = law.log_head + log_failure - math.log(1 - _RANK_DECAY)
+    log_power = math.log1p(math.exp(t - distribution.rate)) - math.log(
+        -math.expm1(t - distribution.rate)
+    )
+    log_base = distribution.log_head + log_failure - math.log(1 - _RANK_DECAY)
     return (log_base + math.log(_RANK_DECAY)) / t, (log_power - math.log(_RANK_DECAY)) / t
 
 

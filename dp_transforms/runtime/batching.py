@@ -15,7 +15,7 @@ from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
     PARTITION,
     USER,
-    Kind,
+    RecordKind,
     check_known_fields,
     declares_nothing,
     is_batch,
@@ -39,11 +39,11 @@ class ToTables(TellsBound, beam.PTransform):
         self._names = tuple(names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        kind = Kind.of(pcoll)
+        kind = RecordKind.of(pcoll)
         check_known_fields(pcoll, self._names)
         # Where elements may be anything, a filter could have seen records of several users in one:
         # then no bound is known, and nothing is lost.
-        batches = kind is Kind.TABLES or (
+        batches = kind is RecordKind.TABLES or (
             declares_nothing(pcoll) and bound_of(pcoll).partitions is None
         )
         return pcoll | "Batch" >> beam.ParDo(_Batch(self._names, kind, batches)).with_output_types(
@@ -67,12 +67,12 @@ class FromTables(TellsBound, beam.PTransform):
         like_names: Sequence[str] = (USER, PARTITION),
     ):
         super().__init__()
-        self._kind = Kind.of(like)
+        self._kind = RecordKind.of(like)
         self._names = tuple(names)
         self._type = record_type(self._kind, names, like.element_type, like_names)
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        if self._kind is Kind.TABLES:
+        if self._kind is RecordKind.TABLES:
             return pcoll
         return pcoll | "Unbatch" >> beam.FlatMap(
             objects, self._kind, self._names
@@ -82,7 +82,7 @@ class FromTables(TellsBound, beam.PTransform):
 class _Batch(OnThreads):
     """Collects elements of a bundle until there are enough of them for one table."""
 
-    def __init__(self, names: tuple[str, ...], kind: Kind, batches: bool):
+    def __init__(self, names: tuple[str, ...], kind: RecordKind, batches: bool):
         super().__init__(self._of_records)
         self._names = names
         self._kind = kind
@@ -100,7 +100,7 @@ class _Batch(OnThreads):
 
     def process(self, element: Any) -> Iterator[pa.Table]:
         tuples = type(element) is tuple
-        if self._kind is Kind.TABLES or (self._batches and not tuples and is_batch(element)):
+        if self._kind is RecordKind.TABLES or (self._batches and not tuples and is_batch(element)):
             table = table_from(element, self._names)
             if table.num_rows:
                 self._tables.append(table)
@@ -139,7 +139,7 @@ class _Batch(OnThreads):
         first, second = self._names
         kinds = set(map(type, held))
         try:
-            if self._kind is Kind.ROWS or all(map(is_row, kinds)):
+            if self._kind is RecordKind.ROWS or all(map(is_row, kinds)):
                 return [[getattr(row, name) for row in held] for name in self._names]
             if kinds == {dict}:
                 return [[record[name] for record in held] for name in self._names]
@@ -159,28 +159,28 @@ class _Batch(OnThreads):
         return [list(part) for part in zip(*held, strict=True)]
 
 
-def objects(table: pa.Table, kind: Kind, names: tuple[str, ...]) -> Iterable[Any]:
+def objects(table: pa.Table, kind: RecordKind, names: tuple[str, ...]) -> Iterable[Any]:
     """The rows of some columns as records of a kind; a tuple of one part is that part itself."""
     parts = [_python_values(columns.single(table[name]), kind) for name in names]
-    if kind in (Kind.ROWS, Kind.DICTS):
+    if kind in (RecordKind.ROWS, RecordKind.DICTS):
         return _named(parts, names, kind)
     return zip(*parts, strict=True) if len(parts) > 1 else parts[0]
 
 
-def _python_values(array: pa.Array, kind: Kind) -> list[Any]:
+def _python_values(array: pa.Array, kind: RecordKind) -> list[Any]:
     if pa.types.is_dictionary(array.type):
         values = _python_values(array.dictionary, kind)
         return [values[code] for code in array.indices.to_numpy()]
     if pa.types.is_struct(array.type):
         parts = [_python_values(field, kind) for field in array.flatten()]
         names = [field.name for field in array.type]
-        if kind in (Kind.ROWS, Kind.DICTS):
+        if kind in (RecordKind.ROWS, RecordKind.DICTS):
             return list(_named(parts, names, kind))
         return list(zip(*parts, strict=True))
     return array.to_pylist()
 
 
-def _named(parts: list[list[Any]], names: Sequence[str], kind: Kind) -> Iterator[Any]:
+def _named(parts: list[list[Any]], names: Sequence[str], kind: RecordKind) -> Iterator[Any]:
     for values in zip(*parts, strict=True):
         named = dict(zip(names, values, strict=True))
-        yield beam.Row(**named) if kind is Kind.ROWS else named
+        yield beam.Row(**named) if kind is RecordKind.ROWS else named

@@ -29,7 +29,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PValue
 
 from dp_transforms.budget.budget import PrivacyUnit
-from dp_transforms.runtime.records import Kind, is_filter
+from dp_transforms.runtime.records import RecordKind, is_filter
 
 
 @dataclass(frozen=True)
@@ -74,22 +74,26 @@ def bound_of(pcoll: PValue) -> Bound:
 def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
     if pcoll in known:
         return known[pcoll]
-    told, step = Bound(), pcoll.producer
+    bound_after, step = Bound(), pcoll.producer
     while step is not None and (step is pcoll.producer or pcoll in step.outputs.values()):
         # Composites come after their parts, and know more.
         before = _sum([_bound_of(one, known) for one in step.main_inputs.values()])
         if isinstance(step.transform, TellsBound):
-            told = step.transform.bound(before)
+            bound_after = step.transform.bound(before)
         elif isinstance(step.transform, (beam.Flatten, beam.Reshuffle)):
-            told = before
-        elif is_filter(step.transform) and not before.counted and Kind.of(pcoll) != Kind.TABLES:
-            told = before
+            bound_after = before
+        elif (
+            is_filter(step.transform)
+            and not before.counted
+            and RecordKind.of(pcoll) != RecordKind.TABLES
+        ):
+            bound_after = before
         elif step is pcoll.producer:
             # Whatever is made of counts is no collection of users' records.
-            told = Bound(counted=True if before.counted else None)
+            bound_after = Bound(counted=True if before.counted else None)
         step = step.parent
-    known[pcoll] = told
-    return told
+    known[pcoll] = bound_after
+    return bound_after
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:

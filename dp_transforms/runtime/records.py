@@ -46,7 +46,7 @@ _AVRO = (beam.io.ReadFromAvro,)
 _DICTS = (beam.io.ReadFromParquet, beam.io.ReadFromBigQuery, *_AVRO)
 
 
-class Kind(enum.Enum):
+class RecordKind(enum.Enum):
     """The kind of the elements of a PCollection."""
 
     TUPLES = "tuples"
@@ -55,7 +55,7 @@ class Kind(enum.Enum):
     TABLES = "tables"
 
     @classmethod
-    def of(cls, pcoll: beam.PCollection) -> Kind:
+    def of(cls, pcoll: beam.PCollection) -> RecordKind:
         """The kind that a PCollection's element type declares, or the connector that reads it."""
         declared = pcoll.element_type
         if declared in (pa.Table, pa.RecordBatch) or declared is _frame_type():
@@ -166,7 +166,7 @@ def check_known_fields(pcoll: beam.PCollection, names: Sequence[str]) -> None:
     Raises:
       ValueError: one is missing.
     """
-    if Kind.of(pcoll) is Kind.ROWS:
+    if RecordKind.of(pcoll) is RecordKind.ROWS:
         check_fields("rows", "field", names, list(field_types(pcoll.element_type)))
     for found in _file_columns_of(pcoll):
         check_fields("the file", "column", names, found)
@@ -311,11 +311,11 @@ class ToRecords(beam.PTransform):
         return [self._user, *self._partition]
 
     def expand(self, pcoll: beam.PCollection) -> beam.PCollection:
-        kind = Kind.of(pcoll)
+        kind = RecordKind.of(pcoll)
         positions = [isinstance(name, int) for name in self._names]
-        undeclared = kind is Kind.TUPLES and declares_nothing(pcoll)
+        undeclared = kind is RecordKind.TUPLES and declares_nothing(pcoll)
         if any(positions) != all(positions) or not undeclared:
-            by_position = kind is Kind.TUPLES
+            by_position = kind is RecordKind.TUPLES
             for name in self._names:
                 if isinstance(name, int) != by_position:
                     raise ValueError(
@@ -324,11 +324,11 @@ class ToRecords(beam.PTransform):
                     )
         if not positions[0]:
             check_known_fields(pcoll, self._names)
-        if kind is Kind.TABLES:
+        if kind is RecordKind.TABLES:
             return pcoll | beam.Map(self._of_table).with_output_types(pa.Table)
-        if kind is Kind.DICTS:
+        if kind is RecordKind.DICTS:
             return pcoll | beam.FlatMap(self._of_dict).with_output_types(dict[str, Any])
-        if kind is Kind.ROWS:
+        if kind is RecordKind.ROWS:
             return pcoll | beam.FlatMap(self._of_row).with_output_types(self._row_type(pcoll))
         if positions[0]:
             return pcoll | beam.FlatMap(self._of_tuple).with_output_types(tuple[Any, Any])
@@ -399,14 +399,14 @@ class ToRecords(beam.PTransform):
 
 
 def record_type(
-    kind: Kind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
+    kind: RecordKind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
 ) -> Any:
     """The element type of records of a kind, with these parts of user, partition, count,
     noisy_count, low and high, which are made from others of that kind: ``like``, where tuples have
     the parts ``like_names``. A tuple of one part is that part itself."""
-    if kind is Kind.TABLES:
+    if kind is RecordKind.TABLES:
         return pa.Table
-    if kind is Kind.DICTS:
+    if kind is RecordKind.DICTS:
         return dict[str, Any]
     types = {
         USER: Any,
@@ -416,7 +416,7 @@ def record_type(
         **dict.fromkeys((NOISY_COUNT, LOW, HIGH), int),
     }
     parts = tuple(types[name] for name in names)
-    if kind is Kind.ROWS:
+    if kind is RecordKind.ROWS:
         return RowTypeConstraint.from_fields(list(zip(names, parts, strict=True)))
     return tuple[parts] if len(parts) > 1 else parts[0]  # type: ignore[valid-type]
 

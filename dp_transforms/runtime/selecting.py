@@ -37,22 +37,25 @@ from dp_transforms.columnar.counting import (
     without_partitions,
 )
 from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.named_uniforms import NamedUniforms
+from dp_transforms.columnar.keyed_uniforms import KeyedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
-from dp_transforms.mechanisms.partition_selection import (
+from dp_transforms.mechanisms.selection import (
     CountStrategy,
     MeasuredSelection,
     NoisyCountStrategy,
     WeightedStrategy,
 )
-from dp_transforms.mechanisms.partition_selection.measured import users_in_classes
-from dp_transforms.mechanisms.partition_selection.rounds import RoundPlan
-from dp_transforms.mechanisms.partition_selection.threshold_law import ThresholdLaw, count_intervals
+from dp_transforms.mechanisms.selection.measured import users_in_classes
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    ThresholdDistribution,
+    count_intervals,
+)
 from dp_transforms.runtime.python_values import column_of
 from dp_transforms.runtime.threads import map_ahead
 
 if TYPE_CHECKING:
-    from dp_transforms.job_secret import JobSecret
+    from dp_transforms.runtime.job_secret import JobSecret
     from dp_transforms.specs import NamesSpec
 
 Bound = Callable[..., pa.Table]
@@ -64,13 +67,15 @@ _Measured = TypeVar("_Measured")
 
 def bounds(strategy: WeightedStrategy, secret: JobSecret) -> list[Bound]:
     """Returns the functions that bound users in each round of a strategy."""
-    purpose = "bound contributions"
+    context = "bound contributions"
     return [
         functools.partial(
             distinct_pairs,
             at_most=strategy.max_partitions_per_user,
-            key=secret.key(f"{purpose}, round {index}" if strategy.one_order(index) else purpose),
-            one_order=strategy.one_order(index),
+            key=secret.key(
+                f"{context}, round {index}" if strategy.shared_order(index) else context
+            ),
+            shared_order=strategy.shared_order(index),
         )
         for index in range(strategy.most_rounds)
     ]
@@ -100,10 +105,10 @@ class Engine(Protocol[_Names, _Measured]):
 
 
 def in_rounds(
-    engine: Engine[_Names, _Measured], strategy: WeightedStrategy, purpose: str, secret: JobSecret
+    engine: Engine[_Names, _Measured], strategy: WeightedStrategy, context: str, secret: JobSecret
 ) -> list[_Names]:
     """The names that each round selects."""
-    by = f"{purpose} by {strategy!r}"
+    by = f"{context} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
         tape = secret.tape(f"{by}, statistic")
@@ -121,15 +126,17 @@ def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
     """Returns the function that selects from a table of counts. Where names are public it takes the
     tables of these, too, as ``beside``."""
     given: dict[str, Any] = {
-        "key": secret.key(f"{spec.purpose} by {spec.strategy!r}"),
+        "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
         "noisy_counts": spec.noisy_counts,
         "intervals": spec.intervals,
     }
     strategy: Any = spec.strategy
     decide = functools.partial(select_from_counts, strategy=strategy, **given)
-    if spec.public_law is None:
+    if spec.public_distribution is None:
         return decide
-    return functools.partial(select_with_public, decide=decide, public_law=spec.public_law, **given)
+    return functools.partial(
+        select_with_public, decide=decide, public_distribution=spec.public_distribution, **given
+    )
 
 
 def public_counts(spec: NamesSpec) -> pa.Table:
@@ -175,7 +182,7 @@ def select_with_public(
     table: pa.Table,
     beside: Sequence[pa.Table],
     decide: Callable[[pa.Table], pa.Table],
-    public_law: ThresholdLaw,
+    public_distribution: ThresholdDistribution,
     key: bytes,
     noisy_counts: bool = False,
     intervals: bool = False,
@@ -184,8 +191,8 @@ def select_with_public(
     there is one at least. ``decide`` decides about the others."""
     public = single(concat(list(beside))[PARTITION])
     is_public = is_in(single(table[PARTITION]), public)
-    ends = functools.partial(count_intervals, public_law) if intervals else None
-    listed = _selected(public_law, table.filter(is_public), key, noisy_counts, None, ends)
+    ends = functools.partial(count_intervals, public_distribution) if intervals else None
+    listed = _selected(public_distribution, table.filter(is_public), key, noisy_counts, None, ends)
     return concat([decide(table.filter(pc.invert(is_public))), listed])
 
 
@@ -198,7 +205,7 @@ def _selected(
     ends: Callable[[IntArray], tuple[IntArray, IntArray]] | None,
 ) -> pa.Table:
     partitions, counts = single(table[PARTITION]), table[COUNT].to_numpy()
-    uniforms = NamedUniforms(partitions, key, needed)
+    uniforms = KeyedUniforms(partitions, key, needed)
     if not noisy_counts:
         keep = decider.decide(counts, uniforms.words, uniforms.prefix)
         return pa.table({PARTITION: partitions.filter(pa.array(keep))})
@@ -244,12 +251,12 @@ class InMemory:
 
 
 def select_here(
-    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, purpose: str = "selection"
+    pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
     """Selects as ``SelectInRounds`` does from one table of all distinct (user, partition) pairs, in
     no order; in this process."""
     engine = InMemory([pairs], lambda tables: map(sum_weights, tables))
-    found: list[list[pa.Table]] = in_rounds(engine, strategy, purpose, secret)
+    found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
 
 
@@ -305,9 +312,9 @@ def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
     """The number of users of other partitions with noise, at no less than 0."""
     noise = spec.noise_of_others
     assert noise is not None
-    purpose = f"users of other partitions than of {spec.purpose} by {spec.strategy!r}, {noise!r}"
+    context = f"users of other partitions than of {spec.context} by {spec.strategy!r}, {noise!r}"
     # Another number has other noise, even under one secret: the same would cancel.
-    (drawn,) = noise.sample(secret.tape(purpose).branch(f"of {users}"), "users", 1).tolist()
+    (drawn,) = noise.sample(secret.tape(context).branch(f"of {users}"), "users", 1).tolist()
     return max(0, users + int(drawn))
 
 
@@ -332,7 +339,7 @@ def select_round(
         return table.select([PARTITION])
     strategy = strategy.branch(measured)
     sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
-    uniforms = NamedUniforms(partitions, key, users >= strategy.pre_threshold)
+    uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
         index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)
     )

@@ -15,7 +15,7 @@ from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES, Flink
 from apache_beam.runners.portability.portable_runner import PortableRunner
 from apache_beam.runners.portability.prism_runner import PrismRunner
 
-from pipelines.errors import InputError
+from dp_transforms.errors import InputError
 from pipelines.workers.pool import WorkerPool, listens
 
 _EMBEDDED = "embed"

@@ -60,7 +60,7 @@ def test_less_budget_means_more_error(peer):
 
 
 @pytest.mark.parametrize("rate", [0.7, 3.0])
-def test_the_noise_has_the_law_that_its_budget_asks_for(rate):
+def test_the_noise_has_the_distribution_that_its_budget_asks_for(rate):
     draws = 100_000
     noise = two_sided_geometric(rate, draws, np.random.default_rng(3))
     for k in (-2, -1, 0, 1, 2):

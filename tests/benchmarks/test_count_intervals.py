@@ -3,7 +3,7 @@
 from benchmarks.count_intervals import coverage, forgetful, holds
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.mechanisms.partition_selection import LaplaceSelection
+from dp_transforms.mechanisms.selection import LaplaceSelection
 from tests.beam_runs import table_of
 
 

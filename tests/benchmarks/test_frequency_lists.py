@@ -45,7 +45,7 @@ def test_degrees_of_a_graph(tmp_path):
         file.write("src,dst\n1,2\n1,3\n1,4\n2,3\n")
     case = Input.degrees(tmp_path / "star_edges.csv.gz")
     assert case.private == FrequencyList([3, 2, 1], [1, 2, 1])
-    assert (case.name, case.kappa) == ("degrees of star", 2)
+    assert (case.name, case.max_partitions) == ("degrees of star", 2)
     assert case.bounds == PublicBounds(4, 3)
 
 

@@ -4,8 +4,8 @@ import gzip
 
 from benchmarks import interval_coverage
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.integer_partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.intervals import CoordinateIntervals
 

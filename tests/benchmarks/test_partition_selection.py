@@ -30,9 +30,9 @@ def test_what_is_sure_to_be_released_is_counted(name):
     assert released(strategy, count_pairs(pairs), pairs, secret) == 2
 
 
-def measured(kappa, **means):
+def measured(max_partitions, **means):
     runs = {name: [mean - 3, mean + 3] for name, mean in means.items()}
-    return Released("records", kappa, "measured", runs, {})
+    return Released("records", max_partitions, "measured", runs, {})
 
 
 def test_auto_is_compared_with_all_strategies_and_with_gaussian_noise():
@@ -45,8 +45,8 @@ def test_auto_is_compared_with_all_strategies_and_with_gaussian_noise():
 
 def test_findings_leave_out_tiny_releases():
     common = [
-        measured(kappa, weighted_gaussian=90.0, sips=100.0, auto=100.0 + kappa)
-        for kappa in (1, 3, 10, 30)
+        measured(max_partitions, weighted_gaussian=90.0, sips=100.0, auto=100.0 + max_partitions)
+        for max_partitions in (1, 3, 10, 30)
     ]
     last = [
         measured(100, optimal=200.0, weighted_gaussian=150.0, sips=100.0, auto=199.0),

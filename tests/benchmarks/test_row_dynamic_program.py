@@ -14,7 +14,7 @@ from benchmarks.row_dynamic_program import (
 from dp_transforms.mechanisms import Eta, PartitionTable
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
-from tests.statistical import laws
+from tests.statistical import distributions
 
 TARGETS = [(1,), (3, 1), (4, 4, 4), (5, 2, 2, 1, 1), (9,)]
 
@@ -35,22 +35,22 @@ def test_distance_bounds_are_those_of_all_lists_within_the_distance(target, dist
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_float_samples_follow_the_exact_law_within_the_bounds(target):
+def test_float_samples_follow_the_exact_distribution_within_the_bounds(target):
     eta = Eta(5, 3, 1)
     private = enumeration.as_list(target)
     lower, upper = distance_bounds(private, 4)
     program = FloatRowProgram.build(private, -2 * math.log(eta.base), lower, upper)
     tape = InsecureSeededTape(1)
     samples = [program.sample(tape, f"sample {i}") for i in range(5_000)]
-    law = enumeration.law(
+    distribution = enumeration.distribution(
         Fraction(5, 8),
         target,
         enumeration.partitions(len(upper), int(upper[0])),
         lambda y: all(low <= v <= high for low, v, high in zip(lower, y, upper, strict=True)),
     )
-    laws.assert_follows(samples, law)
+    distributions.assert_follows(samples, distribution)
     exact = PartitionTable(private, eta, upper.tolist(), lower.tolist())
-    assert all(exact.probability(y) == p for y, p in law.items())
+    assert all(exact.probability(y) == p for y, p in distribution.items())
 
 
 @pytest.mark.parametrize("total", [1, 100, 12_345])

@@ -18,21 +18,21 @@ from benchmarks.selection_strategies import (
 )
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.mechanisms.partition_selection import GaussianSelection
-from dp_transforms.mechanisms.partition_selection.gaussian import GaussianBudget, gaussian_delta
+from dp_transforms.mechanisms.selection import GaussianSelection
+from dp_transforms.mechanisms.selection.gaussian import GaussianBudget, gaussian_delta
 from dp_transforms.runtime.selecting import select_here
 from tests.beam_runs import table_of
-from tests.mechanisms.partition_selection.test_audits import (
+from tests.mechanisms.selection.test_audits import (
     DELTA,
     EPSILON,
     UNITS,
-    names_law,
+    names_distribution,
     neighbouring_counts,
     product,
-    transcript_law,
+    transcript_distribution,
     worst_delta,
 )
-from tests.statistical import laws
+from tests.statistical import distributions
 
 
 def test_weights_have_at_most_norm_one():
@@ -43,22 +43,22 @@ def test_weights_have_at_most_norm_one():
 
 @pytest.mark.parametrize("kappa", [1, 2, 10, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (10.0, 0.01)])
-def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, kappa):
-    law = WeightedGaussianSelection(epsilon, delta, kappa).rounds[0]
-    counts = np.arange(1, kappa + 1)
+def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, max_partitions):
+    distribution = WeightedGaussianSelection(epsilon, delta, max_partitions).rounds[0]
+    counts = np.arange(1, max_partitions + 1)
     weights = np.array([weight(d) for d in counts.tolist()])
-    selected = stats.norm.sf((law.threshold - weights) / math.sqrt(law.sigma2))
+    selected = stats.norm.sf((distribution.threshold - weights) / math.sqrt(distribution.sigma2))
     exposed = -np.expm1(counts * np.log1p(-selected))
     # Some number of partitions needs this threshold; delta is not left unused.
     assert 0.99999 * delta < exposed.max() <= delta
 
 
 @pytest.mark.parametrize("kappa", [1, 3, 10, 100])
-def test_weights_cost_nothing_against_plain_gaussian_thresholds(kappa):
-    weighted = WeightedGaussianSelection(1, 1e-5, kappa)
-    plain = GaussianSelection(1, 1e-5, kappa)
+def test_weights_cost_nothing_against_plain_gaussian_thresholds(max_partitions):
+    weighted = WeightedGaussianSelection(1, 1e-5, max_partitions)
+    plain = GaussianSelection(1, 1e-5, max_partitions)
     # Where all users have kappa partitions it is the same mechanism, save the threshold's rounding.
-    assert weighted.rounds[0].sigma * math.sqrt(kappa) == pytest.approx(plain.sigma)
+    assert weighted.rounds[0].sigma * math.sqrt(max_partitions) == pytest.approx(plain.sigma)
     assert plain.median_users - 1 <= weighted.median_users <= plain.median_users
 
 
@@ -93,7 +93,7 @@ def test_an_overspent_total_is_found_out():
 )
 def test_rounds_with_their_transcript(chosen):
     inputs = list(itertools.product(range(4), repeat=3))
-    found = {users: transcript_law(chosen, users) for users in inputs}
+    found = {users: transcript_distribution(chosen, users) for users in inputs}
     pairs = [
         (users, more)
         for users in inputs
@@ -105,13 +105,13 @@ def test_rounds_with_their_transcript(chosen):
 
 def test_names_selected_by_one_round_of_renyi():
     chosen, most = RenyiSelection(EPSILON, DELTA, 2), 16
-    single = [names_law(chosen, n) for n in range(most + 1)]
+    single = [names_distribution(chosen, n) for n in range(most + 1)]
     both = itertools.product(range(most + 1), repeat=2)
     found = {(a, b): product(single[a], single[b]) for a, b in both}
     assert DELTA / 2 < worst_delta(found, neighbouring_counts(most)) <= DELTA
 
 
-def test_sums_of_weights_are_selected_by_the_law():
+def test_sums_of_weights_are_selected_by_the_distribution():
     strategy = WeightedGaussianSelection(2, 0.05, 4)
     # Partition 1 has three users of their own and two with four partitions each.
     shared = [(user, partition) for user in (8, 9) for partition in (1, 2, 3, 4)]
@@ -121,10 +121,10 @@ def test_sums_of_weights_are_selected_by_the_law():
         select_here(pairs, strategy, JobSecret.insecure_for_testing(seed))["partition"].to_pylist()
         for seed in range(count)
     ]
-    law = strategy.rounds[0]
+    distribution = strategy.rounds[0]
     for partition, total in ((1, 3 * UNIT + UNIT), (2, UNIT)):
         kept = sum(partition in names for names in selected)
-        laws.assert_probability(kept, count, law.keep_enclosure(total, 128))
+        distributions.assert_probability(kept, count, distribution.keep_enclosure(total, 128))
 
 
 @pytest.mark.parametrize("value", [0, -1, 2.5, True])

@@ -21,11 +21,13 @@ def test_duckdb_and_the_transforms_do_the_same(tmp_path, make):
     table = pq.read_table(path, columns=["user", "partition"])
     pairs = set(zip(*(column.to_pylist() for column in table.columns), strict=True))
     most = 10_000
-    for kappa in (1, 10, most):
-        ours = rows_of(run([table], BoundContributions(kappa), CountDistinctUsers()))
-        theirs = duckdb(path, kappa)()
-        assert sorted(duckdb_arg_min(path, kappa)()) == sorted(theirs)
-        kept = sum(min(n, kappa) for n in collections.Counter(user for user, _ in pairs).values())
+    for max_partitions in (1, 10, most):
+        ours = rows_of(run([table], BoundContributions(max_partitions), CountDistinctUsers()))
+        theirs = duckdb(path, max_partitions)()
+        assert sorted(duckdb_arg_min(path, max_partitions)()) == sorted(theirs)
+        kept = sum(
+            min(n, max_partitions) for n in collections.Counter(user for user, _ in pairs).values()
+        )
         # They keep different partitions of a user, but as many.
         assert sum(count for _, count in ours) == kept
         assert sum(count * partitions for count, partitions in theirs) == kept

@@ -1,4 +1,4 @@
-"""Composition against exact sums, numerical maxima, and the exact laws of real mechanisms."""
+"""Composition against exact sums, numerical maxima, and the distributions of real mechanisms."""
 
 import itertools
 import math
@@ -37,16 +37,16 @@ def times(count, event):
     return [dp_event.SelfComposedDpEvent(event, count)]
 
 
-def partition_laws(lists, epsilon, max_total):
+def partition_distributions(lists, epsilon, max_total):
     """The integer-partition mechanism's probabilities of all lists up to max_total, per list."""
     outcomes = list(enumeration.partitions_of_at_most(max_total))
     rate = float(IntegerPartitionMechanism(epsilon=epsilon).decay.rate)
-    laws = []
+    distributions = []
     for f in lists:
         distances = np.array([enumeration.l1_distance(f, x) for x in outcomes])
         weights = np.exp(-rate * distances)
-        laws.append(weights / weights.sum())
-    return laws
+        distributions.append(weights / weights.sum())
+    return distributions
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0, 5.0])
@@ -54,16 +54,16 @@ def test_the_partition_mechanism_has_bounded_range(epsilon):
     """Exact log ratios of neighbours fill an interval, and epsilon bounds them too."""
     length = IntegerPartitionMechanism(epsilon=epsilon).loss_range
     neighbours = [(2, 1), (3, 1), (2, 2), (2, 1, 1), (2,), (1, 1)]
-    laws = partition_laws(neighbours, epsilon, max_total=24)
-    for law in laws[1:]:
-        losses = np.log(laws[0] / law)
+    distributions = partition_distributions(neighbours, epsilon, max_total=24)
+    for distribution in distributions[1:]:
+        losses = np.log(distributions[0] / distribution)
         assert abs(losses).max() <= epsilon
         assert losses.max() - losses.min() == pytest.approx(length, rel=1e-9)
     assert epsilon <= length < 2 * epsilon
 
 
 @pytest.mark.parametrize(("epsilon", "count"), [(0.5, 20), (1.0, 4), (0.1, 60)])
-def test_what_compose_says_holds_for_the_exact_law(epsilon, count):
+def test_what_compose_says_holds_for_the_exact_distribution(epsilon, count):
     """delta(epsilon) of a k-fold release from its exact privacy-loss distribution.
 
     Losses are rounded down to a grid, so what is found is a lower bound: it may not exceed what
@@ -74,7 +74,7 @@ def test_what_compose_says_holds_for_the_exact_law(epsilon, count):
     bound = compose(times(count, event), delta)
     grid = epsilon / 400
     for f, g in [((2, 1), (3, 1)), ((3, 1), (2, 1)), ((), (1,)), ((1,), ()), ((9,), (9, 1))]:
-        p, q = partition_laws([f, g], epsilon, max_total=30)
+        p, q = partition_distributions([f, g], epsilon, max_total=30)
         steps = np.floor(np.log(p / q) / grid).astype(int)
         lowest = steps.min()
         single = np.bincount(steps - lowest, weights=p)
@@ -119,7 +119,7 @@ def test_many_lists_cost_a_quarter_of_the_rho(epsilon):
 
 
 @pytest.mark.parametrize("epsilon", [1e-8, 1e-4, 0.1, 1.0, 8.0])
-def test_bounded_range_divergence_is_the_maximum_over_two_point_laws(epsilon):
+def test_bounded_range_divergence_is_the_maximum_over_two_point_distributions(epsilon):
     orders = np.array([1.02, 1.5, 2, 7, 64, 1000.0])
     # Log ratios t and t - epsilon; their probabilities follow from E_Q[ratio] = 1.
     t = np.linspace(0, epsilon, 20_001)[1:-1]
@@ -242,32 +242,40 @@ def test_a_list_s_event_is_that_of_its_mechanism(epsilon):
 
 
 def losses(shift, q):
-    """The law of the loss, in units of c, of discrete Laplace noise on a number that is moved."""
-    law = Counter({shift: 1 / (1 + q)})
-    law.update({shift - 2 * n: (1 - q) / (1 + q) * q**n for n in range(1, shift)})
-    law[-shift] += q**shift / (1 + q)
-    return law
+    """The distribution of the loss, in units of c, of discrete Laplace noise on a number that is
+    moved."""
+    distribution = Counter({shift: 1 / (1 + q)})
+    distribution.update({shift - 2 * n: (1 - q) / (1 + q) * q**n for n in range(1, shift)})
+    distribution[-shift] += q**shift / (1 + q)
+    return distribution
 
 
-def delta_at(law, q, t):
+def delta_at(distribution, q, t):
     """The delta at epsilon = t c, exactly."""
-    return sum(p * (1 - q ** (loss - t)) for loss, p in law.items() if loss > t)
+    return sum(p * (1 - q ** (loss - t)) for loss, p in distribution.items() if loss > t)
 
 
 @pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(2, 3), Fraction(19, 20)])
 def test_all_shifts_in_one_coordinate_are_the_worst(q):
     """Of all ways to move coordinates by up to 6. Between multiples of c both deltas are linear in
-    e**epsilon, and the laws of both orders of a pair are the same."""
-    for kappa in range(1, 7):
-        worst = [delta_at(losses(kappa, q), q, t) for t in range(-kappa, kappa + 1)]
-        for shifts in enumeration.partitions_of_at_most(kappa):
-            law = {0: Fraction(1)}
+    e**epsilon, and the distributions of both orders of a pair are the same."""
+    for max_partitions in range(1, 7):
+        worst = [
+            delta_at(losses(max_partitions, q), q, t)
+            for t in range(-max_partitions, max_partitions + 1)
+        ]
+        for shifts in enumeration.partitions_of_at_most(max_partitions):
+            distribution = {0: Fraction(1)}
             for shift in shifts:
                 both = Counter()
-                for (a, p), (b, r) in itertools.product(law.items(), losses(shift, q).items()):
+                for (a, p), (b, r) in itertools.product(
+                    distribution.items(), losses(shift, q).items()
+                ):
                     both[a + b] += p * r
-                law = both
-            found = [delta_at(law, q, t) for t in range(-kappa, kappa + 1)]
+                distribution = both
+            found = [
+                delta_at(distribution, q, t) for t in range(-max_partitions, max_partitions + 1)
+            ]
             assert all(map(operator.le, found, worst))
 
 
@@ -282,18 +290,30 @@ def test_new_partitions_of_one_user_move_one_coordinate():
 
 
 @pytest.mark.parametrize(("epsilon", "kappa", "count"), [(0.3, 10, 30), (0.1, 3, 50)])
-def test_composed_noise_on_coordinates_costs_what_its_exact_law_says(epsilon, kappa, count):
+def test_composed_noise_on_coordinates_costs_what_its_exact_distribution_says(
+    epsilon, max_partitions, count
+):
     delta = 1e-6
-    event = partition_event(FrobeniusMechanism(epsilon=epsilon, sensitivity=kappa))
+    event = partition_event(FrobeniusMechanism(epsilon=epsilon, sensitivity=max_partitions))
     claimed = compose(times(count, event), delta).epsilon
     pure = compose(times(count, ApproximateDpEvent(epsilon)), delta).epsilon
-    q = math.exp(-epsilon / kappa)
-    single = np.array([losses(kappa, q)[loss] for loss in range(-kappa, kappa + 1)])
-    law = np.array([1.0])
+    q = math.exp(-epsilon / max_partitions)
+    single = np.array(
+        [losses(max_partitions, q)[loss] for loss in range(-max_partitions, max_partitions + 1)]
+    )
+    distribution = np.array([1.0])
     for _ in range(count):
-        law = np.convolve(law, single)
-    exact = dict(zip(range(-count * kappa, count * kappa + 1), law.tolist(), strict=True))
-    at, less = (delta_at(exact, q, one * kappa / epsilon) for one in (claimed, 0.999 * claimed))
+        distribution = np.convolve(distribution, single)
+    exact = dict(
+        zip(
+            range(-count * max_partitions, count * max_partitions + 1),
+            distribution.tolist(),
+            strict=True,
+        )
+    )
+    at, less = (
+        delta_at(exact, q, one * max_partitions / epsilon) for one in (claimed, 0.999 * claimed)
+    )
     assert at <= delta < less and claimed < pure
 
 

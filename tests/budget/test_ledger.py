@@ -34,7 +34,7 @@ from dp_transforms.budget import (
     ledger_file,
 )
 from dp_transforms.budget.budget import Cost, zcdp_of
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 
 FORK = multiprocessing.get_context("fork")
 HALF = Cost(PrivacyBudget(0.5))

@@ -9,7 +9,7 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import release_frequency_list, select_partitions
 
 SECRET = JobSecret.insecure_for_testing(11)

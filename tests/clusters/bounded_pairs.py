@@ -12,19 +12,19 @@ import apache_beam as beam
 import pyarrow as pa
 from apache_beam.options.pipeline_options import PipelineOptions
 
-from dp_transforms.contributions import BoundContributions
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.transforms.contributions import BoundContributions
+from dp_transforms.transforms.reading import ReadRecords
 from pipelines.command_line import Job, make_runner, run
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.record_files import records_from_flags
-from pipelines.on_beam import ReadRecords
+from pipelines.file_flags import records
 from pipelines.release_frequency_list import make_parser
 
 PAIRS_FILE = "bounded_pairs.csv"
 
 
 def prepare(flags: argparse.Namespace, options: PipelineOptions) -> Job:
-    reader = records_from_flags(flags)
+    reader = records(flags)
     directory = ReleaseDirectory(flags.output, PAIRS_FILE)
     pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
     bound = BoundContributions(

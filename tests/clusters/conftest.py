@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import release_job
 from tests.clusters.agreement import ROOT, SECRET
 

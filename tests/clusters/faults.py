@@ -25,7 +25,7 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 
 from benchmarks.throughput_data import visits, write
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT
 from tests.clusters.leaks import leaks, logs, needles, rest_answers

@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 
-from pipelines.files.names import FREQUENCIES_FILE, PARTITIONS_FILE, PRIVACY_FILE
+from dp_transforms.files.filenames import FREQUENCIES_FILE, PARTITIONS_FILE, PRIVACY_FILE
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT, wait_until
 from tests.clusters.bounded_pairs import PAIRS_FILE

@@ -8,7 +8,7 @@ For data that are made up, never for a release.
 import importlib
 import sys
 
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 
 
 def main(seed: str, module: str, *flags: str) -> int:

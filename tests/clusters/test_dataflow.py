@@ -13,7 +13,7 @@ import pytest
 from apache_beam.options.pipeline_options import SetupOptions
 from apache_beam.portability.common_urns import resource_hints
 
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from pipelines import release_frequency_list, select_partitions
 from tests.clusters.agreement import FLAGS, ROOT, SECRET
 from tests.clusters.leaks import needles
@@ -152,7 +152,7 @@ def test_the_package_is_staged_and_the_main_session_is_not(dry_run, tmp_path):
     assert {
         "setup.py",
         "pipelines/release_frequency_list.py",
-        "dp_transforms/selection.py",
+        "dp_transforms/transforms/selection.py",
     } <= names
 
 

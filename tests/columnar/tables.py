@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 
 KEY = JobSecret.insecure_for_testing(1).key("test")
 

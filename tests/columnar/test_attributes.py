@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from dp_transforms.columnar.attributes import attribute_text, bound_users, only
 from dp_transforms.columnar.columns import concat, decoded
-from dp_transforms.job_secret import JobSecret
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
 
 SECRET = JobSecret.insecure_for_testing(21)
@@ -32,16 +32,16 @@ def table_of(records):
     return pa.table([pa.array(c, t) for c, t in zip(columns, types, strict=True)], names=NAMES)
 
 
-def bounded(table, kappa):
-    return decoded(bound_users(table, kappa, KEY, {"gender": GENDER, "age": AGE}))
+def bounded(table, max_partitions):
+    return decoded(bound_users(table, max_partitions, KEY, {"gender": GENDER, "age": AGE}))
 
 
 def rows(table):
     return sorted(zip(*(table[name].to_pylist() for name in NAMES), strict=True))
 
 
-def expected(records, kappa):
-    pairs = reference.bound([record[:2] for record in records], kappa, KEY)
+def expected(records, max_partitions):
+    pairs = reference.bound([record[:2] for record in records], max_partitions, KEY)
     values = [
         dict(reference.bound([(r[0], r[i]) for r in records if r[i]], 1, key))
         for i, key in ((2, GENDER), (3, AGE))
@@ -51,25 +51,27 @@ def expected(records, kappa):
 
 @settings(deadline=None, max_examples=50)
 @given(RECORDS, st.integers(1, 3))
-def test_one_value_for_each_user_and_attribute(records, kappa):
-    assert rows(bounded(table_of(records), kappa)) == expected(records, kappa)
+def test_one_value_for_each_user_and_attribute(records, max_partitions):
+    assert rows(bounded(table_of(records), max_partitions)) == expected(records, max_partitions)
 
 
 @settings(deadline=None, max_examples=50)
 @given(RECORDS, RECORDS, st.integers(1, 3))
-def test_it_can_be_taken_in_parts(one, other, kappa):
-    parts = [bounded(table_of(part), kappa) for part in (one, other)]
-    assert rows(bounded(concat(parts), kappa)) == expected(one + other, kappa)
-    assert rows(bounded(parts[0], kappa)) == rows(parts[0])
+def test_it_can_be_taken_in_parts(one, other, max_partitions):
+    parts = [bounded(table_of(part), max_partitions) for part in (one, other)]
+    assert rows(bounded(concat(parts), max_partitions)) == expected(one + other, max_partitions)
+    assert rows(bounded(parts[0], max_partitions)) == rows(parts[0])
 
 
 @settings(deadline=None, max_examples=50)
 @given(RECORDS, RECORDS, st.integers(1, 3))
-def test_a_user_moves_one_list_of_each_attribute(others, own, kappa):
+def test_a_user_moves_one_list_of_each_attribute(others, own, max_partitions):
     """The sensitivity that the guarantee rests on, for neighbouring inputs."""
     others = [record for record in others if record[0] != 9]
     own = [(9, *record[1:]) for record in own]
-    before, after = (bounded(table_of(records), kappa) for records in (others, others + own))
+    before, after = (
+        bounded(table_of(records), max_partitions) for records in (others, others + own)
+    )
 
     def lists(table, group_of):
         counts = collections.defaultdict(collections.Counter)
@@ -89,7 +91,7 @@ def test_a_user_moves_one_list_of_each_attribute(others, own, kappa):
         ]
 
     for group_of in (lambda row: "all", lambda row: row[2], lambda row: row[3]):
-        assert len(moved(group_of)) <= 1 and sum(moved(group_of)) <= kappa
+        assert len(moved(group_of)) <= 1 and sum(moved(group_of)) <= max_partitions
 
 
 def test_text_of_every_kind():

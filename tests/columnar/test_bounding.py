@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dp_transforms.columnar import bounding
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import concat, decoded
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
 from tests.columnar.tables import KEY, pairs_of, table_of
 
@@ -33,16 +33,18 @@ def test_codes_of_a_dictionary_with_values_that_no_row_has():
 
 
 @given(RECORDS, st.integers(1, 5), st.booleans())
-def test_bounding_agrees_with_the_reference(records, kappa, one_order):
-    pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY, one_order=one_order))
+def test_bounding_agrees_with_the_reference(records, max_partitions, shared_order):
+    pairs = pairs_of(
+        distinct_pairs(table_of(records), max_partitions, KEY, shared_order=shared_order)
+    )
     assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, kappa, KEY, one_order)
+    assert set(pairs) == reference.bound(records, max_partitions, KEY, shared_order)
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))
-def test_bounding_can_be_done_in_parts(some, others, kappa):
+def test_bounding_can_be_done_in_parts(some, others, max_partitions):
     def bounded(table):
-        return distinct_pairs(decoded(table), kappa, KEY)
+        return distinct_pairs(decoded(table), max_partitions, KEY)
 
     parts = [bounded(table_of(some)), bounded(table_of(others))]
     whole = bounded(table_of(some + others))
@@ -112,6 +114,6 @@ def test_the_sample_is_uniform_over_secrets():
 
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.integers(1, 40))
-def test_one_user_of_many_partitions(kappa, partitions):
+def test_one_user_of_many_partitions(max_partitions, partitions):
     table = table_of([("ann", p) for p in range(partitions)] * 2)
-    assert distinct_pairs(table, kappa, KEY).num_rows == min(kappa, partitions)
+    assert distinct_pairs(table, max_partitions, KEY).num_rows == min(max_partitions, partitions)

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.hashing import hash_rows, prf
-from dp_transforms.job_secret import JobSecret
+from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
 
 KEY = bytes(range(7, 39))

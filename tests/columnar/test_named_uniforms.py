@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dp_transforms.columnar.named_uniforms import NamedUniforms, name_bytes
+from dp_transforms.columnar.keyed_uniforms import KeyedUniforms, name_bytes
 
 KEY = bytes(range(32))
 
 
 def test_a_number_is_a_keyed_hash_of_its_name():
-    uniforms = NamedUniforms(pa.array(["", "jazz", "ÿ"]), KEY)
+    uniforms = KeyedUniforms(pa.array(["", "jazz", "ÿ"]), KEY)
     for i, name in enumerate([b"", b"jazz", "ÿ".encode()]):
         digest = hashlib.blake2b(name, key=KEY).digest()
         assert int(uniforms.words[i]) == int.from_bytes(digest[:8], "big")
@@ -22,7 +22,7 @@ def test_a_number_is_a_keyed_hash_of_its_name():
 
 @pytest.mark.parametrize("bits", [1, 63, 64, 65, 128, 511, 512, 513, 1500])
 def test_prefixes_agree(bits):
-    uniforms = NamedUniforms(pa.array([b"a", b"b"]), KEY)
+    uniforms = KeyedUniforms(pa.array([b"a", b"b"]), KEY)
     long = uniforms.prefix(1, 2048)
     assert uniforms.prefix(1, bits) == long >> (2048 - bits)
     assert uniforms.prefix(1, 64) == int(uniforms.words[1])
@@ -31,7 +31,7 @@ def test_prefixes_agree(bits):
 def test_rows_that_need_no_number_change_nothing():
     names = pa.array([f"name {i}" for i in range(50)])
     needed = np.arange(50) % 3 == 1
-    everything, some = NamedUniforms(names, KEY), NamedUniforms(names, KEY, needed)
+    everything, some = KeyedUniforms(names, KEY), KeyedUniforms(names, KEY, needed)
     assert np.array_equal(some.words[needed], everything.words[needed])
     assert not some.words[~needed].any()
     assert all(some.prefix(i, 300) == everything.prefix(i, 300) for i in np.flatnonzero(needed))
@@ -59,16 +59,16 @@ def test_different_values_have_different_names(column):
 
 def test_numbers_are_uniform_and_keys_independent():
     names = pa.array(np.arange(100_000))
-    one, other = (NamedUniforms(names, bytes([i]) * 32).words for i in (1, 2))
+    one, other = (KeyedUniforms(names, bytes([i]) * 32).words for i in (1, 2))
     for words in (one, one ^ other, one << np.uint64(32)):
         cells = np.bincount((words >> np.uint64(54)).astype(np.int64), minlength=1024)
         assert stats.chisquare(cells).pvalue > 1e-9
 
 
 def test_no_rows():
-    assert NamedUniforms(pa.array([], pa.string()), KEY).words.shape == (0,)
+    assert KeyedUniforms(pa.array([], pa.string()), KEY).words.shape == (0,)
 
 
 def test_short_keys_are_refused():
     with pytest.raises(ValueError, match="key must have 32 bytes, got 16"):
-        NamedUniforms(pa.array(["a"]), bytes(16))
+        KeyedUniforms(pa.array(["a"]), bytes(16))

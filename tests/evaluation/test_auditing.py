@@ -22,8 +22,8 @@ from dp_transforms.mechanisms import (
     PartitionTable,
 )
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.partition_selection import OptimalSelection
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.selection import OptimalSelection
 from pipelines.audited_pairs import list_audit
 from tests import enumeration
 
@@ -89,8 +89,13 @@ def test_randomized_response(delta):
 
 
 def test_exact_epsilon_is_the_smallest_that_any_event_allows():
-    laws_of_pair = [dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])]
-    first, second = ({x: gmpy2.mpq(w, 10) for x, w in law.items()} for law in laws_of_pair)
+    distributions_of_pair = [
+        dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])
+    ]
+    first, second = (
+        {x: gmpy2.mpq(w, 10) for x, w in distribution.items()}
+        for distribution in distributions_of_pair
+    )
     for delta in (0, gmpy2.mpq(1, 20), gmpy2.mpq(1, 5)):
         ratios = [
             (sum(p[x] for x in event) - delta) / sum(q[x] for x in event)
@@ -122,8 +127,8 @@ def test_selection_spends_its_delta_and_no_more():
 
 
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
-def test_exact_epsilon_of_lists_is_that_of_the_enumerated_law(eta):
-    """The law by the table, within bounds that leave out next to nothing."""
+def test_exact_epsilon_of_lists_is_that_of_the_enumerated_distribution(eta):
+    """The distribution by the table, within bounds that leave out next to nothing."""
     mechanism = IntegerPartitionMechanism(eta=eta)
     f, g = ((3, 1), (3, 2)), ((2, 2, 2), (3, 2, 2))
     for here, there in (f, g):

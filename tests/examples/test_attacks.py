@@ -7,18 +7,18 @@ import pytest
 
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from examples import naive_exponential, truncated_addition_attack, zero_rounding_attack
-from tests.statistical import laws
+from tests.statistical import distributions
 
 LOSS = 4
 """2**(2 * eta) at sensitivity 1."""
 
 
 def test_zero_rounding_breaks_floats():
-    law = [
+    distribution = [
         naive_exponential.probabilities(utilities, 1.0)[1]
         for utilities in (zero_rounding_attack.WITHOUT_RECORD, zero_rounding_attack.WITH_RECORD)
     ]
-    assert law == [0.5, 0.0]
+    assert distribution == [0.5, 0.0]
     assert zero_rounding_attack.naive_frequency(zero_rounding_attack.WITH_RECORD, 1, 1000) == 0
     assert zero_rounding_attack.naive_frequency(zero_rounding_attack.WITHOUT_RECORD, 1, 1000) > 0
 
@@ -32,7 +32,7 @@ def test_zero_rounding_breaks_floats():
 )
 def test_zero_rounding_is_resisted(utilities, probability):
     frequency = zero_rounding_attack.exact_frequency(utilities, InsecureSeededTape(1), 2000)
-    laws.assert_probability(round(frequency * 2000), 2000, probability)
+    distributions.assert_probability(round(frequency * 2000), 2000, probability)
     assert 1 / Fraction(LOSS) <= probability * 2 <= LOSS
 
 
@@ -51,7 +51,7 @@ def test_truncated_addition_is_resisted(record):
     choices = 100
     frequency = truncated_addition_attack.exact_frequency(record, InsecureSeededTape(2), choices)
     probability = truncated_addition_attack.exact_probability(record, np.float32)
-    laws.assert_probability(round(frequency * choices), choices, probability)
+    distributions.assert_probability(round(frequency * choices), choices, probability)
     # The float mechanism's zero would fail: 100 choices without one have probability 0.2% here.
     assert frequency > 0
 

@@ -11,7 +11,7 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import BudgetExceededError, Ledger, PrivacyBudget, PrivacyUnitError
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.postprocessing.intervals import intervals_of
 from pipelines.__main__ import main
 from tests.beam_runs import run
@@ -155,7 +155,7 @@ def test_a_session_spends_and_refuses_before_it_reads():
         session.select(VISITS, **NAMES | {"epsilon": 0.1, "delta": 1e-5})
     assert session.remaining == PrivacyBudget(0.25, "0.000009")
     with pytest.raises(PrivacyUnitError):
-        session.release_degrees([("a", "b")], source=0, target=1, epsilon=0.1)
+        session.degrees([("a", "b")], source=0, target=1, epsilon=0.1)
     with pytest.raises(ValueError, match="no column"):
         session.release(VISITS, **LIST | {"epsilon": 0.1, "partition": "url"})
     assert session.remaining == PrivacyBudget(0.25, "0.000009")
@@ -202,7 +202,7 @@ def test_kappa_of_counts_is_declared():
 def test_a_session_of_edges():
     edges = [("hub", leaf) for leaf in "abcdef"]
     session = dp.Session(epsilon=100, unit="edge")
-    release = session.release_degrees(edges, source=0, target=1, epsilon=99)
+    release = session.degrees(edges, source=0, target=1, epsilon=99)
     assert list(release.released) == [(6, 1), (1, 6)]
     assert "edge" in repr(release) and release.statement["degree"] == "undirected"
 
@@ -211,7 +211,7 @@ def test_periods_are_those_of_the_job(tmp_path):
     import apache_beam as beam
     import pyarrow as pa
 
-    from dp_transforms.windowed_lists import ReleaseListsByPeriod
+    from dp_transforms.transforms.windowed import ReleaseListsByPeriod
 
     names = ["2026-01-01", "2026-01-02", "2026-01-03"]
     options = LIST | {"time": "when", "period": "day", "periods": f"{names[0]}..{names[2]}"}
@@ -252,7 +252,7 @@ def test_degrees_are_those_of_the_transform(more):
     from dp_transforms import CountDegrees, CountProjectedDegrees, ReleaseFrequencyList
 
     edges = [*zip(*RANDOM.integers(0, 60, (2, 400)).tolist(), strict=True)]
-    release = dp.release_degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
+    release = dp.degrees(edges, source=0, target=1, epsilon=1, **more, secret=SECRET)
     bound = more.get("degree_bound")
     count = (
         CountProjectedDegrees(bound, secret=SECRET)

@@ -19,8 +19,8 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
-from dp_transforms.in_process import InProcess
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main
 from tests.beam_runs import rows_of, run
@@ -69,7 +69,7 @@ KINDS = {
 @pytest.fixture(scope="module")
 def expected(files):
     """The list that the command line's readers and kernels release from a file."""
-    from pipelines.files.record_files import RecordFiles
+    from dp_transforms.files.record_files import RecordFiles
 
     spec = ListSpec(dp.release(frame(), **LIST).released.mechanism)
     source = RecordFiles(str(files / "visits.parquet"), "who", ["page"])

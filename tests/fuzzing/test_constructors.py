@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import dp_transforms
 from dp_transforms import budget, mechanisms
-from dp_transforms.mechanisms import Eta, FrequencyList, RandomTape, partition_selection
+from dp_transforms.mechanisms import Eta, FrequencyList, RandomTape, selection
 from tests.fuzzing.limits import fuzz, no_hang
 
 # Not made by users.
@@ -37,7 +37,7 @@ LEFT_OUT = {
 
 PUBLIC = {
     name: thing
-    for module in (dp_transforms, mechanisms, partition_selection, budget)
+    for module in (dp_transforms, mechanisms, selection, budget)
     for name in dir(module)
     for thing in [getattr(module, name)]
     if inspect.isclass(thing)

@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger
+from dp_transforms.errors import InputError
+from dp_transforms.files.avro_files import AvroFiles
+from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.json_lines import JsonLines
+from dp_transforms.files.parquet_files import ParquetFiles
+from dp_transforms.files.paths import FileRange
 from dp_transforms.mechanisms import FrequencyList
 from pipelines import release_frequency_list
-from pipelines.errors import InputError
-from pipelines.files.avro_files import AvroFiles
-from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.json_lines import JsonLines
-from pipelines.files.parquet_files import ParquetFiles
-from pipelines.files.paths import FileRange
 from tests.fuzzing.limits import MARKER, fuzz, no_hang
 from tests.fuzzing.mutations import damaged
 

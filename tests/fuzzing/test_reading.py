@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import FileMetadata
+from dp_transforms.files.times import periods_of
 from hypothesis import event, given
 from hypothesis import strategies as st
-from pipelines.files.times import periods_of
 
 from dp_transforms.columnar.columns import (
     check_alike,
@@ -32,14 +32,14 @@ from dp_transforms.columnar.columns import (
     types_of,
     without_nulls,
 )
+from dp_transforms.errors import InputError
+from dp_transforms.files import text_lines
+from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.json_lines import JsonLines
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null
-from dp_transforms.runtime.records import Kind, table_from
-from pipelines.errors import InputError
-from pipelines.files import text_lines
-from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.json_lines import JsonLines
-from pipelines.files.record_files import RecordFiles
+from dp_transforms.runtime.records import RecordKind, table_from
 from tests.fuzzing.limits import MARKER, fuzz, no_hang
 
 RECORD = ("user", "partition")
@@ -196,7 +196,9 @@ def pairs(tables):
     columns = [decoded(concat([coded_table([table], RECORD)])) for table in tables]
     check_alike(types_of(table) for table in columns)
     return [
-        pair for table in columns for pair in objects(table, Kind.TUPLES, ("user", "partition"))
+        pair
+        for table in columns
+        for pair in objects(table, RecordKind.TUPLES, ("user", "partition"))
     ]
 
 
@@ -423,7 +425,7 @@ def test_python_values(data, values):
         parts = [column_of(part, "user") for part in in_batches(found, batch)]
         tables = [pa.table({"user": plain(part, "user")}) for part in parts]
         check_alike(types_of(table) for table in tables)
-        return [one for table in tables for one in objects(table, Kind.TUPLES, ("user",))]
+        return [one for table in tables for one in objects(table, RecordKind.TUPLES, ("user",))]
 
     agree(records, read, lambda v: [] if drop and has_null(v) else [one_value(v)], data)
 
@@ -449,7 +451,7 @@ def test_data_frames(data, values):
         tables = [table for table in map(without_nulls, tables) if table.num_rows]
         tables = [coded_table([table], ["user"]) for table in tables]
         check_alike(types_of(table) for table in tables)
-        return [one for table in tables for one in objects(table, Kind.TUPLES, ("user",))]
+        return [one for table in tables for one in objects(table, RecordKind.TUPLES, ("user",))]
 
     def slow(value):
         missing = has_null(value) or (
@@ -539,7 +541,9 @@ def test_tables(data):
             continue
         event("read")
         back = [
-            one for table in whole for one in objects(table, Kind.TUPLES, ("user", "partition"))
+            one
+            for table in whole
+            for one in objects(table, RecordKind.TUPLES, ("user", "partition"))
         ]
         assert sorted(back, key=repr) == sorted(expected, key=repr)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction, float_above
-from dp_transforms.mechanisms.partition_selection import STRATEGIES
+from dp_transforms.mechanisms.selection import STRATEGIES
 
 TENTHS = [
     0.1,

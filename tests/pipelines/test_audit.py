@@ -10,7 +10,7 @@ import pytest
 
 from pipelines import audit, audited_pairs
 from tests.cases import slow_unless
-from tests.statistical.laws import SIGNIFICANCE
+from tests.statistical.distributions import SIGNIFICANCE
 
 RECORDS = "user,page\nann,home\nann,help\nbob,home\ncy,home\ncy,news\ndee,help\n"
 PROMISES = {
@@ -45,19 +45,19 @@ def exact(out):
     ("mechanism", "kappa"),
     slow_unless(itertools.product(PROMISES, [1, 2]), [(name, 2) for name in PROMISES]),
 )
-def test_no_mechanism_is_accused(records, capsys, mechanism, kappa):
+def test_no_mechanism_is_accused(records, capsys, mechanism, max_partitions):
     code, said = run(
         capsys,
         f"--mechanism={mechanism}",
         *records,
         *PROMISES[mechanism],
-        f"--max_partitions_per_user={kappa}",
+        f"--max_partitions_per_user={max_partitions}",
         "--draws=200",
     )
     assert (code, said.err) == (0, "")
     assert certified(said.out) <= 1
-    # Without a choice among ann's pages both laws are known.
-    known = kappa == 2 and mechanism in ("frequency_list", "optimal")
+    # Without a choice among ann's pages both distributions are known.
+    known = max_partitions == 2 and mechanism in ("frequency_list", "optimal")
     assert ("not known" not in said.out) == known
     if known:
         assert 0.1 < exact(said.out) <= 1
@@ -94,7 +94,9 @@ def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch)
     )
     monkeypatch.setattr(audited_pairs, "_is_bounded_at_random", lambda *_: False)
     monkeypatch.setattr(
-        audited_pairs, "_counts", lambda records, kappa, secret: counts(records, kappa + 1, secret)
+        audited_pairs,
+        "_counts",
+        lambda records, max_partitions, secret: counts(records, max_partitions + 1, secret),
     )
     code, said = run(
         capsys,

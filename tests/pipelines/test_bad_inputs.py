@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget, PrivacyUnit
+from dp_transforms.files.delimited_text import DelimitedText
 from pipelines import (
     release_all,
     release_degree_list,
@@ -22,7 +23,6 @@ from pipelines import (
     release_grouped_lists,
     select_partitions,
 )
-from pipelines.files.delimited_text import DelimitedText
 
 # In the records of every case; must never be in a message.
 PRIVATE = "zanzibar"

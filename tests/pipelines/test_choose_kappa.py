@@ -3,9 +3,9 @@ import json
 import pytest
 
 from dp_transforms.budget import Ledger
+from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines.choose_kappa import main, read_degrees
-from pipelines.files.names import DEGREES_FILE
 from tests.usual_flags import flags_over
 
 

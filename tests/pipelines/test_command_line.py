@@ -10,6 +10,7 @@ from apache_beam.options.pipeline_options import (
     WorkerOptions,
 )
 
+from dp_transforms.errors import InputError
 from pipelines import (
     release_all,
     release_degree_list,
@@ -18,7 +19,6 @@ from pipelines import (
     select_partitions,
 )
 from pipelines.command_line import JobParser, OneLineParser, make_runner, run
-from pipelines.errors import InputError
 
 SECRET = "zanzibar"
 

@@ -1,6 +1,6 @@
 import pytest
 
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import zipf_list
 from pipelines.plan import main
 
@@ -34,7 +34,7 @@ def test_what_each_mechanism_would_do_and_which_is_the_default(capsys):
     # After the numbers of the Frobenius and of the geometric mechanism.
     assert starred == [[3], [3], [2]]
     assert "geometric works from 2.1973 on" in text
-    there = partition_mechanism(2.1973, 2).law.expected_l1(zipf_list(1000)) / 2
+    there = partition_mechanism(2.1973, 2).distribution.expected_l1(zipf_list(1000)) / 2
     assert "An epsilon of 2.1973, just above ln 3 * KAPPA, would buy the geometric" in text
     assert f"mechanism: expected dist {there:,.0f}.\n" in text
     assert main(["--users=500", "--epsilon=3"]) == 0

@@ -5,13 +5,13 @@ import apache_beam as beam
 import pytest
 
 from dp_transforms.budget import Ledger
-from dp_transforms.in_process import InProcess
-from dp_transforms.job_secret import release_frequency_list
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.runtime.job_secret import release_frequency_list
 from dp_transforms.specs import ListSpec, NamesSpec
-from pipelines.files.record_files import RecordFiles
 from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference

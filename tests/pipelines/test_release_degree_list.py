@@ -7,16 +7,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyUnit
-from dp_transforms.in_process import InProcess
-from dp_transforms.job_secret import JobSecret, release_frequency_list
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.reports.privacy_statement import degree_list_statement, distribution_of_statement
+from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import DegreesSpec
-from pipelines.files.record_files import RecordFiles
 from pipelines.release_degree_list import main
-from pipelines.reports.privacy_statement import degree_list_statement, law_of_statement
-from tests.test_degrees import degrees_of
+from tests.transforms.test_degrees import degrees_of
 from tests.usual_flags import flags_over
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -166,8 +166,8 @@ def test_a_public_number_of_nodes_is_kept_at_no_cost(epsilon):
     assert statement["possible_lists"] == "between public bounds"
     assert release.mechanism.decodes == (epsilon < 4)
     if not release.mechanism.decodes:
-        assert law_of_statement(statement) == release.mechanism.law
-        assert release.mechanism.law.walled
+        assert distribution_of_statement(statement) == release.mechanism.distribution
+        assert release.mechanism.distribution.walled
 
 
 def test_the_number_of_nodes_is_public_only_where_edges_are_protected():

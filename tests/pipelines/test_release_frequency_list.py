@@ -14,19 +14,19 @@ import pytest
 
 from benchmarks.throughput_data import clicks, write
 from dp_transforms.budget import Ledger
-from dp_transforms.in_process import InProcess
-from dp_transforms.job_secret import JobSecret, release_frequency_list
+from dp_transforms.errors import InputError
+from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import Eta, FrequencyList
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.runtime import local
+from dp_transforms.runtime.in_process import InProcess
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec
 from dp_transforms.version import VERSION
-from pipelines.errors import InputError
-from pipelines.files.delimited_text import DelimitedText
-from pipelines.files.record_files import RecordFiles
+from pipelines.public_knowledge_flags import mechanism_from_flags
 from pipelines.release_frequency_list import main, make_parser
-from pipelines.variant_flags import mechanism_from_flags
 from tests.engines import NoNoise
 from tests.usual_flags import flags_over
 

@@ -7,17 +7,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
-from dp_transforms.in_process import InProcess
+from dp_transforms.files.filenames import LISTS_HEADER
+from dp_transforms.files.frequency_files import parse_lists
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
+from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import Attribute, GroupsSpec
-from pipelines.files.frequency_files import parse_lists
-from pipelines.files.names import LISTS_HEADER
-from pipelines.files.record_files import RecordFiles
 from pipelines.release_grouped_lists import (
     main,
     warnings_of_small_groups,
 )
-from tests.test_grouped_lists import (
+from tests.transforms.test_grouped import (
     KAPPA,
     SECRET,
     SELECTION,
@@ -113,7 +113,7 @@ def test_selected_names_and_the_statement(tmp_path):
     assert {name for name in lists(tmp_path) if name[0] == "tongue"} == {("tongue", "no")}
     said = statement(tmp_path)
     assert (said["epsilon"], said["delta"]) == (1.8, 1e-6)
-    assert {one.pop("mechanism") for one in said["lists"]} == {FrobeniusMechanism.words}
+    assert {one.pop("mechanism") for one in said["lists"]} == {FrobeniusMechanism.title}
     rates = [one.pop("rate") for one in said["lists"]]
     assert rates == [FrobeniusMechanism(epsilon).rate for epsilon in (0.3, 0.25, 0.25)]
     exact = [(one.pop("epsilon_exact"), Fraction(one.pop("rate_exact"))) for one in said["lists"]]

@@ -10,25 +10,8 @@ from fractions import Fraction
 import pytest
 
 from dp_transforms import compare, load
-from dp_transforms.mechanisms import (
-    Eta,
-    FrequencyList,
-    GeometricPartitionMechanism,
-    IntegerPartitionMechanism,
-)
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.estimates import Estimate
-from dp_transforms.postprocessing.guessing_metrics import (
-    alpha_guesswork_bits,
-    success_rate,
-    success_rate_bits,
-)
-from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
-from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from pipelines.errors import InputError
-from pipelines.files.frequency_files import csv_lines, parse_lists
-from pipelines.files.names import (
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
     COMPARISON_FILE,
     COORDINATES_FILE,
     COORDINATES_HEADER,
@@ -40,14 +23,31 @@ from pipelines.files.names import (
     RANKS_FILE,
     REPORT_FILE,
 )
+from dp_transforms.files.frequency_files import csv_lines, parse_lists
+from dp_transforms.mechanisms import (
+    Eta,
+    FrequencyList,
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+)
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.postprocessing.guessing_metrics import (
+    alpha_guesswork_bits,
+    success_rate,
+    success_rate_bits,
+)
+from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports import page
+from dp_transforms.reports.phrases import Words
+from dp_transforms.reports.privacy_statement import frequency_list_statement
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
 from pipelines.release_frequency_list import main as release
 from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_comparison, write_report
-from pipelines.reports import page
-from pipelines.reports.privacy_statement import frequency_list_statement
-from pipelines.reports.words import Words
 from pipelines.select_partitions import main as select
 from pipelines.show import main as show
 
@@ -521,11 +521,11 @@ def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
 
 @pytest.mark.parametrize("epsilon", ["1/3", "1/7", "2/21", "0.3", "1.1", "22/7"])
 @pytest.mark.parametrize("kappa", [1, 3])
-def test_a_statement_names_its_mechanism_exactly(epsilon, kappa):
+def test_a_statement_names_its_mechanism_exactly(epsilon, max_partitions):
     """A seventh of a week's epsilon, say, is no decimal."""
     for kind in (IntegerPartitionMechanism, GeometricPartitionMechanism):
         try:
-            mechanism = kind(Fraction(epsilon), kappa)
+            mechanism = kind(Fraction(epsilon), max_partitions)
         except ValueError:
             continue  # There is no such mechanism at so low a rate.
         said = json.loads(json.dumps(frequency_list_statement(mechanism, bounded_by_job=True)))

@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms import JobSecret
-from dp_transforms.mechanisms.partition_selection import make_strategy
-from pipelines.files.parquet_files import ParquetFiles
-from pipelines.files.paths import FileRange
-from pipelines.reports.privacy_statement import library_versions
+from dp_transforms.files.parquet_files import ParquetFiles
+from dp_transforms.files.paths import FileRange
+from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
 from tests.selection_reference import SECRET
 from tests.usual_flags import flags_over

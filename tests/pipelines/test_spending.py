@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms.budget import Ledger, Origin, PrivacyBudget, PrivacyUnit, ledger_file
-from dp_transforms.mechanisms.integer_partition.choice import partition_mechanism
+from dp_transforms.errors import InputError
+from dp_transforms.files.output import ReleaseDirectory, begin_release
+from dp_transforms.files.paths import LocalFiles
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.reports.privacy_statement import price_of
 from pipelines import ledger as ledger_command
 from pipelines import release_frequency_list, release_job
-from pipelines.errors import InputError
-from pipelines.files.output import ReleaseDirectory
-from pipelines.files.paths import LocalFiles
 from pipelines.release_degree_list import main
-from pipelines.reports.privacy_statement import price_of
-from pipelines.spending import Part, begin_release, spending
+from pipelines.spending import Part, spending
 
 WHOLE = PrivacyBudget(1)
 PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
@@ -170,7 +170,7 @@ def list_flags(tmp_path, path, output="out"):
 KILLED_JOB = """
 import os, signal, sys
 from pipelines import release_frequency_list
-from pipelines.files import output
+from dp_transforms.files import output
 
 name = sys.argv[1]
 where = output if name == "begin_release" else output.ReleaseDirectory

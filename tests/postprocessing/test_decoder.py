@@ -67,7 +67,7 @@ def sample(name):
 
 
 def gap_mass(gap, mean, columns):
-    """The three laws of gaps, from their definitions."""
+    """The three distributions of gaps, from their definitions."""
     from scipy.stats import geom, nbinom
 
     if columns:
@@ -84,7 +84,7 @@ def gap_mass(gap, mean, columns):
 
 @pytest.mark.parametrize("columns", [False, True])
 @pytest.mark.parametrize("mean", [0.05, 1.0, 7.5])
-def test_laws_of_gaps_are_as_defined(columns, mean):
+def test_distributions_of_gaps_are_as_defined(columns, mean):
     means = np.array([mean])
     gaps = np.arange(-1.0, 40.0)
     expected = np.array([gap_mass(g, mean, columns) if g >= 0 else np.zeros(3) for g in gaps]).T
@@ -94,14 +94,14 @@ def test_laws_of_gaps_are_as_defined(columns, mean):
     tails = 1 - np.cumsum(weights @ expected)
     states = np.arange(1.0, 30.0)[None, :]
     (ends,) = end_probabilities(states, means, weights[:, None, None], columns)
-    # Of columns by a logistic law.
+    # Of columns by a logistic distribution.
     np.testing.assert_allclose(ends, END + (1 - END) * tails[:29], atol=0.06 if columns else 2e-3)
 
 
 @pytest.mark.parametrize(
     ("columns", "mean"), [(False, 5.0), (False, 60.0), (True, 9.0), (True, 300.0)]
 )
-def test_coarse_laws_keep_the_mean_and_nearly_the_variance(columns, mean):
+def test_coarse_distributions_keep_the_mean_and_nearly_the_variance(columns, mean):
     cell = 16
     gaps = mean + cell * np.arange(-40.0, 200.0)
     mass = cell_masses(gaps[None, :], np.array([mean]), cell, columns)[0, 0]
@@ -128,13 +128,15 @@ def test_medians_are_those_of_all_pairs_of_chains(rows, columns, rate):
     means = [np.array([1.5, 0.8, 0.5])[: len(rows)], np.array([0.4, 1.0, 2.0])[: len(columns)]]
     chains = small_chains(rows, columns, rate, means, reach)
     states = range(1, chains.width + 1)
-    laws = {}
+    distributions = {}
 
     def mass(gap, place, arm):
-        if (gap, place, arm) not in laws:
+        if (gap, place, arm) not in distributions:
             weights = np.array([0.8, 0.15, 0.05])
-            laws[gap, place, arm] = float(weights @ gap_mass(gap, means[arm][place], arm == 1))
-        return laws[gap, place, arm]
+            distributions[gap, place, arm] = float(
+                weights @ gap_mass(gap, means[arm][place], arm == 1)
+            )
+        return distributions[gap, place, arm]
 
     def weight(path, z, arm):
         result = math.exp(
@@ -169,12 +171,12 @@ def test_medians_are_those_of_all_pairs_of_chains(rows, columns, rate):
         found = chains.quantiles(level)
         for arm, paths in enumerate(arms):
             for place in range(len((rows, columns)[arm])):
-                law = np.zeros(chains.width + 1)
+                distribution = np.zeros(chains.width + 1)
                 for path, value in paths:
                     x = path[place] if place < len(path) else 0
-                    law[x] += value * compatible[arm](len(path))
-                law /= law.sum()
-                cumulative = np.cumsum(law)
+                    distribution[x] += value * compatible[arm](len(path))
+                distribution /= distribution.sum()
+                cumulative = np.cumsum(distribution)
                 x = found[arm][place]
                 assert cumulative[x] > level - 1e-3
                 assert x == 0 or cumulative[x - 1] < level + 1e-3

@@ -1,4 +1,4 @@
-"""Intervals from noisy coordinates: their laws exactly, and how often they hold."""
+"""Intervals from noisy coordinates: their distributions exactly, and how often they hold."""
 
 import math
 
@@ -8,8 +8,8 @@ from scipy.stats import binom
 
 from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.integer_partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -110,25 +110,25 @@ def test_the_surest_intervals_always_hold_and_say_something(name, rate):
 
 
 def convolved(q, count, reach):
-    """The law of the sum of noises by convolution, from -reach to reach."""
+    """The distribution of the sum of noises by convolution, from -reach to reach."""
     n = np.arange(-reach, reach + 1)
     one = (1 - q) / (1 + q) * q ** np.abs(n)
-    law = one
+    distribution = one
     for _ in range(count - 1):
-        law = np.convolve(law, one)[reach:-reach]
-    return n, law
+        distribution = np.convolve(distribution, one)[reach:-reach]
+    return n, distribution
 
 
 @pytest.mark.parametrize(("rate", "count"), [(1.0, 1), (0.2, 2), (0.05, 3), (2.0, 20), (0.5, 50)])
 def test_tails_of_sums_are_those_of_convolutions(rate, count):
-    n, law = convolved(math.exp(-rate), count, 3000)
+    n, distribution = convolved(math.exp(-rate), count, 3000)
     for failure in (0.5, 0.05, 0.001, 1e-5):
         t = largest_sum(rate, count, failure)
-        assert law[np.abs(n) > t].sum() <= failure < law[np.abs(n) > t - 1].sum()
+        assert distribution[np.abs(n) > t].sum() <= failure < distribution[np.abs(n) > t - 1].sum()
     for failure in (1e-7, 1e-12):
         t = largest_sum(rate, count, failure)
-        assert law[np.abs(n) > t].sum() <= failure
-        assert law[np.abs(n) > t / 2].sum() > failure
+        assert distribution[np.abs(n) > t].sum() <= failure
+        assert distribution[np.abs(n) > t / 2].sum() > failure
 
 
 def test_sums_of_many_noises_are_about_normal():
@@ -191,10 +191,10 @@ def test_values_are_the_noisy_numbers_within_the_square():
     assert facts.partitions_with_at_least(3).value == coordinates.columns[2] + 3
     assert facts.sum_of_top(4).value == coordinates.rows[:4].sum() + 6
     assert facts.total().value == coordinates.rows.sum() + coordinates.columns.sum()
-    # By the law of one noise: 2 q**(t + 1) / (1 + q) <= 0.045.
-    (n, law), half = convolved(math.exp(-1), 1, 60), facts.frequency_at(3)
+    # By the distribution of one noise: 2 q**(t + 1) / (1 + q) <= 0.045.
+    (n, distribution), half = convolved(math.exp(-1), 1, 60), facts.frequency_at(3)
     t = (half.high - half.low) // 2
-    assert law[np.abs(n) > t].sum() <= 0.05 < law[np.abs(n) > t - 1].sum()
+    assert distribution[np.abs(n) > t].sum() <= 0.05 < distribution[np.abs(n) > t - 1].sum()
 
 
 @pytest.mark.parametrize(

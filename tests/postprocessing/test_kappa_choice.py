@@ -10,8 +10,8 @@ from dp_transforms.mechanisms.noise.user_degrees import (
     ReleasedDegrees,
     UserDegreeMechanism,
 )
-from dp_transforms.mechanisms.partition_selection import choose_strategy
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.postprocessing.kappa_choice import choose_kappa, kept_part, kept_words
 
 # Real pairs; see benchmarks/data/README.md for where they are from.

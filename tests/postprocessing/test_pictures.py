@@ -19,7 +19,7 @@ RELEASED = MECHANISM.release(PRIVATE, InsecureSeededTape(1))
 def test_the_picture_has_the_proven_error_bars(tmp_path):
     axes = plot_released_list(RELEASED, tmp_path / "list.png").axes[0]
     assert (tmp_path / "list.png").read_bytes().startswith(b"\x89PNG")
-    lower, upper = WalkIntervals(RELEASED, MECHANISM.law).bands(0.99)
+    lower, upper = WalkIntervals(RELEASED, MECHANISM.distribution).bands(0.99)
     ranks = GRID[GRID <= upper.distinct]
     lower, upper = lower.at_ranks(ranks), upper.at_ranks(ranks)
     (band,) = axes.collections

@@ -1,4 +1,5 @@
-"""Error bars against brute force over all lists nearby, and their coverage under the exact law."""
+"""Error bars against brute force over all lists nearby, and their coverage under the exact
+distribution."""
 
 import itertools
 import math
@@ -12,7 +13,10 @@ from dp_transforms.mechanisms import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
+from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+    ExponentialDistribution,
+    GeometricDistribution,
+)
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.guessing_metrics import (
@@ -117,7 +121,7 @@ def test_without_noise_the_intervals_are_points(monkeypatch):
     assert exact - 0.05 < lower <= exact + EXACT and exact - EXACT <= upper < exact + 0.05
 
 
-def laws(f, decay, max_total):
+def distributions(f, decay, max_total):
     """Weights q**||x - f||_1 of all x up to max_total, and a bound on the weight of the rest."""
     outcomes = list(enumeration.partitions_of_at_most(max_total))
     weights = [math.exp(-decay * sum(differences(f, x))) for x in outcomes]
@@ -132,14 +136,14 @@ def laws(f, decay, max_total):
 
 
 @pytest.mark.parametrize(("epsilon", "confidence"), [(2.5, 0.5), (2.5, 0.9), (4, 0.2)])
-def test_coverage_under_the_exact_law(epsilon, confidence):
+def test_coverage_under_the_exact_distribution(epsilon, confidence):
     """For every small private list the bounds fail with at most the stated probability."""
     for f in [(), (1,), (3,), (2, 2), (1, 1, 1, 1), (4, 2, 1)]:
-        outcomes, weights, rest = laws(f, epsilon / 2, max_total=16)
+        outcomes, weights, rest = distributions(f, epsilon / 2, max_total=16)
         failed = rest
         for x, weight in zip(outcomes, weights, strict=True):
             error = ReleaseError.of(
-                FrequencyList.from_counts(x), ExponentialLaw(epsilon / 2), confidence
+                FrequencyList.from_counts(x), ExponentialDistribution(epsilon / 2), confidence
             )
             moved = np.cumsum(differences(f, x) or [0])
             holds = moved[-1] <= error.l1 and all(
@@ -150,9 +154,9 @@ def test_coverage_under_the_exact_law(epsilon, confidence):
 
 
 @pytest.mark.parametrize("f", [(), (2,), (3, 3), (1,) * 5, (5, 2, 1)])
-def test_lemma_2_under_the_exact_law(f):
+def test_lemma_2_under_the_exact_distribution(f):
     decay = 2.0
-    outcomes, weights, rest = laws(f, decay, max_total=20)
+    outcomes, weights, rest = distributions(f, decay, max_total=20)
     for t in (0.5, 1.0, 1.5):
         for b in (1, 2, 4):
             heads = np.array([sum(differences(f, x)[:b]) for x in outcomes])
@@ -172,10 +176,12 @@ def test_codes_are_probabilities():
 def test_the_l1_bound_by_hand():
     # Runs: one difference of 3, one multiplicity of 2, one run: 1/12 * 1/6 * 1/6. Less likely: all
     # lists of total 6, 1/56 * e**(-2 pi). Either with probability 1/2; gamma / 2 = 1/200; c = 1/2.
-    error = ReleaseError.of(FrequencyList([3], [2]), ExponentialLaw(0.5), 0.99)
+    error = ReleaseError.of(FrequencyList([3], [2]), ExponentialDistribution(0.5), 0.99)
     assert error.l1 == math.ceil(math.log(12 * 6 * 6 * 2 * 200) * 2)
     # A square staircase is described better by its total.
-    error = ReleaseError.of(FrequencyList.from_counts(range(1, 200)), ExponentialLaw(0.5), 0.9)
+    error = ReleaseError.of(
+        FrequencyList.from_counts(range(1, 200)), ExponentialDistribution(0.5), 0.9
+    )
     total = 199 * 200 // 2
     nats = math.pi * math.sqrt(2 * total / 3) + math.log((total + 1) * (total + 2))
     runs = 2 * 199 * math.log(2) + math.log(200 * 201)
@@ -185,7 +191,7 @@ def test_the_l1_bound_by_hand():
 @pytest.mark.parametrize("epsilon", [0.1, 1, 8])
 def test_the_head_bound_follows_from_lemma_2(epsilon):
     decay, confidence = epsilon / 2, 0.95
-    error = ReleaseError.of(FrequencyList(), ExponentialLaw(decay), confidence)
+    error = ReleaseError.of(FrequencyList(), ExponentialDistribution(decay), confidence)
     t = np.linspace(0, decay, 1001)[1:-1]
     u = np.exp(t - decay)
     for b in (1, 2, 10, 100):
@@ -197,16 +203,16 @@ def test_the_head_bound_follows_from_lemma_2(epsilon):
 
 def test_ten_to_the_nine_singletons():
     released = FrequencyList([10**6, 1], [100, 10**9])
-    facts = WalkIntervals(released, ExponentialLaw(0.5))
+    facts = WalkIntervals(released, ExponentialDistribution(0.5))
     work, one = facts.alpha_guesswork_bits(0.5), facts.success_rate_bits(1)
     assert inside(alpha_guesswork_bits(released, 0.5), work) and work.high - work.low < 0.01
     assert one.low <= success_rate_bits(released, 1) <= one.high < one.low + 1e-3
 
 
 @pytest.mark.parametrize("f", [(), (2,), (3, 3), (1, 1, 1), (4, 2, 1)], ids=str)
-def test_both_lemmas_under_the_geometric_law(f):
+def test_both_lemmas_under_the_geometric_distribution(f):
     """Over all lists of up to 14 users: at q = 1/9 others have a probability of 1e-5."""
-    law, q = GeometricLaw(math.log(9)), Fraction(1, 9)
+    distribution, q = GeometricDistribution(math.log(9)), Fraction(1, 9)
     outcomes = list(enumeration.partitions_of_at_most(14))
     chances = np.array([float(probability(q, x, f)) for x in outcomes])
     for t in (0.5, 1.0, 1.5):
@@ -217,7 +223,7 @@ def test_both_lemmas_under_the_geometric_law(f):
     for confidence in (0.2, 0.9):
         failed = 0.0
         for x, chance in zip(outcomes, chances, strict=True):
-            error = ReleaseError.of(enumeration.as_list(x), law, confidence)
+            error = ReleaseError.of(enumeration.as_list(x), distribution, confidence)
             moved = np.cumsum(differences(f, x) or [0])
             if moved[-1] > error.l1 or any(m > error.up_to(b) for b, m in enumerate(moved, 1)):
                 failed += chance
@@ -227,27 +233,29 @@ def test_both_lemmas_under_the_geometric_law(f):
 def test_intervals_narrow_with_epsilon_and_widen_with_confidence():
     released = FrequencyList([5000, 200, 9, 1], [1, 9, 150, 4000])
 
-    def width(law, **parameters):
-        one = WalkIntervals(released, law).success_rate_bits(10, **parameters)
+    def width(distribution, **parameters):
+        one = WalkIntervals(released, distribution).success_rate_bits(10, **parameters)
         return one.high - one.low
 
-    one = ExponentialLaw(0.5)
-    assert width(ExponentialLaw(1.0)) < width(one) < width(one, confidence=0.999)
+    one = ExponentialDistribution(0.5)
+    assert width(ExponentialDistribution(1.0)) < width(one) < width(one, confidence=0.999)
     # The geometric mechanism's corners have a weight, and its head no factor.
-    assert width(GeometricLaw(1.1)) <= width(ExponentialLaw(1.1))
+    assert width(GeometricDistribution(1.1)) <= width(ExponentialDistribution(1.1))
 
 
-@pytest.mark.parametrize("law", [ExponentialLaw(0.8), GeometricLaw(1.2)], ids=repr)
-def test_bands_hold_every_list_within_their_tails(law):
+@pytest.mark.parametrize(
+    "distribution", [ExponentialDistribution(0.8), GeometricDistribution(1.2)], ids=repr
+)
+def test_bands_hold_every_list_within_their_tails(distribution):
     """A list whose every row and column is as far away as bounds that hold together allow."""
     released = FrequencyList([300, 41, 40, 7, 1], [1, 3, 20, 90, 5000])
-    lower, upper = WalkIntervals(released, law).bands(0.9)
+    lower, upper = WalkIntervals(released, distribution).bands(0.9)
     ranks = np.arange(1, upper.distinct + 2)
     assert (lower.at_ranks(ranks) <= released.at_ranks(ranks)).all()
     assert (released.at_ranks(ranks) <= upper.at_ranks(ranks)).all()
     # Of the first rank and of the number of partitions: rows and columns of level 0.1 / 8.
-    first = law.largest_excess(0.1 / 8)
-    assert upper.frequencies[0] == 300 + law.largest_shortfalls(0.1 / 8, [1])[0]
+    first = distribution.largest_excess(0.1 / 8)
+    assert upper.frequencies[0] == 300 + distribution.largest_shortfalls(0.1 / 8, [1])[0]
     assert (lower.frequencies[0], lower.distinct) == (300 - first, 5114 - first)
     # The share of one rank among all costs a logarithm.
     assert (upper.at_ranks([24]) - lower.at_ranks([24]))[0] < 8 * first
@@ -270,4 +278,4 @@ def test_bands_hold_a_large_list(mechanism):
 
 def test_bad_arguments_are_refused():
     with pytest.raises(ValueError, match="confidence must be between 0 and 1, got 1"):
-        ReleaseError.of(FrequencyList([3, 1], [1, 4]), ExponentialLaw(0.5), 1)
+        ReleaseError.of(FrequencyList([3, 1], [1, 4]), ExponentialDistribution(0.5), 1)

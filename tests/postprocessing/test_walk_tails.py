@@ -1,5 +1,5 @@
-"""The intervals of single frequencies against the exact laws of the mechanisms, and at their worst
-cases."""
+"""The intervals of single frequencies against the exact distributions of the mechanisms, and at
+their worst cases."""
 
 import itertools
 import math
@@ -9,13 +9,20 @@ import pytest
 from scipy.stats import binom
 
 from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.laws.marginals import GeometricMarginals, Marginals, conjugate
-from dp_transforms.mechanisms.laws.release_law import ExponentialLaw, GeometricLaw
+from dp_transforms.mechanisms.partition.distributions.marginals import (
+    GeometricMarginals,
+    Marginals,
+    conjugate,
+)
+from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+    ExponentialDistribution,
+    GeometricDistribution,
+)
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from tests.cases import slow_unless
-from tests.row_law import RowLaw
+from tests.row_distribution import RowDistribution
 
 LISTS = [
     FrequencyList(),
@@ -33,14 +40,14 @@ def released_as(frequency, rank):
     return FrequencyList([frequency], [rank]) if frequency else FrequencyList()
 
 
-def missed(law, private_value, interval_of):
+def missed(distribution, private_value, interval_of):
     """The probability that the interval of the released value leaves the private one out."""
-    values = law.least + np.arange(len(law.probabilities))
+    values = distribution.least + np.arange(len(distribution.probabilities))
     covered = []
     for value in values.tolist():
         lower, upper = interval_of(value)
         covered.append(lower <= private_value <= upper)
-    return 1 - law.probabilities[covered].sum()
+    return 1 - distribution.probabilities[covered].sum()
 
 
 @pytest.mark.parametrize(
@@ -52,26 +59,29 @@ def missed(law, private_value, interval_of):
 )
 def test_every_rank_of_every_list_is_covered(epsilon, confidence):
     for private in LISTS:
-        marginals, own_law = Marginals(private, epsilon / 2), ExponentialLaw(epsilon / 2)
+        marginals, own_distribution = (
+            Marginals(private, epsilon / 2),
+            ExponentialDistribution(epsilon / 2),
+        )
         for rank in {1, 2, 5, 17, 41, 500, max(1, private.distinct), private.distinct + 1}:
             ends = np.cumsum(private.multiplicities)
             own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
 
-            def interval_of(value, rank=rank, own_law=own_law):
-                facts = WalkIntervals(released_as(value, rank), own_law)
+            def interval_of(value, rank=rank, own_distribution=own_distribution):
+                facts = WalkIntervals(released_as(value, rank), own_distribution)
                 one = facts.frequency_at(rank, confidence)
                 return one.low, one.high
 
-            law = marginals.law_of_frequency(rank)
-            assert missed(law, own, interval_of) <= 1 - confidence
-        law = Marginals(conjugate(private), epsilon / 2).law_of_frequency(1)
+            distribution = marginals.distribution_of_frequency(rank)
+            assert missed(distribution, own, interval_of) <= 1 - confidence
+        distribution = Marginals(conjugate(private), epsilon / 2).distribution_of_frequency(1)
 
-        def number_of(value, own_law=own_law):
+        def number_of(value, own_distribution=own_distribution):
             released = released_as(1, value) if value else FrequencyList()
-            one = WalkIntervals(released, own_law).number_of_partitions(confidence)
+            one = WalkIntervals(released, own_distribution).number_of_partitions(confidence)
             return one.low, one.high
 
-        assert missed(law, private.distinct, number_of) <= 1 - confidence
+        assert missed(distribution, private.distinct, number_of) <= 1 - confidence
 
 
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
@@ -80,36 +90,38 @@ def test_bounds_cannot_be_tighter(epsilon):
     corner = FrequencyList([10**6], [10**6])
     marginals = Marginals(corner, epsilon / 2)
     for rank, side in ((1, 0), (10**6, 1)):
-        facts = WalkIntervals(released_as(10**6, rank), ExponentialLaw(epsilon / 2))
+        facts = WalkIntervals(released_as(10**6, rank), ExponentialDistribution(epsilon / 2))
         one = facts.frequency_at(rank, 0.9)
         reach = abs(10**6 - (one.low, one.high)[side])
-        law = marginals.law_of_frequency(rank)
-        steps = law.least + np.arange(len(law.probabilities)) - 10**6
-        beyond = [law.probabilities[(steps * (-1) ** side) > d].sum() for d in (reach, reach - 1)]
+        distribution = marginals.distribution_of_frequency(rank)
+        steps = distribution.least + np.arange(len(distribution.probabilities)) - 10**6
+        beyond = [
+            distribution.probabilities[(steps * (-1) ** side) > d].sum() for d in (reach, reach - 1)
+        ]
         assert beyond[0] <= 0.05 < beyond[1]
 
 
 @pytest.mark.parametrize("private", [(), (3,), (2, 2, 2), (5, 1)], ids=str)
-def test_the_theorem_on_laws_of_the_rows(private):
+def test_the_theorem_on_distributions_of_the_rows(private):
     """Without the walk: every rank and every k."""
     q, reach = math.exp(-0.4), 120
-    rows = RowLaw(private, q, reach)
+    rows = RowDistribution(private, q, reach)
     powers = q ** np.arange(1, 500)
     padded = [*private, *[0] * reach]
     for rank in range(1, 9):
-        law = rows.marginals[rank - 1]
+        distribution = rows.marginals[rank - 1]
         own = padded[rank - 1]
         for k in range(1, 40):
-            assert law[own + k :].sum() <= 1 - np.prod(1 - powers[k - 1 :]) + 1e-12
+            assert distribution[own + k :].sum() <= 1 - np.prod(1 - powers[k - 1 :]) + 1e-12
             if k <= own:
                 bound = 1 - np.prod(1 - powers[k - 1 : k - 1 + rank])
-                assert law[: own - k + 1].sum() <= bound + 1e-12
+                assert distribution[: own - k + 1].sum() <= bound + 1e-12
 
 
 @pytest.mark.parametrize("epsilon", [1.1, 3.0])
 @pytest.mark.parametrize("confidence", [0.5, 0.95, 0.9999])
-def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confidence):
-    own_law = GeometricLaw(epsilon)
+def test_every_rank_of_every_list_is_covered_by_the_geometric_distribution(epsilon, confidence):
+    own_distribution = GeometricDistribution(epsilon)
     for private in LISTS:
         found = GeometricMarginals(private, epsilon)
         for rank in {1, 2, 17, 500, max(1, private.distinct), private.distinct + 1}:
@@ -117,17 +129,17 @@ def test_every_rank_of_every_list_is_covered_by_the_geometric_law(epsilon, confi
             own = int(np.append(private.frequencies, 0)[np.searchsorted(ends, rank)])
 
             def interval_of(value, rank=rank):
-                facts = WalkIntervals(released_as(value, rank), own_law)
+                facts = WalkIntervals(released_as(value, rank), own_distribution)
                 one = facts.frequency_at(rank, confidence)
                 return one.low, one.high
 
-            assert missed(found.law_of_frequency(rank), own, interval_of) <= 1 - confidence
+            assert missed(found.distribution_of_frequency(rank), own, interval_of) <= 1 - confidence
 
 
 def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match="rate must be a positive finite number"):
-        ExponentialLaw(0)
-    facts = WalkIntervals(FrequencyList([1], [1]), ExponentialLaw(0.5))
+        ExponentialDistribution(0)
+    facts = WalkIntervals(FrequencyList([1], [1]), ExponentialDistribution(0.5))
     with pytest.raises(ValueError, match="confidence"):
         facts.number_of_partitions(1)
     with pytest.raises(ValueError, match="confidence"):
@@ -139,7 +151,7 @@ def test_bad_parameters_are_named():
     with pytest.raises(ValueError, match="partitions must be at least 1"):
         facts.sum_of_top(0)
     with pytest.raises(ValueError, match="of ExactTotalMechanism"):
-        ExactTotalMechanism(epsilon=1, total=3).law  # noqa: B018
+        ExactTotalMechanism(epsilon=1, total=3).distribution  # noqa: B018
 
 
 @pytest.mark.parametrize("epsilon", [1.2, 0.9, 0.5])

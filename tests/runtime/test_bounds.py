@@ -18,8 +18,8 @@ from dp_transforms import (
     ToRecords,
 )
 from dp_transforms.budget.budget import PrivacyUnit
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition_selection import OptimalSelection
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.selection import OptimalSelection
 from dp_transforms.runtime.bounds import Bound, bound_of
 from tests.beam_runs import same, table_of
 
@@ -31,16 +31,16 @@ RECORDS = {
 COUNT = CountDistinctUsers()
 
 
-def release(kappa=None):
-    return ReleaseFrequencyList(epsilon=1, max_partitions_per_user=kappa)
+def release(max_partitions=None):
+    return ReleaseFrequencyList(epsilon=1, max_partitions_per_user=max_partitions)
 
 
-def select(kappa=None, **options):
-    return SelectPartitions(1, 1e-3, kappa, **options)
+def select(max_partitions=None, **options):
+    return SelectPartitions(1, 1e-3, max_partitions, **options)
 
 
-def from_counts(kappa):
-    return SelectFromCounts(OptimalSelection(1, 1e-3, max_partitions_per_user=kappa))
+def from_counts(max_partitions):
+    return SelectFromCounts(OptimalSelection(1, 1e-3, max_partitions_per_user=max_partitions))
 
 
 def through(*steps, kind="tuples"):
@@ -193,8 +193,8 @@ def test_a_selection_bounds_what_is_not_bounded_enough_and_nothing_else():
         pcoll.pipeline.visit(visitor := Labels())
         return any("Bound" in label.split("/") for label in visitor.labels - before)
 
-    def select(kappa=None, **options):
-        return SelectPartitions(1, 1e-3, kappa, strategy="optimal", **options)
+    def select(max_partitions=None, **options):
+        return SelectPartitions(1, 1e-3, max_partitions, strategy="optimal", **options)
 
     assert bounds_again(through(), select(2))
     assert bounds_again(through(BoundContributions(3)), select(2))
@@ -221,13 +221,13 @@ def test_the_default_strategy_is_that_of_the_known_bound():
     with pytest.raises(ValueError, match="delta"):
         SelectPartitions(1, 2)
 
-    def weighs(kappa):
-        selected = through(BoundContributions(kappa), SelectPartitions(1, 1e-5))
+    def weighs(max_partitions):
+        selected = through(BoundContributions(max_partitions), SelectPartitions(1, 1e-5))
         selected.pipeline.visit(visitor := Labels())
         return any("Rounds" in label.split("/") for label in visitor.labels)
 
     # One partition each: optimal, from counts. Ten: a weighted strategy.
-    assert [weighs(kappa) for kappa in (1, 10)] == [False, True]
+    assert [weighs(max_partitions) for max_partitions in (1, 10)] == [False, True]
 
 
 def test_the_element_type_has_no_say():

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, SelectPartitions
-from dp_transforms.mechanisms.partition_selection import make_strategy
+from dp_transforms.mechanisms.selection import make_strategy
 from tests import reference
 from tests.beam_runs import rows_of, run
 from tests.selection_reference import selected

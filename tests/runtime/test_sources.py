@@ -19,7 +19,7 @@ from dp_transforms import (
     SelectPartitions,
     ToRecords,
 )
-from dp_transforms.runtime.records import Kind
+from dp_transforms.runtime.records import RecordKind
 from tests.beam_runs import rows_of, run, same
 
 SECRET = JobSecret.insecure_for_testing(8)
@@ -57,10 +57,10 @@ SOURCES = {
     "avro rows": lambda files: beam.io.ReadFromAvro(files["avro"], as_rows=True),
     "bigquery": lambda files: FakeBigQuery(table="project:visits.today"),
 }
-KINDS = dict.fromkeys(SOURCES, Kind.DICTS) | {
-    "parquet batches": Kind.TABLES,
-    "parquet rows": Kind.ROWS,
-    "avro rows": Kind.ROWS,
+KINDS = dict.fromkeys(SOURCES, RecordKind.DICTS) | {
+    "parquet batches": RecordKind.TABLES,
+    "parquet rows": RecordKind.ROWS,
+    "avro rows": RecordKind.ROWS,
 }
 
 
@@ -85,7 +85,7 @@ def test_records_of_every_source_are_counted_and_come_back_alike(name, files):
             | BoundContributions(9)
             | CountDistinctUsers()
         )
-        kinds.append(Kind.of(counted))
+        kinds.append(RecordKind.of(counted))
         return counted
 
     found = run(counts)

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler.levels import Sampler
 
 RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
 """The number of draws from each list by ``make test-laws``."""

@@ -1,7 +1,9 @@
-"""The walk and the table are two samplers of one law, and share no code but the uniform numbers.
+"""The walk and the table are two samplers of one distribution, and share no code but the uniform
+numbers.
 
 The walk samples all lists, the table those within bounds: given that the walk's list is within
-them, it has the table's law; and how often it is within them is the ratio of two tables' totals.
+them, it has the table's distribution; and how often it is within them is the ratio of two tables'
+totals.
 """
 
 import functools
@@ -13,15 +15,15 @@ import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionTable
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.integer_partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.transfer import independence_length
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.mechanisms.sampler.levels import Sampler
-from dp_transforms.mechanisms.sampler.transfer import independence_length
-from dp_transforms.mechanisms.sampler.walk import Blocks
 from tests import enumeration
 from tests.cases import slow_unless
-from tests.row_law import RowLaw
-from tests.statistical import laws
+from tests.row_distribution import RowDistribution
+from tests.statistical import distributions
 from tests.walk_reference import total_weight
 
 RELEASES = 4_000
@@ -44,16 +46,18 @@ def releases(target, eta):
 
 
 @pytest.mark.parametrize(("target", "eta", "upper"), slow_unless(CASES, CASES[1:2]), ids=str)
-def test_walks_within_the_bounds_have_the_law_of_the_table(target, eta, upper):
+def test_walks_within_the_bounds_have_the_distribution_of_the_table(target, eta, upper):
     private = enumeration.as_list(target)
     table = PartitionTable(private, eta, upper)
-    law = {
+    distribution = {
         released: probability
         for y in enumeration.partitions(len(upper), max(upper))
         if (probability := table.probability(released := enumeration.as_list(y)))
     }
-    assert sum(law.values()) == 1
-    laws.assert_follows([released for released in releases(target, eta) if released in law], law)
+    assert sum(distribution.values()) == 1
+    distributions.assert_follows(
+        [released for released in releases(target, eta) if released in distribution], distribution
+    )
 
 
 @pytest.mark.parametrize(("target", "eta", "upper"), slow_unless(CASES, CASES[1:2]), ids=str)
@@ -64,7 +68,7 @@ def test_both_leave_the_bounds_equally_often(target, eta, upper):
     loose = PartitionTable(private, eta, [max(upper) + 80] * (len(upper) + 80))
     inside = tight.total_weight / loose.total_weight
     kept = sum(tight.probability(released) > 0 for released in releases(target, eta))
-    laws.assert_probability(
+    distributions.assert_probability(
         kept, RELEASES, Fraction(int(inside.numerator), int(inside.denominator))
     )
 
@@ -76,7 +80,8 @@ def weight_of(target, mechanism, window=40):
 
 @pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
 def test_the_walks_total_weight_is_the_tables(eta):
-    """For every list of up to 8 users: Pr[x] = q**||x - f||_1 / Z, so this is the law of each x."""
+    """For every list of up to 8 users: Pr[x] = q**||x - f||_1 / Z, so this is the distribution of
+    each x."""
     for target in enumeration.partitions_of_at_most(8):
         lo, hi = weight_of(target, IntegerPartitionMechanism(eta=eta))
         # The table misses only lists with a frequency or a number of items above its bounds.
@@ -97,7 +102,9 @@ def test_the_walks_total_weight_is_that_of_the_rows_for_an_irrational_ratio():
     mechanism = IntegerPartitionMechanism(epsilon=0.1)
     for target in enumeration.partitions_of_at_most(8):
         lo, _ = weight_of(target, mechanism, 60)
-        assert RowLaw(target, math.exp(-0.05), 600).total == pytest.approx(float(lo), rel=1e-9)
+        assert RowDistribution(target, math.exp(-0.05), 600).total == pytest.approx(
+            float(lo), rel=1e-9
+        )
 
 
 @pytest.mark.parametrize(

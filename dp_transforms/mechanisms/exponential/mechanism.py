@@ -314,7 +314,7 @@ class ClampedLaplace:
         """
         return self._point(self._mechanism.sample(self._distances(value), tape, channel))
 
-    def law(self, value: Any) -> dict[Fraction, Any]:
+    def distribution(self, value: Any) -> dict[Fraction, Any]:
         """The exact probability of each point, as gmpy2.mpq; private, like the value."""
         probabilities = self._mechanism.probabilities(self._distances(value))
         return {self._point(i): p for i, p in enumerate(probabilities)}

@@ -28,7 +28,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure, agreed, settled, smallest_where
+from dp_transforms.mechanisms.enclosure import Enclosure, refine_until_decided, same, smallest_where
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,
@@ -122,9 +122,9 @@ class IntegerNoise(ABC):
 
         def floors(precision: int) -> list[int]:
             bounds = zip(*self._tails(precision), strict=True)
-            return agreed([scaled_floor(end, WORD_BITS) for end in ends] for ends in bounds)
+            return same([scaled_floor(end, WORD_BITS) for end in ends] for ends in bounds)
 
-        found = settled(floors, 2 * WORD_BITS)
+        found = refine_until_decided(floors, 2 * WORD_BITS)
         return np.array(found[found.index(0) :: -1], dtype=np.uint64)
 
     def _exact_draw(self, prefix: Callable[[int], int]) -> int:
@@ -139,7 +139,7 @@ class IntegerNoise(ABC):
             )
             return magnitude if positive else -magnitude
 
-        return settled(draw, 2 * WORD_BITS)
+        return refine_until_decided(draw, 2 * WORD_BITS)
 
 
 class _GeometricNoise(IntegerNoise):

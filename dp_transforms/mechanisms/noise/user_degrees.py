@@ -120,17 +120,17 @@ class UserDegreeMechanism:
         return ReleasedDegrees(self.lowest, noisy, self.epsilon_cost)
 
     def release_under(
-        self, users_by_degree: Mapping[int, int], secret: bytes, purpose: str = "user degrees"
+        self, users_by_degree: Mapping[int, int], secret: bytes, context: str = "user degrees"
     ) -> ReleasedDegrees:
         """The release of a job's secret: a retry repeats it, and other data have other noise.
 
         Args:
           users_by_degree: see ``release``.
           secret: the job's.
-          purpose: tells several releases under one secret apart.
+          context: tells several releases under one secret apart.
         """
         content = hashlib.sha256(json.dumps(self.cells(users_by_degree)).encode()).hexdigest()
-        tape = RandomTape.from_secret(secret, f"{purpose} {content} by {self!r}")
+        tape = RandomTape.from_secret(secret, f"{context} {content} by {self!r}")
         return self.release(users_by_degree, tape)
 
     def cells(self, users_by_degree: Mapping[int, int]) -> list[int]:

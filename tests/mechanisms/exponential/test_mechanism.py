@@ -1,4 +1,4 @@
-"""The base-2 exponential mechanism: exact laws, privacy ratios, precision, clear errors."""
+"""The base-2 exponential mechanism: exact distributions, privacy ratios, precision, errors."""
 
 import itertools
 from decimal import Decimal
@@ -14,13 +14,13 @@ from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
 from dp_transforms.mechanisms.exponential.mechanism import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, draw_below
 from tests.cases import slow_unless
-from tests.statistical import laws
+from tests.statistical import distributions
 
 SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in range(1, 2**y)]
 
 
 def definition(eta, utilities, lowest, highest):
-    """The law by the textbook, in rationals."""
+    """The distribution by the textbook, in rationals."""
     base = Fraction(int(eta.base.numerator), int(eta.base.denominator))
     weights = [base ** (min(max(u, lowest), highest) - lowest) for u in utilities]
     total = sum(weights)
@@ -32,25 +32,25 @@ def draws(mechanism, utilities, count, seed=1):
     return [mechanism.sample(utilities, tape, f"choice {i}") for i in range(count)]
 
 
-def test_every_small_eta_has_exactly_the_law_of_the_definition():
+def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
     # Negative, equal and clamped on both sides.
     utilities = [-9, -2, -2, 0, 1, 3, 50]
     for eta in SMALL_ETAS:
         mechanism = ExponentialMechanism(eta, -3, 4, max_outcomes=7)
-        law = definition(eta, utilities, -3, 4)
-        assert mechanism.probabilities(utilities) == list(law.values())
+        distribution = definition(eta, utilities, -3, 4)
+        assert mechanism.probabilities(utilities) == list(distribution.values())
         # The choice as a function of the uniform integer below the total: an outcome's share of
         # those integers is its probability.
         levels = mechanism._levels(utilities, None, "")
         total = mechanism._total(levels)
-        ends = list(itertools.accumulate(int(p * int(total)) for p in law.values()))
+        ends = list(itertools.accumulate(int(p * int(total)) for p in distribution.values()))
         assert ends[-1] == total
-        shares = dict.fromkeys(law, 0)
+        shares = dict.fromkeys(distribution, 0)
         for start, end in zip([0, *ends], ends, strict=False):
             chosen = mechanism._locate(levels, gmpy2.mpz(start))
             assert chosen == mechanism._locate(levels, gmpy2.mpz(end - 1))
             shares[chosen] += end - start
-        assert {i: Fraction(share, int(total)) for i, share in shares.items()} == law
+        assert {i: Fraction(share, int(total)) for i, share in shares.items()} == distribution
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_sizes_from_one_to_ten_thousand(outcomes, count):
     eta = Eta(5, 3, 1)
     utilities = np.arange(outcomes) * 7 % 13 - 4
     mechanism = ExponentialMechanism(eta, -2, 6, max_outcomes=outcomes)
-    laws.assert_follows(
+    distributions.assert_follows(
         draws(mechanism, utilities, count), definition(eta, utilities.tolist(), -2, 6)
     )
 
@@ -69,19 +69,19 @@ def test_sizes_from_one_to_ten_thousand(outcomes, count):
 def test_a_wide_range_of_utilities():
     # Float weights would all be zero but one: 2**-3000 is exact here.
     mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
-    law = mechanism.probabilities([2999, 3000, 3001])
-    assert law == [gmpy2.mpq(1, 2), gmpy2.mpq(1, 4), gmpy2.mpq(1, 4)]
+    distribution = mechanism.probabilities([2999, 3000, 3001])
+    assert distribution == [gmpy2.mpq(1, 2), gmpy2.mpq(1, 4), gmpy2.mpq(1, 4)]
 
 
 def test_fractional_utilities_draw_the_mixture_over_all_roundings():
     eta, utilities = Eta(1, 1, 1), [Fraction(1, 4), Fraction(-3, 2), 1.75, 9]
     mechanism = ExponentialMechanism(eta, -1, 3, max_outcomes=4)
-    law = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
-    laws.assert_follows(draws(mechanism, utilities, 20_000), law)
+    distribution = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
+    distributions.assert_follows(draws(mechanism, utilities, 20_000), distribution)
 
 
 def mixture(eta, utilities):
-    law = dict.fromkeys(range(len(utilities)), Fraction(0))
+    distribution = dict.fromkeys(range(len(utilities)), Fraction(0))
     for ups in itertools.product([0, 1], repeat=len(utilities)):
         chance = Fraction(1)
         rounded = []
@@ -90,8 +90,8 @@ def mixture(eta, utilities):
             chance *= utility - floor if up else 1 - (utility - floor)
             rounded.append(floor + up)
         for i, p in definition(eta, rounded, min(rounded), max(rounded)).items():
-            law[i] += chance * p
-    return law
+            distribution[i] += chance * p
+    return distribution
 
 
 utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
@@ -224,7 +224,7 @@ def test_probabilities_need_integers():
 def test_all_numbers_below_the_total_are_as_likely_and_others_are_drawn_again():
     # The total just above a power of two is the worst case: nearly half of the draws are rejected.
     draws = [draw_below(9, InsecureSeededTape(seed), "c") for seed in range(5_000)]
-    laws.assert_follows([int(n) for n in draws], {n: Fraction(1, 9) for n in range(9)})
+    distributions.assert_follows([int(n) for n in draws], {n: Fraction(1, 9) for n in range(9)})
     for seed in range(99):  # a total that is a power of two rejects nothing
         tape = InsecureSeededTape(seed)
         assert draw_below(256, tape, "c") == tape.prefix("c", 0, 8)
@@ -240,7 +240,7 @@ def test_more_than_min_retries_draws_are_made_with_probability_below_two_to_the_
             draw_below(total, counted, f"{k} {i}", min_retries=k)
             assert counted.draws >= k
             more += counted.draws > k
-        laws.assert_probability(more, calls, rejection**k)
+        distributions.assert_probability(more, calls, rejection**k)
 
 
 class CountingTape:
@@ -253,26 +253,27 @@ class CountingTape:
 
 
 @pytest.mark.parametrize("value", slow_unless([0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)], [-10]))
-def test_the_law_of_a_clamped_number(value):
+def test_the_distribution_of_a_clamped_number(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)
     draws = [laplace.release(value, tape, f"release {i}") for i in range(10_000)]
     clamped = min(max(Fraction(value), -10), 10)
-    near = min((abs(point - clamped), -point) for point in laplace.law(value))
+    near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
     weights = {
-        point: Fraction(3, 4) ** int(4 * abs(point + near[1])) for point in laplace.law(value)
+        point: Fraction(3, 4) ** int(4 * abs(point + near[1]))
+        for point in laplace.distribution(value)
     }
     expected = {point: weight / sum(weights.values()) for point, weight in weights.items()}
-    assert laplace.law(value) == expected
-    laws.assert_follows(draws, expected)
+    assert laplace.distribution(value) == expected
+    distributions.assert_follows(draws, expected)
 
 
 def test_the_grid_starts_at_the_lower_bound_stays_within_the_upper_and_halves_go_up():
     laplace = ClampedLaplace(Eta(1, 1, 1), Decimal("0.1"), 1, granularity=Fraction(2, 5))
-    assert list(laplace.law(0)) == [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
-    assert ClampedLaplace(Eta(1, 1, 1), 3, 3).law(0) == {Fraction(3): 1}
-    law = ClampedLaplace(Eta(1, 1, 1), 0, 10).law(4.5)
-    assert max(law, key=law.get) == 5
+    assert list(laplace.distribution(0)) == [Fraction(1, 10), Fraction(1, 2), Fraction(9, 10)]
+    assert ClampedLaplace(Eta(1, 1, 1), 3, 3).distribution(0) == {Fraction(3): 1}
+    distribution = ClampedLaplace(Eta(1, 1, 1), 0, 10).distribution(4.5)
+    assert max(distribution, key=distribution.get) == 5
 
 
 @settings(deadline=None)
@@ -285,7 +286,7 @@ def test_a_clamped_number_is_within_epsilon(value, change, granularity):
     eta = Eta(5, 3, 1)
     laplace = ClampedLaplace(eta, 0, 10, granularity)
     steps = -(-change // granularity)
-    here, there = laplace.law(value), laplace.law(value + change)
+    here, there = laplace.distribution(value), laplace.distribution(value + change)
     for point in here:
         assert eta.base ** (2 * steps) <= here[point] / there[point] <= 1 / eta.base ** (2 * steps)
     assert laplace.epsilon(change) == (Eta(5, 3, 2 * int(steps)).epsilon if steps else 0)

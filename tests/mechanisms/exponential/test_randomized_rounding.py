@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.exponential.randomized_rounding import round_at_random
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from tests.statistical import laws
+from tests.statistical import distributions
 
 TAPE = InsecureSeededTape(1)
 
@@ -21,7 +21,7 @@ def test_the_probability_is_the_fractional_part(value):
     count = 20_000
     rounded = round_at_random(np.full(count, value), -10, 10, TAPE, f"float {value}")
     floor = int(np.floor(value))
-    laws.assert_follows(
+    distributions.assert_follows(
         rounded, {floor: floor + 1 - Fraction(value), floor + 1: Fraction(value) - floor}
     )
 

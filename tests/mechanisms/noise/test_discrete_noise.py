@@ -1,4 +1,4 @@
-"""Exact integer noise: thresholds, laws, and what each draw depends on."""
+"""Exact integer noise: thresholds, distributions, and what each draw depends on."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace, TwoSi
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import noise_checks
 from tests.cases import slow_unless
-from tests.statistical import laws
+from tests.statistical import distributions
 
 SMALL = [
     DiscreteLaplace(Fraction(1, 3)),
@@ -46,19 +46,19 @@ def direct_tail(noise, x, digits=60):
         return ratio ** (x + 1) / (1 + ratio)
 
 
-def direct_law(noise, reach):
+def direct_distribution(noise, reach):
     tails = [direct_tail(noise, x) for x in range(reach)]
     with gmpy2.context(precision=300):
-        law = {0: 1 - 2 * tails[0]}
+        distribution = {0: 1 - 2 * tails[0]}
         for x in range(1, reach):
-            law[x] = law[-x] = tails[x - 1] - tails[x]
-    return law
+            distribution[x] = distribution[-x] = tails[x - 1] - tails[x]
+    return distribution
 
 
 @pytest.mark.parametrize("noise", SMALL, ids=str)
-def test_draws_follow_the_law(noise):
+def test_draws_follow_the_distribution(noise):
     draws = noise.sample(InsecureSeededTape(1), "test", 200_000)
-    laws.assert_follows(draws, direct_law(noise, 60))
+    distributions.assert_follows(draws, direct_distribution(noise, 60))
 
 
 @pytest.mark.parametrize("noise", SMALL, ids=str)
@@ -68,10 +68,10 @@ def test_tails_and_probabilities_enclose_the_definition(noise):
             lo, hi = noise.tail(x, precision)
             assert lo <= direct_tail(noise, x) <= hi
             assert hi - lo <= gmpy2.mpq(1, 2**precision)
-    law = direct_law(noise, 20)
+    distribution = direct_distribution(noise, 20)
     for x in (-7, -1, 0, 1, 2, 19):
         lo, hi = noise.probability(x)
-        assert lo <= law[x] <= hi
+        assert lo <= distribution[x] <= hi
         assert hi - lo <= 2.0**-64
 
 

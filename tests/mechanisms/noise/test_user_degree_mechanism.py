@@ -24,8 +24,10 @@ def test_cells_are_narrow_and_end_at_the_largest_degree():
 def probability(mechanism, cells, released):
     """From the definition of discrete Laplace noise, in floats."""
     q = math.exp(-float(mechanism.epsilon))
-    law = [(1 - q) / (1 + q) * q ** abs(a - b) for a, b in zip(cells, released, strict=True)]
-    return math.prod(law)
+    distribution = [
+        (1 - q) / (1 + q) * q ** abs(a - b) for a, b in zip(cells, released, strict=True)
+    ]
+    return math.prod(distribution)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2])

@@ -1,0 +1,135 @@
+"""Avro files as Arrow tables, one file per worker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import record_schema, record_table
+from dp_transforms.files.paths import FileRange, open_bytes
+from dp_transforms.files.record_source import RecordFormat
+
+BATCH_ROWS = 1 << 17
+
+_TYPES = {
+    "string": pa.string(),
+    "enum": pa.string(),
+    "bytes": pa.binary(),
+    "fixed": pa.binary(),
+    "int": pa.int64(),
+    "long": pa.int64(),
+    "boolean": pa.bool_(),
+}
+_LOGICAL_TYPES = {
+    "uuid": pa.string(),
+    "date": pa.date32(),
+    "timestamp-millis": pa.timestamp("us", "UTC"),
+    "timestamp-micros": pa.timestamp("us", "UTC"),
+    "local-timestamp-millis": pa.timestamp("us"),
+    "local-timestamp-micros": pa.timestamp("us"),
+}
+
+
+@dataclass(frozen=True)
+class AvroFiles(RecordFormat):
+    """Records in the top-level fields of Avro files.
+
+    Fields are strings, enums, bytes, integers, booleans, dates, timestamps, decimals or UUIDs, or
+    null. They become what the same types of Parquet files become (see ``logical_types``).
+    """
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        with open_bytes(path) as file:
+            return record_schema(path, _fields(_opened(path, "reader", file)), columns)
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        with open_bytes(path) as file:
+            blocks = _opened(path, "block_reader", file)
+            try:
+                block = next(blocks, None)
+            except Exception:
+                raise InputError(_damaged(path)) from None
+        if block is None or block.num_records < 0:  # damaged: reading it says so
+            return 0
+        rows: int = size * block.num_records // max(1, block.size)
+        return rows
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        yield FileRange.whole(path)
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        with open_bytes(part.path) as file:
+            reader = _opened(part.path, "reader", file)
+            fields = _fields(reader)
+            schema = record_schema(part.path, fields, columns)
+            while True:
+                try:
+                    records = list(itertools.islice(reader, BATCH_ROWS))
+                    table = record_table(_table(records, fields, columns), schema)
+                except Exception:
+                    # Whatever bytes that are no records make fastavro, a codec or Arrow raise.
+                    raise InputError(_damaged(part.path)) from None
+                if not records:
+                    return
+                yield table
+
+
+def _opened(path: str, reader: str, file: Any) -> Any:
+    # Other formats do not wait for it.
+    import fastavro
+
+    try:
+        return getattr(fastavro, reader)(file)
+    except Exception:
+        raise InputError(
+            f"{path} is not an Avro file, is cut short, or is compressed by a codec that is not "
+            "installed: check it and --input_format"
+        ) from None
+
+
+def _damaged(path: str) -> str:
+    return (
+        f"{path} cannot be read to its end: it is damaged, or holds values that its types do not "
+        "allow"
+    )
+
+
+def _fields(reader: Any) -> pa.Schema:
+    """The fields of a file's records, where there is no Arrow type for one as null."""
+    schema = reader.writer_schema
+    fields = schema.get("fields", []) if isinstance(schema, dict) else []
+    return pa.schema([(field["name"], _type(field["type"]) or pa.null()) for field in fields])
+
+
+def _type(kind: Any) -> pa.DataType | None:
+    """The Arrow type of an Avro type, or None if there is none.
+
+    >>> _type(["null", {"type": "int", "logicalType": "date"}])
+    DataType(date32[day])
+    """
+    if isinstance(kind, list):
+        others = [one for one in kind if one != "null"]
+        return _type(others[0]) if len(others) == 1 else None
+    if isinstance(kind, str):
+        return _TYPES.get(kind)
+    logical = kind.get("logicalType")
+    if logical == "decimal":
+        precision, scale = kind.get("precision", 0), kind.get("scale", 0)
+        return pa.decimal256(precision, scale) if 0 < precision <= 76 else None
+    return _TYPES.get(kind["type"]) if logical is None else _LOGICAL_TYPES.get(logical)
+
+
+def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
+    found = {}
+    for name in columns:
+        values, kind = [record[name] for record in records], fields.field(name).type
+        if kind == pa.string():
+            # Of a UUID its text.
+            values = [value if value is None else str(value) for value in values]
+        found[name] = pa.array(values, kind)
+    return pa.table(found)

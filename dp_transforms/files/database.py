@@ -1,0 +1,209 @@
+"""The records that a query to a database gives: by ADBC, as Arrow tables from end to end, or by
+Python's sqlite3.
+
+A driver of ADBC is an optional dependency (extra: database), imported when it is asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sqlite3
+import urllib.parse
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
+from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import record_schema, record_table, typed_column
+from dp_transforms.files.paths import local_path
+from dp_transforms.files.record_source import RecordSource
+
+_DRIVERS = {
+    "postgresql": "adbc_driver_postgresql",
+    "postgres": "adbc_driver_postgresql",
+    "duckdb": "adbc_driver_duckdb",
+}
+_SAMPLE_ROWS, _BATCH_ROWS = 1000, 1 << 17
+_FAILED = (
+    "the --query failed while its records were read: run it with the database's own client, which "
+    "says why"
+)
+
+
+class _Query(RecordSource):
+    """What sources of queries have in common."""
+
+    # How many there are is not asked for: it would run the query.
+    estimated_rows = 0
+    num_buckets = DEFAULT_BUCKETS
+
+    def __init__(
+        self, query: str, user_column: str, partition_columns: Sequence[str], **options: Any
+    ):
+        super().__init__("--query", user_column, partition_columns, **options)
+        names = ", ".join('"{}"'.format(name.replace('"', '""')) for name in self._columns)
+        self._of_all = f"SELECT * FROM ({query.strip().rstrip(';')}\n) AS records"
+        self._of_records = self._of_all.replace("*", names, 1)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records.
+
+        Raises:
+          InputError: they cannot be read; the message says nothing of what they hold.
+        """
+        for table in self._read():
+            try:
+                records = record_table(table, self._schema)
+            except (pa.ArrowException, UnicodeError):
+                raise InputError(_FAILED) from None
+            yield self._records(self.pattern, records)
+
+    @abstractmethod
+    def _read(self) -> Iterator[pa.Table]:
+        """The needed columns of the rows, a batch at a time."""
+
+
+class RecordQuery(_Query):
+    """The records of a query, in tables with the columns user and partition.
+
+    The query is planned, and gives no row, when this is made, so that a misspelt column fails at
+    once. It runs when records are read: on one worker, which needs the driver. Where a runner
+    repeats that step the query runs again, so let nobody write to what it reads meanwhile.
+
+    Args:
+      database: postgresql://USER@HOST/NAME, whose password libpq finds in PGPASSWORD or ~/.pgpass,
+        or duckdb:FILE.
+      query: one SELECT.
+      user_column, partition_columns, **options: see ``RecordSource``.
+
+    Raises:
+      InputError: the database cannot be opened, the driver is not installed, the query cannot be
+        planned, or does not give these columns.
+      ValueError: there is no such kind of database, or a column is given twice.
+    """
+
+    def __init__(self, database: str, query: str, *columns: Any, **options: Any):
+        super().__init__(query, *columns, **options)
+        self._kind, colon, rest = database.partition(":")
+        if self._kind not in _DRIVERS or not colon:
+            raise ValueError(
+                "--query goes with a database as --input, postgresql://USER@HOST/NAME, duckdb:FILE "
+                f"or sqlite:FILE, not with {database if '@' not in database else self._kind}"
+            )
+        self._uri = local_path(rest) if self._kind == "duckdb" else database
+        if self._kind == "duckdb":
+            _check_file(self._uri)
+        with self._connected() as cursor:
+            try:
+                cursor.execute(f"{self._of_all} LIMIT 0")
+                found = cursor.fetch_arrow_table().schema
+            except Exception as error:
+                raise _unplanned(error) from None
+        self._schema = record_schema(self.pattern, found, self._columns)
+
+    def _read(self) -> Iterator[pa.Table]:
+        with self._connected() as cursor:
+            try:
+                cursor.execute(self._of_records)
+                for batch in cursor.fetch_record_batch():
+                    if batch.num_rows:
+                        yield pa.Table.from_batches([batch])
+            except Exception:
+                raise InputError(_FAILED) from None
+
+    @contextlib.contextmanager
+    def _connected(self) -> Iterator[Any]:
+        try:
+            driver = importlib.import_module(f"{_DRIVERS[self._kind]}.dbapi")
+        except ImportError:
+            raise InputError(
+                f"a query to {self._kind} needs a driver: pip install dp-frequency-lists[database]"
+            ) from None
+        try:
+            connection = driver.connect(self._uri)
+        except Exception as error:
+            raise InputError(f"the database cannot be opened: {_first(error)}") from None
+        with connection, connection.cursor() as cursor:
+            yield cursor
+
+
+class SqliteQuery(_Query):
+    """The records of a query to a file of SQLite, which is not changed.
+
+    Values of SQLite have types, and columns have none: all values of a column must be of the type
+    of its first one, integers, text or bytes. Otherwise as ``RecordQuery``, without a driver.
+
+    Args, Raises: as ``RecordQuery``, but a path for the database.
+    """
+
+    def __init__(self, path: str, query: str, *columns: Any, **options: Any):
+        super().__init__(query, *columns, **options)
+        self._path = local_path(path)
+        _check_file(self._path)
+        try:
+            with contextlib.closing(self._connect()) as connection:
+                found = connection.execute(f"{self._of_all} LIMIT 0").description
+        except sqlite3.Error as error:
+            raise _unplanned(error) from None
+        # SQLite takes the name of a column that is not there for text.
+        names = pa.schema([(name, pa.string()) for name, *_ in found])
+        record_schema(self.pattern, names, self._columns)
+        self._types = dict.fromkeys(self._columns, pa.null())
+        for table in self._read(f" LIMIT {_SAMPLE_ROWS}"):
+            self._types = dict(zip(table.column_names, table.schema.types, strict=True))
+        for name, kind in self._types.items():
+            self._types[name] = pa.string() if pa.types.is_null(kind) else kind
+        self._schema = record_schema(self.pattern, pa.schema(self._types), self._columns)
+
+    def _connect(self) -> sqlite3.Connection:
+        path = urllib.parse.quote(os.path.abspath(self._path))
+        # Threads that read take turns.
+        return sqlite3.connect(f"file:{path}?mode=ro", uri=True, check_same_thread=False)
+
+    def _read(self, end: str = "") -> Iterator[pa.Table]:
+        with contextlib.closing(self._connect()) as connection:
+            try:
+                rows = connection.execute(self._of_records + end)
+                while some := rows.fetchmany(_BATCH_ROWS):
+                    columns = zip(self._columns, zip(*some, strict=True), strict=True)
+                    yield pa.table({name: self._column(name, values) for name, values in columns})
+            except sqlite3.Error:
+                raise InputError(_FAILED) from None
+
+    def _column(self, name: str, values: Sequence[Any]) -> pa.Array:
+        try:
+            return typed_column(values, name, self._types[name])
+        except (TypeError, ValueError):
+            raise InputError(
+                f"the --query: column {name!r} has values of several types, or numbers with a "
+                "point: CAST it in the query"
+            ) from None
+
+
+def query_of(database: str, *arguments: Any, **options: Any) -> RecordSource:
+    """The source of a query's records. Args, Raises: see ``RecordQuery`` and ``SqliteQuery``."""
+    kind, _, path = database.partition(":")
+    if kind == "sqlite":
+        return SqliteQuery(path, *arguments, **options)
+    return RecordQuery(database, *arguments, **options)
+
+
+def _unplanned(error: Exception) -> InputError:
+    # No row was read: the text is about the query.
+    return InputError(f"the --query cannot be planned: {_first(error)}")
+
+
+def _check_file(path: str) -> None:
+    # The database would make one.
+    if not os.path.isfile(path):
+        raise InputError(f"no database is in {path}: check the path")
+
+
+def _first(error: Exception) -> str:
+    """The first line of a driver's message."""
+    return str(error).strip().partition("\n")[0]

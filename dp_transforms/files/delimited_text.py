@@ -1,0 +1,332 @@
+"""Delimited text (CSV, TSV, ...) as Arrow tables, in ranges that several workers can read."""
+
+from __future__ import annotations
+
+import codecs
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from dp_transforms.errors import InputError
+from dp_transforms.files import text_lines
+from dp_transforms.files.paths import FileRange
+from dp_transforms.runtime.threads import map_ahead
+
+_QUOTE = b'"'
+_BYTE_ORDER_MARK = "\ufeff"
+_CARRIAGE_RETURNS = "has carriage returns inside a line: end lines with \\n or \\r\\n"
+_STRUCTURE = ',"\r\n'
+# What shifts to other characters in encodings with states, and stands for others where there are
+# escapes: one record would change how the next one is read.
+_SHIFTS = b"+ACI- ~{!!~} \x1b$B!!\x1b(B \x0e!!\x0f \\u0022"
+# How files begin that are not text whatever their names say.
+_SIGNATURES = {
+    b"PK\x03\x04": "is a zip archive: unpack it, or compress text with gzip, bzip2 or zstd",
+    b"\x1f\x8b\x08": "is compressed with gzip: end its name with .gz",
+    b"\x28\xb5\x2f\xfd": "is compressed with zstd: end its name with .zst",
+    b"PAR1": "is a Parquet file: give --input_format=parquet",
+    b"\xff\xfe": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+    b"\xfe\xff": "is UTF-16: convert it, for example with iconv -f UTF-16 -t UTF-8",
+}
+
+
+@dataclass(frozen=True)
+class DelimitedText(text_lines.TextFormat):
+    """A format of text files: one record per line, fields between delimiters.
+
+    Fields are taken as text, so that 007 and 7 stay different. A field with nothing in it is null;
+    a quoted field with nothing in it ("") is the empty string. Files whose names end in .gz, .bz2
+    or .zst are decompressed, each by one worker; workers share other files, in ranges.
+
+    Attributes:
+      delimiter: one ASCII character between fields.
+      header: the first line of every file names the columns. Otherwise columns are given by
+        position, counted from 1.
+      quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
+      multiline: quoted fields may contain line breaks. A file then belongs to one worker, since
+        nobody can tell where a record begins without having read the file up to there. Quotes must
+        be as RFC 4180 has them: around a whole field, and doubled inside it.
+      encoding: a Python codec without states in which ASCII characters are single bytes.
+
+    Raises:
+      ValueError: an attribute is not as described.
+    """
+
+    delimiter: str = ","
+    header: bool = True
+    quotes: bool = True
+    multiline: bool = False
+    encoding: str = "utf-8"
+
+    def __post_init__(self) -> None:
+        if len(self.delimiter) != 1 or not self.delimiter.isascii() or self.delimiter in '"\r\n':
+            raise ValueError(
+                f"delimiter must be one ASCII character other than a quote or a line end, "
+                f"got {self.delimiter!r}"
+            )
+        if self.multiline and not self.quotes:
+            raise ValueError("multiline needs quotes: without them a line end always ends a record")
+        try:
+            codecs.lookup(self.encoding)
+        except LookupError:
+            raise ValueError(
+                f"encoding must be the name of a Python codec such as utf-8, latin-1 or cp1252, "
+                f"got {self.encoding!r}"
+            ) from None
+        text = f'a{self.delimiter}"\n'
+        try:
+            single_bytes = text.encode(self.encoding) == text.encode("ascii")
+            shifts = _SHIFTS.decode(self.encoding)
+            single_bytes &= len(shifts) == len(_SHIFTS)
+            single_bytes &= not any(character in shifts for character in _STRUCTURE)
+        except (UnicodeError, LookupError):
+            single_bytes = False
+        if not single_bytes:
+            raise ValueError(
+                f"encoding {self.encoding} does not keep ASCII characters as single bytes: convert "
+                f"the files, for example with iconv -f {self.encoding} -t UTF-8"
+            )
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        self._layout(path, columns)
+        return pa.schema([(column, pa.string()) for column in columns])
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        layout = self._layout(part.path, columns)
+        with text_lines.text_bytes(part.path) as file:
+            try:
+                if self.multiline:
+                    file.read(layout.data_start)
+                    tables = self._stream(part.path, file, layout)
+                else:
+                    blocks = text_lines.blocks(part, file, layout.data_start, self._mark)
+                    parse = functools.partial(self._table, part.path, layout=layout)
+                    tables = map_ahead(parse, blocks)
+                for table in tables:
+                    yield table.rename_columns(list(columns))
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{part.path}: {self._fault(error, layout)}") from None
+
+    def _layout(self, path: str, columns: Sequence[str]) -> _Layout:
+        with text_lines.text_bytes(path) as file:
+            try:
+                line = text_lines.line(path, file)
+                for signature, fault in _SIGNATURES.items():
+                    if line.startswith(signature):
+                        raise InputError(f"{path} {fault}")
+                while not self.header and line and not line.strip(b"\r\n"):
+                    line = text_lines.line(path, file)
+                if not line.strip(b"\r\n"):
+                    if self.header:
+                        raise InputError(
+                            f"{path} has nothing on its first line: it must name the columns, or "
+                            f"give --no_header"
+                        )
+                    return _Layout(len(columns), tuple(range(len(columns))), 0)
+                if line.count(b"\r") != line.count(b"\r\n"):
+                    raise InputError(f"{path} {_CARRIAGE_RETURNS}")
+                names = pa.csv.read_csv(
+                    pa.BufferReader(line + b"\n"),
+                    read_options=pa.csv.ReadOptions(
+                        encoding=self.encoding, use_threads=False, block_size=len(line) + 2
+                    ),
+                    parse_options=self._parse_options(),
+                ).column_names
+            except (pa.ArrowException, OSError, UnicodeError) as error:
+                raise InputError(f"{path}: {self._fault(error, None)}") from None
+        positions = tuple(self._position(path, column, names) for column in columns)
+        return _Layout(len(names), positions, len(line) if self.header else 0)
+
+    def _position(self, path: str, column: str, names: list[str]) -> int:
+        width = (
+            f"{len(names)} column{'s' * (len(names) != 1)} with the delimiter {self.delimiter!r}"
+        )
+        if not self.header:
+            # The constructor of the reader has made sure that it is a number.
+            if int(column) > len(names):
+                raise InputError(
+                    f"{path} has no column {column}: it has {width}; check --delimiter"
+                )
+            return int(column) - 1
+        if names.count(column) > 1:
+            raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+        if column not in names:
+            # The first line is not quoted here: without a header it would be somebody's record.
+            raise InputError(
+                f"{path} has no column {column!r} on its first line ({width}): check the name, "
+                f"--delimiter and --no_header"
+            )
+        return names.index(column)
+
+    @property
+    def _mark(self) -> bytes:
+        """The bytes that Arrow leaves out at the beginning of a block, taking it for a file."""
+        return _BYTE_ORDER_MARK.encode(self.encoding, "ignore")
+
+    def _parse_options(self) -> Any:
+        return pa.csv.ParseOptions(
+            delimiter=self.delimiter,
+            quote_char='"' if self.quotes else False,
+            newlines_in_values=self.multiline,
+        )
+
+    def _options(self, layout: _Layout, block_bytes: int) -> dict[str, Any]:
+        names = [f"f{i}" for i in range(layout.width)]
+        wanted = [names[i] for i in layout.positions]
+        return {
+            "read_options": pa.csv.ReadOptions(
+                column_names=names,
+                # Beam's workers are the parallelism; threads of theirs would compete with them.
+                use_threads=False,
+                block_size=block_bytes,
+            ),
+            "parse_options": self._parse_options(),
+            "convert_options": pa.csv.ConvertOptions(
+                include_columns=wanted,
+                column_types=dict.fromkeys(wanted, pa.string()),
+                strings_can_be_null=True,
+                null_values=[""],
+                quoted_strings_can_be_null=False,
+            ),
+        }
+
+    def _table(self, path: str, block: bytes, layout: _Layout) -> pa.Table:
+        if not self._is_utf8:
+            block = block.decode(self.encoding).encode()
+        block = block if block.endswith(b"\n") else block + b"\n"
+        guarded = self.quotes and _QUOTE in block
+        if guarded:
+            # A last line of empty fields: a quote that is still open would swallow it.
+            block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
+        elif block.count(b"\r") != block.count(b"\r\n"):
+            # Arrow would end a record there, and begin one that is perhaps another user's.
+            raise InputError(f"{path} {_CARRIAGE_RETURNS}")
+        table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
+        if guarded:
+            # A range begins at a line, which is the beginning of a record only if every line before
+            # it is a whole record. Every range checks its own lines, so a job that succeeds has
+            # checked them all.
+            if table.num_rows != _records_if_lines(block):
+                raise InputError(
+                    f"{path}: a quoted field has a line break in it, or a quote is not closed: "
+                    f"give --multiline for line breaks, or --no_quotes if quotes are ordinary "
+                    f"characters"
+                )
+            table = table.slice(0, table.num_rows - 1)
+        return table
+
+    def _stream(self, path: str, file: Any, layout: _Layout) -> Iterator[pa.Table]:
+        checked = _StrictQuotes(path, self, has_mark=layout.data_start == 0)
+        stream = pa.TransformInputStream(pa.PythonFile(file, "r"), checked)
+        for batch in pa.csv.open_csv(stream, **self._options(layout, text_lines.BLOCK_BYTES)):
+            if batch.num_rows:
+                yield pa.Table.from_batches([batch])
+
+    @property
+    def _is_utf8(self) -> bool:
+        return codecs.lookup(self.encoding).name == "utf-8"
+
+    def _fault(self, error: Exception, layout: _Layout | None) -> str:
+        # The texts of these errors quote the line at fault, so they are only looked at here.
+        text = str(error)
+        if isinstance(error, UnicodeError) or "invalid UTF8" in text:
+            return f"not all text is valid {self.encoding}: give --encoding, for example latin-1"
+        if layout and "columns, got" in text:
+            return (
+                f"a line does not have {layout.width} fields as the first one does: check "
+                f"--delimiter, or --no_quotes if quotes are ordinary characters"
+            )
+        if "straddling" in text:
+            return (
+                f"a record is longer than {text_lines.BLOCK_BYTES >> 20} MiB, or a quote is not "
+                f"closed: check --multiline and --no_quotes"
+            )
+        if isinstance(error, OSError) and not isinstance(error, pa.ArrowException):
+            return text_lines.CUT_SHORT
+        return "cannot be read as delimited text: check --input_format, --delimiter and --encoding"
+
+
+class _Layout(NamedTuple):
+    width: int
+    positions: tuple[int, ...]
+    data_start: int
+
+
+class _StrictQuotes:
+    """Passes on text in UTF-8 if its quotes are as RFC 4180 has them, a piece at a time.
+
+    Counted from the beginning, every odd quote opens a field, or is the second of two that stand
+    for one, and every even one closes it, or is the first. So it is enough to look at the bytes
+    beside each: a field is opened at its beginning, and closed at its end. A stray quote of one
+    user, which would turn the fields of others inside out, is refused unless text between quotes
+    looks like fields as well.
+    """
+
+    def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):
+        self._path = path
+        self._decoder = codecs.getincrementaldecoder(text_format.encoding)()
+        self._has_mark = has_mark
+        ends = _QUOTE + b"\r\n" + text_format.delimiter.encode("ascii")
+        self._at_end = np.isin(np.arange(256), list(ends))
+        self._quotes = 0
+        self._last = b"\n\n"
+        self._begun = self._ended = False
+
+    def __call__(self, piece: Any) -> bytes:
+        """The piece, decoded; the last one is empty.
+
+        Raises:
+          InputError: a quote, or a carriage return, is not where it may be.
+          UnicodeError: this is not text of the encoding.
+        """
+        text: str = self._decoder.decode(bytes(piece), final=not piece)
+        mark = b""
+        if not self._begun and (text or not piece):
+            # Arrow leaves out one mark. The file's own is before its header, if it has one.
+            mark = _BYTE_ORDER_MARK.encode()
+            text = text.removeprefix(_BYTE_ORDER_MARK) if self._has_mark else text
+            self._begun = True
+        if not piece and not self._ended:
+            text += "\n"
+            self._ended = True
+        found = text.encode()
+        self._check(found)
+        if self._ended and self._quotes % 2:
+            raise InputError(
+                f"{self._path}: a quote is not closed: give --no_quotes if quotes are ordinary "
+                f"characters"
+            )
+        return mark + found
+
+    def _check(self, text: bytes) -> None:
+        window = np.frombuffer(self._last + text, np.uint8)
+        before, here, after = window[:-2], window[1:-1], window[2:]
+        quotes = np.flatnonzero(here == ord(_QUOTE))
+        first = self._quotes % 2
+        opening, closing = quotes[first::2], quotes[1 - first :: 2]
+        if not (self._at_end[before[opening]].all() and self._at_end[after[closing]].all()):
+            raise InputError(
+                f"{self._path}: a quote is inside a field, or text follows a quoted field: put "
+                f"quotes around the whole field and double those inside it, or give --no_quotes if "
+                f"quotes are ordinary characters"
+            )
+        returns = np.flatnonzero((here == ord("\r")) & (after != ord("\n")))
+        if ((self._quotes + np.searchsorted(quotes, returns)) % 2 == 0).any():
+            raise InputError(f"{self._path} {_CARRIAGE_RETURNS}")
+        self._quotes += len(quotes)
+        self._last = window[-2:].tobytes()
+
+
+def _records_if_lines(block: bytes) -> int:
+    """The number of records of a block if each line but blank ones is one; -1 if it is unclear."""
+    returns = block.count(b"\r")
+    if returns != block.count(b"\r\n"):
+        return -1
+    if b"\n\n" not in block and b"\n\r\n" not in block and not block.startswith((b"\n", b"\r")):
+        return block.count(b"\n")
+    return sum(line not in (b"", b"\r") for line in block.split(b"\n"))

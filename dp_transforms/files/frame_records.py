@@ -1,0 +1,185 @@
+"""The records of a data frame, or of other objects of a Python process, read as those of files."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from typing import Any
+
+import pyarrow as pa
+
+from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
+from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import logical_name, record_schema, record_table
+from dp_transforms.files.record_source import RecordSource
+from dp_transforms.runtime.python_values import column_of, frame_column
+
+_CHUNK_RECORDS = 1 << 17
+_BATCH_ROWS = 1 << 20
+_FRAMES = ("pandas", "polars")
+
+
+class FrameRecords(RecordSource):
+    """The records of an object, in tables with the columns user and partition.
+
+    Args:
+      data: an object with ``__arrow_c_stream__``, such as a frame of pandas or polars, a relation
+        of DuckDB or a table of pyarrow; a dictionary of columns; or an iterable of dictionaries or
+        named tuples, whose columns have names, or of tuples, whose columns are positions from 0.
+      user_column, partition_columns, **options: see ``RecordSource``.
+
+    Raises:
+      InputError: there is no such column, or one is of an unfit type.
+      TypeError: the object is none of these.
+    """
+
+    drop_option = "drop_nulls=True"
+
+    def __init__(
+        self,
+        data: Any,
+        user_column: str | int,
+        partition_columns: Sequence[str | int],
+        **options: Any,
+    ):
+        names = [str(name) for name in partition_columns]
+        super().__init__("the table", str(user_column), names, **options)
+        rows, tables = self._read(data)
+        self.estimated_rows = rows or 0
+        self.num_buckets = DEFAULT_BUCKETS if rows is None else num_buckets_for(rows)
+        first = next(tables, None)
+        # Without records there are no types, and nothing to be told of them.
+        schema = pa.schema([(name, pa.string()) for name in self._columns])
+        if isinstance(first, pa.Schema):
+            schema, first = first, None
+        elif first is not None:
+            schema = first.schema
+        for field in schema:
+            if field.name in self._columns and pa.types.is_floating(field.type):
+                raise InputError(
+                    f"column {field.name!r} holds floats, in which it is not clear which values "
+                    "are equal: make it integers or text. pandas makes floats of integers "
+                    "with missing values, which .astype('Int64') undoes"
+                )
+        self._schema = record_schema(self.pattern, schema, self._columns)
+        self._tables = tables if first is None else itertools.chain([first], tables)
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records, once."""
+        tables, self._tables = self._tables, iter(())
+        for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
+            schema = record_schema(self.pattern, table.schema, self._columns)
+            if list(map(logical_name, schema)) != list(map(logical_name, self._schema)):
+                raise _several_types()
+            try:
+                records = record_table(table, schema)
+            except (pa.ArrowException, UnicodeError):
+                raise InputError(
+                    f"{self.pattern} has values that its types do not allow, such as text that is "
+                    "not UTF-8"
+                ) from None
+            yield self._records(self.pattern, records)
+
+    def _read(self, data: Any) -> tuple[int | None, Iterator[Any]]:
+        """Returns the number of records, if it is known; and tables, or a schema and tables."""
+        if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
+            self._check(data.collect_schema().names())
+            data = data.select(list(self._columns)).collect()
+        if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
+            # Other columns may be of types that Arrow has not.
+            self._check([str(name) for name in data.columns])
+            data = data[list(self._columns)]
+            return self._one(len(data), lambda: _table_of(data))
+        if isinstance(data, (pa.Table, pa.RecordBatch)):
+            self._check(data.schema.names)
+            return self._one(data.num_rows, lambda: pa.table(data))
+        if hasattr(data, "__arrow_c_stream__"):
+            reader = pa.RecordBatchReader.from_stream(data)
+            self._check(reader.schema.names)
+            tables = (pa.Table.from_batches([batch]) for batch in reader)
+            return None, itertools.chain([reader.schema], tables)
+        if isinstance(data, Mapping):
+            self._check([str(name) for name in data])
+            columns = {name: data[name] for name in self._columns}
+            return self._one(None, lambda: _table_of(columns))
+        if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
+            size = len(data) if isinstance(data, Sized) else None
+            return size, _told(self._of_objects(iter(data)))
+        raise TypeError(
+            "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
+            f"of columns, an iterable of records, or a path, got {type(data).__name__}"
+        )
+
+    def _one(self, rows: int | None, table: Any) -> tuple[int | None, Iterator[Any]]:
+        (read,) = _told(table() for _ in range(1))
+        if not read.num_rows:
+            return 0, iter(())
+        return rows or read.num_rows, iter([read])
+
+    def _check(self, found: Sequence[str]) -> None:
+        # Raises the error of files.
+        known = [(name, pa.string()) for name in found]
+        record_schema(self.pattern, pa.schema(known), self._columns)
+
+    def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
+        while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
+            try:
+                values = {name: _values(chunk, name) for name in self._columns}
+            except (KeyError, IndexError, AttributeError, TypeError, ValueError):
+                raise InputError(
+                    f"not all records have {', '.join(self._columns)}: give the keys of "
+                    "dictionaries, the fields of named tuples, or positions from 0 of tuples"
+                ) from None
+            yield _table_of(values)
+
+
+def _values(records: list[Any], name: str) -> list[Any]:
+    first = records[0]
+    if isinstance(first, Mapping):
+        return [record[name] for record in records]
+    if hasattr(first, "_fields") and not name.isdigit():
+        return [getattr(record, name) for record in records]
+    if isinstance(first, (tuple, list)):
+        position = int(name)
+        return [record[position] for record in records]
+    raise TypeError
+
+
+def _table_of(columns: Any) -> pa.Table:
+    """Columns of Python values, of arrays, or of a frame, in one table."""
+    if type(columns).__module__.startswith("pandas"):
+        return pa.table({name: frame_column(columns[name], name) for name in columns})
+    if hasattr(columns, "__arrow_c_stream__"):
+        # pa.table would look whether it is a frame of pandas, and import pandas for that.
+        return pa.RecordBatchReader.from_stream(columns).read_all()
+    if isinstance(columns, dict):
+        columns = {
+            name: column_of(values, name)
+            if isinstance(values, (list, tuple)) and values
+            else values
+            for name, values in columns.items()
+        }
+    return pa.table(columns)
+
+
+def _parts(table: pa.Table) -> Iterator[pa.Table]:
+    """A table in parts of a batch, which threads share."""
+    for start in range(0, table.num_rows, _BATCH_ROWS):
+        yield table.slice(start, _BATCH_ROWS)
+
+
+def _several_types() -> InputError:
+    return InputError(
+        "the table has a column with values of several types, or of none that Arrow knows: give it "
+        "one type"
+    )
+
+
+def _told(tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+    """The tables, where errors of Arrow and of what gives them say nothing of a value."""
+    try:
+        yield from tables
+    except InputError:
+        raise
+    except Exception:
+        raise _several_types() from None

@@ -1,0 +1,226 @@
+"""One form for equal values, whatever types of a file hold them.
+
+Users and partitions are compared as strings, binary or int64 (see ``dp_transforms.columnar``).
+What a file has in other types becomes text that depends on the value alone: not on the scale of a
+decimal number, nor on the unit or zone of a timestamp. Values of different logical types are never
+equal, so files must agree in these, which is seen in their schemas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dp_transforms.columnar.columns import plain_type
+from dp_transforms.errors import InputError
+from dp_transforms.runtime.python_values import column_of
+
+_NAME = b"logical type"
+_OF_VALUES = (pa.string(), pa.int64(), pa.bool_(), pa.binary())
+_PLAIN = {pa.int64(): "integer", pa.string(): "string", pa.binary(): "binary"}
+# All decimal numbers at one scale: 38 digits before the point, and 38 behind it.
+_DECIMAL = pa.decimal256(76, 38)
+
+# How values are read from text, the first type that can, and how one is written.
+_READ_AS = {
+    "integer": ([pa.int64()], "7"),
+    "unsigned 64-bit integer": ([pa.uint64()], "7"),
+    "boolean": ([pa.bool_()], "true"),
+    "date": ([pa.date32()], "2026-01-31"),
+    "timestamp": ([pa.timestamp("us"), pa.timestamp("ns")], "2026-01-31 23:59:59"),
+    "timestamp of a time zone": (
+        [pa.timestamp("us", "UTC"), pa.timestamp("ns", "UTC")],
+        "2026-01-31 23:59:59Z",
+    ),
+    "decimal": ([_DECIMAL], "1.5"),
+}
+
+
+def record_field(name: str, kind: pa.DataType) -> pa.Field | None:
+    """The column of records that a column of this type becomes, or None if it cannot be one.
+
+    Its type is string, binary or int64; see ``logical_name`` for what else it knows.
+
+    >>> logical_name(record_field("day", pa.date64()))
+    'date'
+    """
+    found = _logical(kind.value_type if pa.types.is_dictionary(kind) else kind)
+    if found is None:
+        return None
+    logical, record_type = found
+    return pa.field(name, record_type, metadata={_NAME: logical.encode()})
+
+
+def logical_name(field: pa.Field) -> str:
+    """The logical type of a column that ``record_field`` made, or else its type."""
+    return (field.metadata or {}).get(_NAME, str(field.type).encode()).decode()
+
+
+def record_schema(path: str, schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
+    """The columns of records that some of all columns at a path become.
+
+    Raises:
+      InputError: there is no such column, there are two, or one is of an unfit type.
+    """
+    return pa.schema([_record_field(path, schema, column) for column in columns])
+
+
+def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """The records of a table of all columns, in the types of ``record_schema``.
+
+    Raises:
+      pa.ArrowInvalid: see ``canonical``.
+    """
+    columns = [canonical(column_at(table, name)) for name in schema.names]
+    pairs = zip(schema, columns, strict=True)
+    return pa.table(columns, schema=pa.schema([f.with_type(c.type) for f, c in pairs]))
+
+
+def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
+    """The columns of this name or, if there is none, the fields of structs: user.id is the field id
+    of the column user.
+
+    >>> schema = pa.schema([("user", pa.struct([("id", pa.int64())]))])
+    >>> [field.type for field in fields_at(schema, "user.id")]
+    [DataType(int64)]
+    """
+    fields = list(fields)
+    found = [field for field in fields if field.name == column]
+    for field in [] if found else fields:
+        if column.startswith(f"{field.name}.") and pa.types.is_struct(field.type):
+            found += fields_at(field.type, column[len(field.name) + 1 :])
+    return found
+
+
+def column_at(table: pa.Table, column: str) -> pa.ChunkedArray:
+    """The column of ``fields_at``; where a struct is null, so are its fields."""
+    while column not in table.column_names:
+        table = table.flatten()
+    return table[column]
+
+
+def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of a file in the type of its ``record_field``, or as codes of values of that type.
+
+    Raises:
+      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
+        the year 32767.
+    """
+    return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
+
+
+def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
+    """Values that are all strings, integers, booleans or bytes, or None, as a column of this type;
+    pa.null() is for any of these.
+
+    Raises:
+      TypeError, ValueError: one is of another type; integers have 64 bits.
+    """
+    found = column_of(values, name)
+    if pa.types.is_null(found.type):
+        return pa.nulls(len(values), kind)
+    if found.type not in _OF_VALUES or kind not in (found.type, pa.null()):
+        raise TypeError
+    return found
+
+
+def from_text(text: str, field: pa.Field) -> Any:
+    """The value that a text such as 1.50 stands for, in whichever way it is written, in a column
+    that ``record_field`` made, or of strings.
+
+    Raises:
+      ValueError: it is not of the column's logical type.
+
+    >>> from_text("2026-01-31T10:00+02:00", record_field("time", pa.timestamp("ms", "Asia/Tokyo")))
+    '2026-01-31 08:00:00Z'
+    """
+    logical = logical_name(field)
+    if logical not in _READ_AS:
+        return text.encode() if pa.types.is_binary(field.type) else text
+    kinds, example = _READ_AS[logical]
+    for kind in kinds:
+        try:
+            return _values(pa.array([text]).cast(kind))[0].as_py()
+        except pa.ArrowInvalid:
+            continue
+    raise ValueError(
+        f"{text!r} is not of the type {logical} that column {field.name!r} of the records has: "
+        f"write it like {example}"
+    )
+
+
+def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
+    found = fields_at(schema, column)
+    if not found:
+        some = ", ".join(schema.names[:10]) + (", ..." if len(schema.names) > 10 else "")
+        raise InputError(f"{path} has no column {column!r}: its columns are {some}")
+    if len(found) > 1:
+        raise InputError(f"{path} has more than one column {column!r}: rename all but one")
+    kind = found[0].type
+    field = record_field(column, kind)
+    if field is None:
+        known = "a type" if pa.types.is_null(kind) else f"the type {kind},"
+        raise InputError(
+            f"{path}: column {column!r} has {known} in which it is not clear which values are "
+            "equal: store it as a string or an integer"
+        )
+    return field
+
+
+def _logical(kind: pa.DataType) -> tuple[str, pa.DataType] | None:
+    types = pa.types
+    if types.is_uint64(kind):
+        return "unsigned 64-bit integer", pa.string()
+    plain = plain_type(kind)
+    if plain is not None:
+        return _PLAIN[plain], plain
+    if types.is_boolean(kind):
+        return "boolean", pa.string()
+    if types.is_date(kind):
+        return "date", pa.string()
+    if types.is_timestamp(kind):
+        return "timestamp" + " of a time zone" * (kind.tz is not None), pa.string()
+    if types.is_decimal(kind) and kind.scale <= 38 and kind.precision - kind.scale <= 38:
+        return "decimal", pa.string()
+    return None
+
+
+def _canonical(array: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(array.type):
+        values = _values(array.dictionary)
+        return pa.DictionaryArray.from_arrays(array.indices, values, safe=False)
+    logical, record_type = _logical(array.type)  # type: ignore[misc]
+    if logical == record_type or record_type == pa.int64():
+        return _values(array)
+    # Text takes longer to write than distinct values to find.
+    return _canonical(array.dictionary_encode())
+
+
+def _values(array: pa.Array) -> pa.Array:
+    kind = array.type
+    if pa.types.is_decimal(kind):
+        text = array.cast(_DECIMAL).cast(pa.string())
+        # Without the zeros that end what follows the point, and the point if nothing is left.
+        text = pc.replace_substring_regex(text, r"(\.\d*?)0+(E.*)?$", r"\1\2")
+        text = pc.replace_substring_regex(text, r"\.(E|$)", r"\1")
+        return pc.replace_substring_regex(text, "^0E-38$", "0")
+    if pa.types.is_timestamp(kind):
+        zone = "" if kind.tz is None else "Z"
+        # The same instants, in UTC.
+        text = _printed(array.view(pa.timestamp(kind.unit)))
+        text = pc.replace_substring_regex(text, r"(\.\d*?)0+$", r"\1")
+        return pc.binary_join_element_wise(pc.utf8_rtrim(text, "."), zone, "")
+    if pa.types.is_date(kind):
+        return _printed(array.cast(pa.date32()))
+    return array.cast(_logical(kind)[1])  # type: ignore[index]
+
+
+def _printed(times: pa.Array) -> pa.Array:
+    text = times.cast(pa.string())
+    # Arrow prints the raw number of what is too far away, which is another in each unit.
+    if pc.any(pc.match_substring(text, "out of range")).as_py():
+        raise pa.ArrowInvalid
+    return text

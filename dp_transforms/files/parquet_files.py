@@ -1,0 +1,154 @@
+"""Parquet files as Arrow tables, one range of row groups per worker."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import record_schema, record_table
+from dp_transforms.files.paths import FileRange, open_bytes
+from dp_transforms.files.record_source import RecordFormat
+from dp_transforms.runtime.threads import map_ahead
+
+RANGE_BYTES = 32 << 20
+BATCH_ROWS = 1 << 20
+BATCH_BYTES = 128 << 20
+_BUFFER_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class ParquetFiles(RecordFormat):
+    """Records in the columns of Parquet files, or in fields of structs, such as user.id.
+
+    Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
+    and binary stays binary; see ``logical_types``. Columns that have a dictionary in the file come
+    as codes of its values.
+    """
+
+    def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
+        with open_bytes(path) as file:
+            return record_schema(path, _parquet(path, file).schema_arrow, columns)
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        with open_bytes(path) as file:
+            rows: int = _parquet(path, file).metadata.num_rows
+            return rows
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        return FileRange.alike(path, size, RANGE_BYTES)
+
+    def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
+        # A range has the row groups that begin in it; a few of them are read ahead.
+        with open_bytes(part.path) as file:
+            parquet = _parquet(part.path, file)
+            schema = record_schema(part.path, parquet.schema_arrow, columns)
+            groups = [
+                i
+                for i in range(parquet.metadata.num_row_groups)
+                if part.start <= _offset(parquet.metadata.row_group(i)) < part.stop
+            ]
+            parts = _parts(part.path, parquet.metadata, schema, groups)
+            try:
+                yield from itertools.chain.from_iterable(map_ahead(list, parts))
+            except (pa.ArrowException, OSError, UnicodeError):
+                raise InputError(
+                    f"{part.path} cannot be read to its end: it is damaged, or holds values that "
+                    f"its types do not allow, such as text that is not UTF-8"
+                ) from None
+
+
+def _parts(
+    path: str, metadata: Any, schema: pa.Schema, groups: list[int]
+) -> Iterator[Iterable[pa.Table]]:
+    """The tables of row groups in parts of about one batch, to be listed on threads.
+
+    Row groups of a batch or less are read where they are listed. A larger one is read here, a batch
+    at a time: no thread holds more than a batch, however large a file's row groups are.
+    """
+    for held, batches in _batches(groups, metadata, schema):
+        tables = _read_groups(path, metadata, schema, held, batches)
+        if batches > 1:
+            yield from ([table] for table in tables)
+        else:
+            yield tables
+
+
+def _batches(
+    groups: list[int], metadata: Any, schema: pa.Schema
+) -> Iterator[tuple[list[int], float]]:
+    """Row groups of about a batch together, or a larger one; and how many batches they are."""
+    held: list[int] = []
+    batches = 0.0
+    for group in groups:
+        size = sum(chunk.total_uncompressed_size for chunk in _chunks(metadata, group, schema))
+        more = max(metadata.row_group(group).num_rows / BATCH_ROWS, size / BATCH_BYTES)
+        if held and batches + more > 1:
+            yield held, batches
+            held, batches = [], 0.0
+        held.append(group)
+        batches += more
+    if held:
+        yield held, batches
+
+
+def _read_groups(
+    path: str, metadata: Any, schema: pa.Schema, groups: list[int], batches: float
+) -> Iterator[pa.Table]:
+    large = batches > 1
+    rows = sum(metadata.row_group(group).num_rows for group in groups)
+    # A file of its own: threads would move each other's position.
+    with open_bytes(path) as file:
+        parquet = pq.ParquetFile(
+            file,
+            metadata=metadata,
+            read_dictionary=_dictionaries(metadata, groups[0], schema),
+            # Without a buffer, all pages of a column are held.
+            buffer_size=_BUFFER_BYTES if large else 0,
+        )
+        for batch in parquet.iter_batches(
+            max(1, int(rows / batches)) if large else BATCH_ROWS,
+            groups,
+            schema.names,
+            use_threads=large,
+        ):
+            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+            batch.validate(full=True)
+            yield record_table(pa.Table.from_batches([batch]), schema)
+
+
+def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:
+    """The columns that have a dictionary in a row group, and one of few values for its rows."""
+    return [
+        chunk.path_in_schema
+        for chunk in _chunks(metadata, group, schema)
+        if chunk.has_dictionary_page
+        and 2 * (chunk.data_page_offset - chunk.dictionary_page_offset)
+        <= chunk.total_compressed_size
+    ]
+
+
+def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
+    chunks = [metadata.row_group(group).column(i) for i in range(metadata.num_columns)]
+    return [chunk for chunk in chunks if chunk.path_in_schema in schema.names]
+
+
+def _parquet(path: str, file: Any) -> Any:
+    try:
+        return pq.ParquetFile(file)
+    except (pa.ArrowException, OSError, UnicodeError):
+        raise InputError(
+            f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
+        ) from None
+
+
+def _offset(group: Any) -> int:
+    # The first page of the first column: a file's row groups begin at different offsets.
+    first = group.column(0)
+    pages = (first.dictionary_page_offset, first.data_page_offset)
+    return min(page for page in pages if page is not None)

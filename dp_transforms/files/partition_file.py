@@ -1,0 +1,113 @@
+"""The text of partitions: the file of a selection, and a file of names that are public anyway."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from dp_transforms.columnar.columns import PARTITION
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import COUNTS
+from dp_transforms.files.frequency_files import csv_lines
+from dp_transforms.files.logical_types import from_text
+from dp_transforms.files.paths import filesystem, local_path, reason
+
+_TYPES = {"integer": pa.int64(), "binary": pa.binary()}
+
+
+def partition_lines(table: pa.Table) -> Iterator[bytes]:
+    """The lines of selected partitions, of which a composite one has several fields.
+
+    >>> counts = {"noisy_count": [9, 12], "low": [4, 7], "high": [14, 17]}
+    >>> list(partition_lines(pa.table({"partition": ["a", "b, c"], **counts})))
+    [b'a,9,4,14\\n', b'"b, c",12,7,17\\n']
+    """
+    partitions = table[PARTITION].combine_chunks()
+    composite = pa.types.is_struct(partitions.type)
+    columns = [_texts(field) for field in (partitions.flatten() if composite else [partitions])]
+    columns += [table[name].to_pylist() for name in COUNTS if name in table.column_names]
+    for values in zip(*columns, strict=True):
+        yield csv_lines([values])
+
+
+def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
+    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
+    return sorted(lines, key=_by_count if by_count else None)
+
+
+def _by_count(line: bytes) -> tuple[int, bytes]:
+    return -int(line.rsplit(b",", 3)[1]), line
+
+
+def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
+    """The first line of a release: a composite partition's columns keep their names."""
+    names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
+    return csv_lines([names + list(COUNTS) * noisy_counts])
+
+
+def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:
+    """The table of a file of names: columns with the names and types that its privacy.json says, or
+    else those of the file, and text; then noisy counts with their intervals, if it has them.
+
+    Raises:
+      ValueError, KeyError, csv.Error: these are not the bytes of such a file.
+    """
+    header, *rows = csv.reader(io.StringIO(content.decode(), newline=""), strict=True)
+    width = len(header) - len(COUNTS) * bool(statement["noisy_counts"])
+    names = statement.get("partition_columns", header[:width])
+    types = statement.get("partition_types", ["string"] * width)
+    if width < 1 or {len(names), len(types)} != {width} or any(len(r) != len(header) for r in rows):
+        raise ValueError("the columns must be those of the statement")
+    table = {
+        name: pa.array([row[place] for row in rows], pa.string()).cast(
+            _TYPES.get(kind, pa.string())
+        )
+        for place, (name, kind) in enumerate(zip(names, types, strict=True))
+    }
+    for place, name in enumerate(header[width:], width):
+        table[name] = pa.array([int(row[place]) for row in rows], pa.int64())
+    return pa.table(table)
+
+
+def read_public_partitions(path: str, fields: Sequence[pa.Field]) -> pa.Array:
+    """The partitions of a file, as a column of the types that the records' partitions have."""
+    path = local_path(path)
+    try:
+        with filesystem(path).open(path) as file:
+            text = file.read().decode("utf-8-sig")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {reason(error)}") from None
+    columns: list[list[Any]] = [[] for _ in fields]
+    rows = csv.reader(io.StringIO(text))
+    for row in rows:
+        if not row:
+            continue
+        if len(row) != len(fields):
+            raise InputError(
+                f"{path}, line {rows.line_num}: expected {len(fields)} fields, one for each "
+                f"partition column, got {len(row)}"
+            )
+        for column, value, field in zip(columns, row, fields, strict=True):
+            try:
+                column.append(from_text(value, field))
+            except ValueError as error:
+                raise InputError(f"{path}, line {rows.line_num}: {error}") from None
+    if not columns[0]:
+        raise InputError(f"{path} has no public partitions: write one on each line")
+    arrays = [pa.array(column) for column in columns]
+    if len(arrays) == 1:
+        return arrays[0]
+    return pa.StructArray.from_arrays(arrays, names=[field.name for field in fields])
+
+
+def _texts(values: pa.Array) -> list[Any]:
+    try:
+        return (values.cast(pa.string()) if pa.types.is_binary(values.type) else values).to_pylist()
+    except (pa.ArrowInvalid, UnicodeDecodeError):
+        raise InputError(
+            "partitions are bytes that are not UTF-8, which text cannot hold: cast the column"
+        ) from None

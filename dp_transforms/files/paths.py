@@ -1,0 +1,201 @@
+"""Files as Beam's filesystems see them, with errors that name the file and the remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from dp_transforms.errors import InputError
+
+if TYPE_CHECKING:
+    from apache_beam.io.filesystem import FileMetadata
+
+
+_EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
+"""The extras of Beam with the filesystems of schemes."""
+_NEEDED = {"s3": "boto3", "azfs": "azure"}
+"""What Beam's filesystem of a scheme needs without saying so."""
+
+
+class FileRange(NamedTuple):
+    """The part of a file that one worker reads: what begins at byte start or later, before stop."""
+
+    path: str
+    start: int
+    stop: int
+
+    @classmethod
+    def whole(cls, path: str) -> FileRange:
+        """All of a file."""
+        return cls(path, 0, 1 << 62)
+
+    @classmethod
+    def alike(cls, path: str, size: int, at_most: int) -> Iterator[FileRange]:
+        """The fewest ranges of at most so many bytes that cover a file, none larger than others by
+        more than a byte: engines give each worker as many, and wait for the last one."""
+        count = -(-size // at_most)
+        for i in range(count):
+            yield cls(path, i * size // count, (i + 1) * size // count)
+
+
+@dataclass(frozen=True)
+class FileVersion:
+    """A file, its size and when it was last written; equal as long as nobody writes to it."""
+
+    path: str
+    size_in_bytes: int
+    last_updated: float
+
+
+def local_path(path: str) -> str:
+    """The path with a leading ~ expanded, which shells leave alone in `--flag=~/file`."""
+    path = os.path.expanduser(path)
+    # Beam finds nothing by a glob without a directory.
+    return os.path.join(os.curdir, path) if "*" in path and not os.path.dirname(path) else path
+
+
+class LocalFiles:
+    """This machine's files, under the names of Beam's ``FileSystems`` but without its import."""
+
+    join = staticmethod(os.path.join)
+    exists = staticmethod(os.path.exists)
+
+    @staticmethod
+    def open(path: str) -> Any:
+        return open(path, "rb")
+
+    @staticmethod
+    def match(pattern: str) -> list[str]:
+        """The files of a path, or of a directory and a name in which * stands for anything."""
+        if "*" not in pattern:
+            return [pattern] if os.path.exists(pattern) else []
+        directory, name = os.path.split(pattern)
+        if not os.path.isdir(directory):
+            return []
+        like = re.compile(r"[^/\\]*".join(map(re.escape, name.split("*"))))
+        with os.scandir(directory) as entries:
+            return [
+                os.path.join(directory, entry.name)
+                for entry in entries
+                if like.fullmatch(entry.name) and not entry.is_dir() and os.path.exists(entry.path)
+            ]
+
+    @staticmethod
+    def version(path: str) -> FileVersion:
+        found = os.stat(path)
+        return FileVersion(path, found.st_size, found.st_mtime)
+
+    @staticmethod
+    def create(path: str) -> Any:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        return open(path, "wb")
+
+    @staticmethod
+    def rename(sources: Iterable[str], targets: Iterable[str]) -> None:
+        for source, target in zip(sources, targets, strict=True):
+            os.rename(source, target)
+
+    @staticmethod
+    def delete(paths: Iterable[str]) -> None:
+        for path in paths:
+            os.remove(path)
+
+
+def filesystem(path: str) -> Any:
+    """The class that knows a path's files; loads Beam only for those of another machine.
+
+    Raises:
+      InputError: what Beam needs for them is not installed.
+    """
+    if "://" not in path:
+        return LocalFiles
+    scheme = path.partition(":")[0]
+    if scheme in _NEEDED and importlib.util.find_spec(_NEEDED[scheme]) is None:
+        raise InputError(f"{path} cannot be opened: {_not_installed(scheme)}")
+    from apache_beam.io.filesystems import FileSystems
+
+    return FileSystems
+
+
+def match_files(pattern: str) -> list[FileVersion]:
+    """The files of a glob, in order of their paths.
+
+    Raises:
+      InputError: there are none, one is not a regular file, or no filesystem knows such a path.
+    """
+    if os.path.isdir(pattern):
+        raise InputError(f"{pattern} is a directory: give its files, for example '{pattern}/*'")
+    local = "://" not in pattern
+    filesystem(pattern)  # whether there is one
+    try:
+        if local and not re.search(r"[?\[]|\*\*|\*.*/", pattern):
+            found = [LocalFiles.version(path) for path in LocalFiles.match(pattern)]
+        else:
+            found = [_version(file) for file in filesystem("://").match([pattern])[0].metadata_list]
+    except (OSError, ValueError) as error:
+        raise InputError(f"{pattern} cannot be listed: {reason(error)}") from None
+    if not found:
+        raise InputError(
+            f"no file matches {pattern}: check the path, and quote a glob in the shell"
+        )
+    for file in found:
+        # A pipe can be read only once, and a device may have no end.
+        if local and not os.path.isfile(file.path):
+            raise InputError(f"{file.path} is not a regular file: copy what it gives into one")
+    return sorted(found, key=lambda file: file.path)
+
+
+def file_version(path: str) -> FileVersion:
+    """The file as it is now.
+
+    Raises:
+      InputError: the file is not there any more.
+    """
+    try:
+        files = filesystem(path)
+        if files is LocalFiles:
+            return LocalFiles.version(path)
+        return _version(files.get_filesystem(path).metadata(path))
+    except OSError as error:
+        raise InputError(f"{path} cannot be opened: {reason(error)}") from None
+
+
+def open_bytes(path: str) -> Any:
+    """A readable, seekable binary file, never decompressed on the way.
+
+    Raises:
+      InputError: the file cannot be opened.
+    """
+    try:
+        if filesystem(path) is LocalFiles:
+            return LocalFiles.open(path)
+        from apache_beam.io.filesystem import CompressionTypes
+
+        stored = CompressionTypes.UNCOMPRESSED
+        return filesystem(path).open(path, compression_type=stored)
+    except OSError as error:
+        raise InputError(f"{path} cannot be opened: {reason(error)}") from None
+
+
+def _version(file: FileMetadata) -> FileVersion:
+    return FileVersion(file.path, file.size_in_bytes, file.last_updated_in_seconds)
+
+
+def reason(error: Exception) -> str:
+    """The reason that the operating system or a filesystem gives, in a few words."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror.lower()
+    if "filesystem" in str(error).lower():
+        found = re.search(r"(\w+):", str(error).rpartition("specified")[2])
+        if found is None or found[1] not in _EXTRAS:
+            return "no filesystem for such a path is known; a database needs a --query"
+        return _not_installed(found[1])
+    return "the filesystem refused; check the path and your access to it"
+
+
+def _not_installed(scheme: str) -> str:
+    return f"its filesystem is not installed: pip install 'apache-beam[{_EXTRAS[scheme]}]'"

@@ -1,0 +1,225 @@
+"""Releases that jobs have written, read back from directories of any filesystem that Beam knows."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import glob
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
+    ALL_PERIODS_FILE,
+    COORDINATES_FILE,
+    COORDINATES_HEADER,
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    GROUPED_COORDINATES_HEADER,
+    LIST_DIRECTORY,
+    LISTS_FILE,
+    LISTS_HEADER,
+    PARTITIONS_DIRECTORY,
+    PARTITIONS_FILE,
+    PRIVACY_FILE,
+)
+from dp_transforms.files.frequency_files import (
+    Arms,
+    csv_lines,
+    parse_coordinates,
+    parse_lists,
+)
+from dp_transforms.files.paths import filesystem, local_path, reason
+from dp_transforms.files.period_names import period_names
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.released_list import ReleasedList
+
+Statement = dict[str, Any]
+_LIST = f"a released frequency list with its {PRIVACY_FILE}"
+
+
+class Found(NamedTuple):
+    """A release: a list, lists by attribute and group, or the table of names; or of each period of
+    a ``kind``, such as "day", one by its name with a privacy.json of its own."""
+
+    content: Any
+    statement: Statement
+    kind: str | None = None
+
+
+def release_directories(directory: str) -> list[str]:
+    """The directory itself, or the two in it that ``release_all`` has written."""
+    directory = local_path(directory)
+    files = filesystem(directory)
+    inner = [files.join(directory, name) for name in (LIST_DIRECTORY, PARTITIONS_DIRECTORY)]
+    both = all(files.exists(files.join(one, PRIVACY_FILE)) for one in inner)
+    return inner if both else [directory]
+
+
+def read_release(directory: str) -> Found:
+    """Reads what a job has written into a directory, or into one for each period.
+
+    Raises:
+      InputError: there is no release, or it cannot be read.
+    """
+    directory = local_path(directory)
+    files = filesystem(directory)
+    present = [
+        name
+        for name in (PARTITIONS_FILE, LISTS_FILE, FREQUENCIES_FILE)
+        if files.exists(files.join(directory, name))
+    ]
+    if len(inner := release_directories(directory)) > 1:
+        raise InputError(f"{directory} holds two releases: give {' or '.join(inner)}")
+    if not present and (found := _periods(directory)) is not None:
+        return found
+    if PARTITIONS_FILE in present:
+        from dp_transforms.files.partition_file import read_names
+
+        with reading(directory, f"released names of partitions with their {PRIVACY_FILE}"):
+            statement = read_statement(directory)
+            return Found(read_names(read_file(directory, PARTITIONS_FILE), statement), statement)
+    if LISTS_FILE in present:
+        with reading(directory, f"released lists of groups with their {PRIVACY_FILE}"):
+            return _groups(directory)
+    with reading(directory, _LIST):
+        lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
+        statement = read_statement(directory)
+        arms = _arms(directory, COORDINATES_HEADER) if _is_decoded(statement) else {}
+        listed = lists.get((), FrequencyList([], []))
+        return Found(_released(listed, statement, arms.get(())), statement)
+
+
+def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
+    """Writes the released files of all periods into one, whose first column is the period, in the
+    directory that holds theirs; returns its path.
+
+    Raises:
+      InputError: one cannot be read, or this one cannot be written.
+    """
+    directory = local_path(directory)
+    files = filesystem(directory)
+    lines: list[bytes] = []
+    with reading(directory, "a release for each period"):
+        for period in periods:
+            text = read_file(files.join(directory, period), file_name).decode()
+            header, *rows = csv.reader(io.StringIO(text, newline=""))
+            lines += [] if lines else [csv_lines([("period", *header)])]
+            lines.append(csv_lines((period, *row) for row in rows))
+    return write_files(directory, {ALL_PERIODS_FILE: b"".join(lines)})
+
+
+def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
+    """Writes files into a directory; returns the path of the last.
+
+    Raises:
+      InputError: they cannot be written.
+    """
+    files, path = filesystem(directory), ""
+    try:
+        for name, content in contents.items():
+            path = files.join(directory, name)
+            with files.create(path) as file:
+                file.write(content)
+    except OSError as error:
+        raise InputError(f"{directory} cannot be written: {reason(error)}") from None
+    return path
+
+
+@contextlib.contextmanager
+def reading(directory: str, content: str) -> Iterator[None]:
+    """The reading of a directory's release, which should hold this content, with errors in words.
+
+    Raises:
+      InputError: the files cannot be read, or their text is not that of such a release.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except OSError as error:
+        raise InputError(f"{directory} cannot be read: {reason(error)}") from None
+    except (ValueError, KeyError, TypeError, RecursionError, csv.Error):
+        raise InputError(f"{directory} does not hold {content}") from None
+
+
+def read_file(directory: str, name: str) -> bytes:
+    """The content of a file of such a directory."""
+    files = filesystem(directory)
+    with files.open(files.join(directory, name)) as file:
+        return bytes(file.read())
+
+
+def read_statement(directory: str) -> Statement:
+    """The privacy.json of such a directory."""
+    statement: Statement = json.loads(read_file(directory, PRIVACY_FILE))
+    return statement
+
+
+def _periods(directory: str) -> Found | None:
+    """The releases of periods, of which the privacy.json of each tells the names of all."""
+    files = filesystem(directory)
+    if "://" in directory:
+        pattern = files.join(directory, "*", PRIVACY_FILE)
+        some = [file.path for file in files.match([pattern])[0].metadata_list]
+    else:
+        some = glob.glob(files.join(glob.escape(directory), "*", PRIVACY_FILE))
+    if not some:
+        return None
+    with reading(directory, "a release for each period"):
+        told = read_statement(min(some).removesuffix(PRIVACY_FILE))
+        of = told["periods"]
+        first, last = (f"{of[end]}-01"[:10] for end in ("first", "last"))
+        names = period_names(of["of"], f"{first}..{last}")
+        found = {name: read_release(files.join(directory, name)) for name in names}
+    statement = {name: value for name, value in told.items() if name != "period"}
+    releases = {name: (one.content, one.statement) for name, one in found.items()}
+    return Found(releases, statement, of["of"])
+
+
+def _groups(directory: str) -> Found:
+    """The lists of all users and of groups, in the order of their file."""
+    lists = parse_lists(read_file(directory, LISTS_FILE), LISTS_HEADER)
+    statement = read_statement(directory)
+    shared = {"sensitivity": statement["sensitivity"]}
+    prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
+    decoded = any(map(_is_decoded, prices.values()))
+    arms = _arms(directory, GROUPED_COORDINATES_HEADER) if decoded else {}
+    found = {
+        name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
+    }
+    return Found(found, statement)
+
+
+def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
+    return parse_coordinates(read_file(directory, COORDINATES_FILE), header)
+
+
+def _is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Tells whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
+    lists."""
+    return statement.get("mechanism") == FrobeniusMechanism.title
+
+
+def _released(
+    listed: FrequencyList, statement: Mapping[str, Any], arms: Arms | None
+) -> ReleasedList:
+    """A list with its noisy coordinates, if its statement says that there are."""
+    coordinates = None
+    if _is_decoded(statement):
+        if arms is None:
+            raise ValueError("noisy coordinates must lie beside a decoded list")
+        base_2 = statement.get("base_2")
+        if base_2:
+            decay = Decay(base=Eta(base_2["x"], base_2["y"], base_2["z"]))
+        else:
+            decay = Decay(Fraction(statement.get("rate_exact", statement["rate"])))
+        coordinates = NoisyCoordinates(*arms, decay, statement["sensitivity"])
+    return ReleasedList(listed.frequencies, listed.multiplicities, None, coordinates)

@@ -1,0 +1,119 @@
+"""Lines of text files, compressed or not, in ranges that several workers can read."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.paths import FileRange, open_bytes
+from dp_transforms.files.record_source import RecordFormat
+
+BLOCK_BYTES = 4 << 20
+RANGE_BYTES = 64 << 20
+LONGEST_LINE = 64 << 20
+
+_SAMPLE_BYTES = 1 << 16
+# Text of identifiers, compressed.
+_COMPRESSION_RATIO = 4
+# By the end of a name; None if Arrow cannot read it.
+_CODECS = {
+    ".gz": "gzip",
+    ".bz2": "bz2",
+    ".zst": "zstd",
+    ".zstd": "zstd",
+    ".deflate": None,
+    ".xz": None,
+    ".lzma": None,
+}
+
+CUT_SHORT = "cannot be read to its end: it is cut short, damaged or not what its name says"
+
+
+class TextFormat(RecordFormat):
+    """A format of records that have a line each, or some lines, if it is ``multiline``."""
+
+    multiline: bool = False
+
+    def estimated_rows(self, path: str, size: int) -> int:
+        """The approximate number of lines of a file of this size, by those at its beginning."""
+        with text_bytes(path) as file:
+            try:
+                sample = file.read(_SAMPLE_BYTES)
+            except OSError:
+                raise InputError(f"{path}: {CUT_SHORT}") from None
+        if is_compressed(path):
+            size *= _COMPRESSION_RATIO
+        return size * sample.count(b"\n") // max(1, len(sample))
+
+    def split(self, path: str, size: int) -> Iterator[FileRange]:
+        if self.multiline or is_compressed(path):
+            return iter([FileRange.whole(path)])
+        return FileRange.alike(path, size, RANGE_BYTES)
+
+
+def is_compressed(path: str) -> bool:
+    """Tells whether a file's name says that it is compressed."""
+    return _suffix(path) in _CODECS
+
+
+def text_bytes(path: str) -> Any:
+    """The bytes of a text file, decompressed if its name says that it is compressed.
+
+    Raises:
+      InputError: the file cannot be opened, or is compressed in another way.
+    """
+    if not is_compressed(path):
+        return open_bytes(path)
+    codec = _CODECS[_suffix(path)]
+    if codec is None:
+        raise InputError(f"{path}: compress text files with gzip, bzip2 or zstd, or not at all")
+    # Beam's own decompression ends silently where a file was cut short; Arrow's raises an error.
+    stream = pa.CompressedInputStream(open_bytes(path), codec)
+    return io.BufferedReader(stream, 1 << 20)
+
+
+def line(path: str, file: Any) -> bytes:
+    """The next line of a file, with its end.
+
+    Raises:
+      InputError: it is too long to be one.
+    """
+    found: bytes = file.readline(LONGEST_LINE)
+    if len(found) == LONGEST_LINE and not found.endswith(b"\n"):
+        raise InputError(
+            f"{path}: a line is longer than {LONGEST_LINE >> 20} MiB: is this text with line ends?"
+        )
+    return found
+
+
+def blocks(part: FileRange, file: Any, data_start: int, mark: bytes) -> Iterator[bytes]:
+    """Whole lines that begin in the range and after the header, a few megabytes at a time.
+
+    A byte-order mark is doubled where it is not at the beginning of the file: there it is a part of
+    somebody's record, and only one of two is left out.
+    """
+    if part.start <= data_start:
+        file.read(data_start)
+        position = data_start
+    else:
+        # One byte earlier: if that is a line end, then a line begins at part.start.
+        file.seek(part.start - 1)
+        position = part.start - 1 + len(line(part.path, file))
+    while position < part.stop:
+        block = file.read(min(BLOCK_BYTES, part.stop - position))
+        if not block:
+            return
+        if not block.endswith(b"\n"):
+            block += line(part.path, file)
+        inside = position > 0 and mark and block.startswith(mark)
+        position += len(block)
+        yield mark + block if inside else block
+
+
+def _suffix(path: str) -> str:
+    return os.path.splitext(path)[1].lower()

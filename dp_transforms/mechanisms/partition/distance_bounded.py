@@ -1,0 +1,159 @@
+"""The integer-partition mechanism near the private list: (epsilon, delta')-DP."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import gmpy2
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import rounding_pair, smallest_where
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.mechanism import (
+    Draw,
+    PartitionMechanism,
+    UnsuitableListError,
+    check_total,
+)
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_distance
+
+_PRECISION = 128
+_ROUNDING = 1 + 2.0**-40
+"""Covers the rounding of the few operations, at 128 bits, that a bound takes."""
+
+
+@dataclass(frozen=True)
+class DistanceBoundedPartitionMechanism(PartitionMechanism):
+    """Releases x with probability proportional to q**||x - f||_1, over the lists near f.
+
+    These are the lists between the bounds U^d and L^d of all lists within an L1 distance d of f
+    (``PartitionBounds.within_distance``), as in Mechanism 1 of Blocki, Datta and Bonneau (NDSS
+    2016). It is there to compare: ``IntegerPartitionMechanism`` has no delta and is no slower.
+
+    Privacy. Which lists are possible depends on f. For every f of at most ``max_total`` users, the
+    unrestricted mechanism leaves the bounds with a probability of at most ``delta``, which is then
+    the total variation between the two mechanisms. So for neighbours f, f' (add or remove all
+    records of one user) and any set S
+
+        P_f(S) <= Q_f(S) + delta <= e**epsilon Q_f'(S) + delta
+               <= e**epsilon (P_f'(S) + delta) + delta
+
+    with Q the unrestricted distribution: (epsilon, delta')-DP with delta' = delta * (1 +
+    e**epsilon), for lists of at most ``max_total`` users. Others are refused; the refusal itself
+    leaks information about the data. As in the paper, epsilon pays for two factors of
+    q**-sensitivity, and not for the exact price of Q.
+
+    delta is bounded as follows. If ||x - f||_1 = m, the total of x is one of m + 1 numbers up to
+    N + m, so that there are at most (m + 1) p(N + m) such lists; p(n) <= e**(pi sqrt(2 n / 3))
+    (Apostol, "Introduction to Analytic Number Theory", Theorem 14.5). All weights sum to more than
+    f's own, which is 1. So
+
+        Pr[||x - f||_1 > d] <= sum over m > d of (m + 1) e**(pi sqrt(2 (N + m) / 3)) q**m
+
+    whose terms fall faster than geometrically from some m on. This holds for all N and epsilon; the
+    published Lemma 1 is such a bound too, with rounder constants, for epsilon > 48 pi**2 / sqrt(N)
+    and delta >= e**(1 - sqrt(N) / 2).
+
+    Args:
+      max_total: N, a public upper bound on the list's total.
+      delta: leave d to the bound above. Give this or distance.
+      distance: d. Then delta is what the bound says.
+      epsilon, sensitivity, eta: see ``PartitionMechanism``.
+
+    Raises:
+      ValueError: see ``PartitionMechanism``; both or neither of delta and distance are given, one
+        is out of range, the distance is above 2**40, or delta' is not below 1.
+      UnsuitableListError: at a release, the list's total is above N.
+
+    >>> mechanism = DistanceBoundedPartitionMechanism(max_total=10_000, delta=1e-9, epsilon=1.0)
+    >>> mechanism.distance
+    583
+    >>> mechanism.delta_prime < 4e-9
+    True
+    """
+
+    max_total: int = field(kw_only=True)
+    delta: float | None = field(default=None, kw_only=True)
+    distance: int | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_total("max_total", self.max_total)
+        if (self.delta is None) == (self.distance is None):
+            raise ValueError("give either delta or distance")
+        if self.distance is None:
+            if not (isinstance(self.delta, float) and 0 < self.delta < 1):
+                raise ValueError(f"delta must be a float between 0 and 1, got {self.delta!r}")
+            found = smallest_distance(self.decay, self.max_total, self.delta)
+            object.__setattr__(self, "distance", found)
+        else:
+            check_total("distance", self.distance)
+            outside = probability_outside(self.decay, self.max_total, self.distance)
+            object.__setattr__(self, "delta", outside)
+        assert self.distance is not None
+        check_distance(self.distance)
+        if not self.delta_prime < 1:
+            raise ValueError(
+                "delta * (1 + e**epsilon) is not below 1, which promises nothing: give a "
+                f"smaller delta or a larger distance (distance = {self.distance})"
+            )
+
+    @cached_property
+    def delta_prime(self) -> float:
+        """delta * (1 + e**epsilon), rounded up."""
+        assert self.delta is not None
+        _, up = rounding_pair(_PRECISION)
+        _, factor = self.decay.power(-2 * self.sensitivity, _PRECISION)
+        return math.nextafter(float(up.mul(self.delta, up.add(1, factor))), math.inf)
+
+    @property
+    def failure_probability(self) -> float:
+        return self.delta_prime
+
+    @property
+    def loss_range(self) -> float:
+        # The possible lists are private: nothing is known beyond epsilon-DP.
+        return 2 * self.epsilon_cost
+
+    def possible_lists(self) -> dict[str, Any]:
+        return {
+            "possible_lists": "between bounds around the private list",
+            "distance": self.distance,
+            "max_total": self.max_total,
+        }
+
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        if frequency_list.total > self.max_total:
+            raise UnsuitableListError(
+                "the list's total is above max_total, so that delta would not hold"
+            )
+        assert self.distance is not None
+        bounds = PartitionBounds.within_distance(frequency_list, self.distance)
+        return Sampler(Blocks.of(frequency_list, bounds), self.decay).release
+
+
+def probability_outside(decay: Decay, max_total: int, distance: int) -> float:
+    """An upper bound of Pr[||x - f||_1 > distance] for every f of at most ``max_total`` users: the
+    sum in ``DistanceBoundedPartitionMechanism``, bounded from above by a geometric series; 1 where
+    its terms do not fall yet."""
+    first = distance + 1
+    with gmpy2.context(precision=_PRECISION):
+        rate = gmpy2.mpfr(decay.log_enclosure(_PRECISION)[0])
+        root = gmpy2.const_pi() * gmpy2.sqrt(gmpy2.mpfr(2) / 3)
+        total = gmpy2.mpfr(max_total + first)
+        # From one term to the next; smaller further on.
+        ratio = gmpy2.exp(root / (2 * gmpy2.sqrt(total)) - rate) * (first + 2) / (first + 1)
+        if ratio >= 1 - 2.0**-30:
+            return 1.0
+        term: Any = (first + 1) * gmpy2.exp(root * gmpy2.sqrt(total) - rate * first)
+        return min(1.0, float(term / (1 - ratio)) * _ROUNDING)
+
+
+def smallest_distance(decay: Decay, max_total: int, delta: float) -> int:
+    """The smallest d for which ``probability_outside`` is at most delta."""
+    return smallest_where(lambda d: probability_outside(decay, max_total, d) <= delta, 0)

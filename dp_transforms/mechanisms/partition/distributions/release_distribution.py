@@ -1,0 +1,217 @@
+"""Facts known of a release's distribution from public numbers alone, whatever the private list.
+
+Every mechanism here gives x a probability of at most q**||x - f||_1 times a factor of x, q = e**-c,
+but they differ in that factor and in their tails. Error bars, estimates and plans are written for
+any ``ReleaseDistribution``. A new mechanism has one of its own, in its ``distribution`` and in
+``DISTRIBUTIONS``. What is computed of a private list is as private as the list.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.distributions.marginals import GeometricMarginals
+from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+
+ROUNDING = 1 - 1e-9
+"""Failure probabilities are made smaller by this, which is more than all rounding below."""
+
+
+@dataclass(frozen=True)
+class ReleaseDistribution(ABC):
+    """The distribution of releases x of any private list f.
+
+    Attributes:
+      rate: c = -ln q.
+      title: names the mechanism, in privacy statements.
+
+    Raises:
+      ValueError: the rate is not a positive finite number.
+    """
+
+    rate: float
+    title: ClassVar[str]
+
+    def __post_init__(self) -> None:
+        if not 0 < self.rate < math.inf:
+            raise ValueError(f"rate must be a positive finite number, got {self.rate}")
+
+    @abstractmethod
+    def largest_excess(self, failure: float) -> int:
+        """An n with Pr[x_i > f_i + n] <= failure, for every f and i."""
+
+    def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
+        """An n for each rank i with Pr[x_i < f_i - n] <= failure, for every f: like excesses."""
+        return [self.largest_excess(failure)] * len(ranks)
+
+    @abstractmethod
+    def log_weight(self, released: FrequencyList) -> float:
+        """A w with Pr_f[x] <= q**||x - f||_1 e**w at this x, for every f."""
+
+    @property
+    @abstractmethod
+    def log_head(self) -> float:
+        """An h with E_f[e**(t W_b)] <= ((1+u) / (1-u))**b e**h for every f, rank b, 0 < t < c.
+
+        W_b is the sum of |x_i - f_i| over the ranks i <= b, and u = q e**t.
+        """
+
+    @abstractmethod
+    def expected_l1(self, frequency_list: FrequencyList) -> float:
+        """E||x - f||_1, as private as f; ``dist`` of Blocki et al. (2016) is half of it."""
+
+
+class ExponentialDistribution(ReleaseDistribution):
+    """Pr_f[x] = q**||x - f||_1 / Z_f over all lists.
+
+    For every f, i and k >= 1
+
+        Pr[x_i >= f_i + k] <= 1 - prod_{j >= k} (1 - q**j)
+        Pr[x_i <= f_i - k] <= 1 - prod_{k <= j < k + i} (1 - q**j)
+
+    Both are equalities at a large corner, such as f_1 = f_2 = ... = f_n in the first for i = 1.
+
+    Proof of the first. Given x_1, ..., x_{i-1}, the rest has the distribution of the mechanism at
+    (f_i, f_{i+1}, ...) under the condition that its first entry is at most x_{i-1}. An upper bound
+    on an entry does not make large values of it more likely: it is enough to prove i = 1. Let m_j =
+    min(x_j, f_1) and l_j = max(x_j - f_1, 0). Since f_j <= f_1, |x_j - f_j| = |m_j - f_j| + l_j.
+    Given m, l is any partition of at most r parts, r = #{j : m_j = f_1}, with a weight of q**(sum
+    of l). The generating function of such partitions is 1 / prod_{j <= r} (1 - q**j); with parts
+    below k it is a Gaussian binomial coefficient, and the quotient of the two is Pr[l_1 < k | m] =
+    prod_{k <= j < k + r} (1 - q**j), which is at least the product over all j >= k. QED.
+
+    The second likewise: given x_{i+1}, ..., the first i entries are a descending tuple with the
+    weights q**|x_j - f_j| and a lower bound on x_i, which does not make small values of it more
+    likely. Without it, what is missing from f_i is a partition of at most r <= i parts. QED.
+
+    ``log_weight``: Z_f >= 1, since x = f has weight 1. ``log_head``: write x as its first b entries
+    h and the rest r. Without the condition h_b >= r_1, the sum over h of u**|h - f| is ((1+u) /
+    (1-u))**b, so the expectation is at most this power times R / Z_f, where R is the sum over all r
+    of q**|r - f|. Taking h = f, Z_f is at least the part of R with r_1 <= f_b. And any r is
+    min(r, f_b) and the partition that sticks out above f_b, at the distances of the two: so R is at
+    most that part times the sum of q**|v| over all partitions v, whose logarithm, the sum of 1 / (k
+    (e**(ck) - 1)) over k >= 1, is at most pi**2 / (6c). QED.
+    """
+
+    title = "exponential mechanism for integer partitions"
+
+    def largest_excess(self, failure: float) -> int:
+        return self._largest([None], failure)[0]
+
+    def largest_shortfalls(self, failure: float, ranks: Sequence[int]) -> list[int]:
+        return self._largest(ranks, failure)
+
+    def log_weight(self, released: FrequencyList) -> float:
+        return 0.0
+
+    @property
+    def log_head(self) -> float:
+        return math.pi**2 / (6 * self.rate)
+
+    def expected_l1(self, frequency_list: FrequencyList) -> float:
+        return expected_l1(frequency_list, self.rate)
+
+    def _largest(self, parts: Sequence[int | None], failure: float) -> list[int]:
+        """The smallest d with 1 - prod_{d < j <= d + parts} (1 - q**j) <= failure; None: all j."""
+        failure *= ROUNDING
+        # Beyond, the rest of the product is 1 within failure * 1e-12.
+        spread = math.log(1e12 / failure) - math.log(-math.expm1(-self.rate))
+        reach = math.ceil(spread / self.rate) + 1
+        logarithms = np.log1p(-np.exp(-self.rate * np.arange(1, reach + 1)))
+        sums = np.append(np.cumsum(logarithms[::-1])[::-1], 0.0)
+        found = []
+        for count in parts:
+            last = np.arange(reach + 1) + (reach if count is None else min(count, reach))
+            failing = -np.expm1(sums - sums[np.minimum(last, reach)])
+            found.append(int(np.flatnonzero(failing <= failure)[0]))
+        return found
+
+
+def corner_chains(released: FrequencyList) -> IntArray:
+    """Counts the corners of each maximal chain of the list's diagram, at consecutive vertices."""
+    # A corner lies between any two runs, the endless ones included.
+    is_long = Blocks.of(released).lengths > 1
+    return np.diff(np.flatnonzero(np.concatenate([[True], is_long, [True]])))
+
+
+@dataclass(frozen=True)
+class GeometricDistribution(ReleaseDistribution):
+    """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.geometric``.
+
+    For every f, i and k >= 1, Pr[x_i >= f_i + k] and Pr[x_i <= f_i - k] are at most q**k / (1 + q).
+    They are equal to it at a large corner, as above.
+
+    Proof. Let X, F be the diagrams of x and f, and S a set of cells such that, for a diagram Y, X
+    xor F holds S exactly if it holds all of Y xor F; let the maximal cells of Y outside F and the
+    minimal cells of F outside Y be m in all. Then
+
+        Pr_f[S in X xor F] = q**|Y xor F| / (1 + q)**m.
+
+    For such X, d(X, F) = d(X, Y) + |Y xor F|, so that it is q**|Y xor F| times the probability
+    under Pr_Y that X agrees with Y at these m cells. They can be flipped in any combination. Let
+    p_T be the probability under Pr_Y that X disagrees exactly at the set T of them. That all
+    probabilities under Pr_Y' sum to one, Y' being Y flipped at U, says that the sum over T of p_T
+    times q for each cell of U without T, and 1/q for each of U and T, is one. These equations, for
+    all U, have one solution: each agrees with the probability 1 / (1 + q), independently. QED.
+
+    x_i >= f_i + k says that the cell k beyond row i of F is in X. With S this cell alone, it is the
+    only maximal one of Y outside F, and Y has the k cells of the row at least. Likewise inside.
+
+    ``log_head``, with r = e**t: r**W_b is the sum of (r - 1)**|S| over the sets S of cells of X xor
+    F in the first b rows. Sort S by its Y: S has the m cells, and any others of the n cells of Y
+    xor F in these rows. So E_f[r**W_b] is the sum over these Y of q**|Y xor F| (1 + q)**-m (r -
+    1)**m r**(n - m), which is at most (q r)**n. Y is determined by its first b rows, and n is their
+    distance from F's. The sum of u**n over all tuples of b integers is ((1+u) / (1-u))**b. (An S
+    with a cell inside F before one outside has no Y, and never happens.) QED.
+
+    All this holds between walls too, for f between them; more cells are impossible there.
+
+    Attributes:
+      walled: between walls fewer corners count in w: ``log_weight`` is 0, and ``expected_l1`` an
+        upper bound.
+    """
+
+    walled: bool = False
+    title = "geometric mechanism for integer partitions"
+
+    def largest_excess(self, failure: float) -> int:
+        # Pr[x_i > f_i + n] <= q**(n+1) / (1 + q)
+        logarithm = math.log(failure * ROUNDING) + math.log1p(math.exp(-self.rate))
+        return max(0, math.ceil(-logarithm / self.rate) - 1)
+
+    def log_weight(self, released: FrequencyList) -> float:
+        if self.walled:
+            return 0.0
+        lengths, repeats = np.unique(corner_chains(released), return_counts=True)
+        mark = math.exp(-self.rate) / (1 + math.exp(-self.rate))
+        logarithms = np.empty(int(lengths.max()) + 1)
+        total, ratio = 0.0, 1.0
+        for length in range(1, len(logarithms)):
+            # I_m / I_{m-1} = 1 - t / (I_{m-1} / I_{m-2})
+            ratio = max(1 - mark / ratio, 0.5)
+            total += math.log(ratio)
+            logarithms[length] = total
+        return float(logarithms[lengths] @ repeats) * ROUNDING
+
+    @property
+    def log_head(self) -> float:
+        return 0.0
+
+    def expected_l1(self, frequency_list: FrequencyList) -> float:
+        return GeometricMarginals(frequency_list, self.rate).expected_l1
+
+
+DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
+    distribution.title: distribution
+    for distribution in (ExponentialDistribution, GeometricDistribution)
+}
+"""Distributions by the name that a privacy statement gives the mechanism."""

@@ -1,0 +1,295 @@
+"""The base of all mechanisms over integer partitions: their parameters, and one release or many."""
+
+from __future__ import annotations
+
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, ClassVar
+
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
+from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.eta import Eta, positive_integer
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+    ExponentialDistribution,
+    ReleaseDistribution,
+)
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.released_list import ReleasedList
+
+MIN_RATE = Fraction(1, 1024)
+"""The smallest c that is drawn as a walk. Next to a large corner the walk goes as far as ln(2) / c
+from zero, and time and memory grow with powers of that."""
+
+MAX_RATE = 2**16
+"""The largest c. A multiple of it by the walk's states stays within the exponents of MPFR numbers,
+which end at 2**30. From far smaller c on, a release almost never differs from the list."""
+
+MAX_TOTAL = 2**62
+"""Lists up to this total leave room for what a release adds."""
+
+_MAX_SIZE = 2**60
+"""Beside a private total of up to 2**62, bounds of this size leave every number within 2**63."""
+
+_COST_PRECISION = 128
+
+
+def check_total(name: str, total: object) -> None:
+    """Makes sure that a number of users, or a distance, is one that lists can have.
+
+    Raises:
+      ValueError: it is not; the message names it.
+    """
+    if type(total) is not int or not 0 <= total <= MAX_TOTAL:
+        raise ValueError(f"{name} must be an integer between 0 and 2**62, got {total!r}")
+
+
+class UnsuitableListError(ValueError):
+    """The private list contradicts what a mechanism was told about it.
+
+    The refusal itself leaks information about the data; the message has no numbers of the list.
+    """
+
+
+Draw = Callable[[RandomTape], Any]
+
+
+@dataclass(frozen=True)
+class PartitionMechanism(ABC):
+    """A mechanism that releases x with a weight of q**||x - f||_1, over some set of lists.
+
+    Neighbours: add or remove all records of one user, who contributes to at most ``sensitivity``
+    partitions. That changes at most ``sensitivity`` counts by one each, all in one direction;
+    sorting does not increase the L1 distance between the lists, so ||f - f'||_1 <= sensitivity, and
+    the two Young diagrams are nested and differ in at most this many cells.
+
+    Args:
+      epsilon: the privacy parameter, in natural units; a float stands for the decimal that it
+        prints as. Give this or eta.
+      sensitivity: the most partitions that one user contributes to (max_partitions_per_user).
+      eta: the parameter of the weights in base 2: q = 2**-eta.
+
+    Attributes:
+      decay: q, which is 2**-eta, or the smallest that costs no more than epsilon. Each says how
+        much that is: the weight of an outcome and the total of all weights, which change by a
+        factor of at most q**-sensitivity each, make it e**(-epsilon / (2 * sensitivity)) at most.
+
+    Raises:
+      ValueError: both or none of epsilon and eta are given, a parameter is not positive, or
+        c = -ln q, which is at least epsilon / (2 * sensitivity), is below 1/1024, where a release
+        of a list with large corners would take too long, or above 65,536.
+    """
+
+    epsilon: Number | None = None
+    sensitivity: int = 1
+    eta: Eta | None = None
+    decay: Decay = field(init=False, repr=False, compare=False)
+
+    title: ClassVar[str] = ExponentialDistribution.title
+    """The name of the mechanism in privacy statements."""
+    min_rate: ClassVar[Fraction] = MIN_RATE
+    """The smallest c."""
+    factors: ClassVar[int] = 2
+    """The number of factors of q**-sensitivity that a release costs at most."""
+    decodes: ClassVar[bool] = False
+    """True if releases come with the noisy coordinates from which they are decoded."""
+
+    def __post_init__(self) -> None:
+        sensitivity = positive_integer("sensitivity", self.sensitivity)
+        object.__setattr__(self, "sensitivity", sensitivity)
+        if self.eta is not None:
+            if self.epsilon is not None:
+                raise ValueError("give epsilon or eta, not both")
+            if not isinstance(self.eta, Eta):
+                raise ValueError(f"eta must be an Eta, got {self.eta!r}")
+            decay = Decay(base=self.eta)
+        else:
+            if self.epsilon is None:
+                raise ValueError("give epsilon or eta: what a release costs has no default")
+            epsilon = positive_rational("epsilon", self.epsilon)
+            object.__setattr__(self, "epsilon", epsilon)
+            decay = Decay(self._rate(epsilon))
+        lowest, highest = decay.log_enclosure(64)
+        if highest < self.min_rate or lowest > MAX_RATE:
+            if highest < self.min_rate and self.epsilon is not None:
+                # So small a rate is in proportion to epsilon.
+                least = float(self.epsilon) * self.min_rate / float(highest)
+                raise ValueError(
+                    f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
+                    f"{self.sensitivity} partitions, got {self.epsilon}: raise epsilon or bound "
+                    "each user to fewer partitions"
+                )
+            limit, advice = (
+                (
+                    f"at least {self.min_rate}",
+                    "raise epsilon or bound each user to fewer partitions",
+                )
+                if highest < self.min_rate
+                else (f"at most {MAX_RATE}", "lower epsilon")
+            )
+            raise ValueError(
+                f"the rate of the weights must be {limit}, got epsilon={self.epsilon}, "
+                f"eta={self.eta}, sensitivity={self.sensitivity}: {advice}"
+            )
+        object.__setattr__(self, "decay", decay)
+
+    @property
+    def epsilon_cost(self) -> float:
+        """The epsilon of the release's (epsilon, delta)-DP, in natural units.
+
+        It is ``epsilon``, or what ``eta`` comes to. Rounded up to 15 digits where it is not a
+        decimal that a float prints; ``PrivacyBudget`` reads it as printed.
+
+        >>> from dp_transforms.mechanisms import ExactTotalMechanism, IntegerPartitionMechanism
+        >>> ExactTotalMechanism(eta=Eta(1, 1, 1), sensitivity=3, total=9).epsilon_cost  # 6 ln 2
+        4.15888308335968
+        >>> IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=3).epsilon_cost
+        3.42658170196766
+        """
+        if self.eta is None:
+            assert isinstance(self.epsilon, ExactNumber)
+            return float_above(self.epsilon)
+        _, up = rounding_pair(_COST_PRECISION)
+        cost = up.mul(self._unit_cost(), self.sensitivity)
+        return float_above(as_fraction(cost))
+
+    def _rate(self, epsilon: Fraction) -> Fraction:
+        """c such that a release costs epsilon at most."""
+        return epsilon / (self.factors * self.sensitivity)
+
+    def _unit_cost(self) -> Any:
+        """An upper bound of what a release costs for each unit of sensitivity, in MPFR numbers."""
+        _, up = rounding_pair(_COST_PRECISION)
+        return up.mul(self.factors, self.decay.log_enclosure(_COST_PRECISION)[1])
+
+    @property
+    def loss_range(self) -> float:
+        """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
+        release, where the possible lists are public (see ``budget.events.BoundedRangeDpEvent``)."""
+        _, up = rounding_pair(_COST_PRECISION)
+        length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
+        return float_above(as_fraction(length))
+
+    @property
+    def failure_probability(self) -> float:
+        """The delta of the release's (epsilon, delta)-DP: 0 where it is pure epsilon-DP."""
+        return 0.0
+
+    @property
+    def distribution(self) -> ReleaseDistribution:
+        """The distribution of releases, for error bars, estimates and expectations.
+
+        Raises:
+          ValueError: it is not known in such a form.
+        """
+        raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
+
+    @property
+    def rate(self) -> float:
+        """c = -ln q, from below."""
+        return float(self.decay.log_enclosure(53)[0])
+
+    def possible_lists(self) -> dict[str, Any]:
+        """Tells the lists it can release, as public words and numbers for a privacy statement."""
+        return {"possible_lists": "all"}
+
+    def release(
+        self, frequency_list: FrequencyList, tape: RandomTape | None = None
+    ) -> ReleasedList:
+        """One private list.
+
+        Args:
+          frequency_list: the private list; empty is allowed.
+          tape: where the randomness comes from; by default a fresh tape from the operating system.
+            A tape must serve one release only: the same tape with another list cancels the noise.
+
+        Raises:
+          ValueError: the total is above 2**62, or the tape has served a release.
+          TypeError: it is not a FrequencyList.
+        """
+        (released,) = self.release_many(frequency_list, 1, iter([tape or RandomTape.from_os()]))
+        return released
+
+    def release_many(
+        self, frequency_list: FrequencyList, count: int, tapes: Iterator[RandomTape] | None = None
+    ) -> list[ReleasedList]:
+        """``count`` independent lists, for evaluation: publishing them costs count * epsilon.
+
+        Args:
+          frequency_list: the private list.
+          count: how many.
+          tapes: a tape for each; by default fresh ones from the operating system.
+        """
+        if count < 0:
+            raise ValueError(f"count must not be negative, got {count}")
+        several = itertools.islice(tapes or iter(RandomTape.from_os, None), count)
+        return [self._released(drawn) for drawn in self._drawn(frequency_list, several)]
+
+    def _drawn(self, frequency_list: FrequencyList, tapes: Iterable[RandomTape]) -> Iterator[Any]:
+        """Draws once from each tape. Raises as ``release``."""
+        if not isinstance(frequency_list, FrequencyList):
+            raise TypeError(
+                "a mechanism releases a FrequencyList, got a "
+                f"{type(frequency_list).__name__}: make one with FrequencyList.from_counts"
+            )
+        if frequency_list.total > MAX_TOTAL:
+            raise ValueError("the total of a list to release must be at most 2**62")
+        draw = self._draw(frequency_list)
+        return (draw(tape.serve("frequency list")) for tape in tapes)
+
+    def _released(self, drawn: Any) -> ReleasedList:
+        """The public list that was drawn."""
+        return ReleasedList(drawn.frequencies, drawn.multiplicities, self)
+
+    @abstractmethod
+    def _draw(self, frequency_list: FrequencyList) -> Draw:
+        """The function from tapes to what is drawn, whose distribution is the mechanism's at f."""
+
+
+@dataclass(frozen=True)
+class WithinBounds(PartitionMechanism):
+    """A mechanism over all lists, or over those between public bounds.
+
+    Bounds are public if they do not depend on the data, or have a budget of their own. A list
+    outside them is moved between them rank by rank, which brings no two lists farther apart.
+    """
+
+    bounds: PartitionBounds | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.bounds is not None:
+            _check_sizes(self.bounds)
+
+    def possible_lists(self) -> dict[str, Any]:
+        if self.bounds is None:
+            return super().possible_lists()
+        return {"possible_lists": "between public bounds", "bounds_sha256": self.bounds.digest}
+
+    def _blocks(self, frequency_list: FrequencyList) -> Blocks:
+        """The list's runs, between the walls that the bounds are."""
+        return Blocks.of(frequency_list, self.bounds)
+
+
+def _check_sizes(bounds: PartitionBounds) -> None:
+    """Makes sure that no list between public bounds is larger than lists can be.
+
+    Raises:
+      ValueError: one could be, or these are no bounds.
+    """
+    if not isinstance(bounds, PartitionBounds):
+        raise ValueError(f"bounds must be PartitionBounds, got {bounds!r}")
+    for name, size in (
+        ("the total of lower", bounds.lower.total),
+        ("the number of ranks of upper", bounds.upper.distinct),
+        ("unbounded_ranks", bounds.unbounded_ranks),
+        ("beyond", bounds.beyond),
+    ):
+        if size > _MAX_SIZE:
+            raise ValueError(f"bounds: {name} must be at most 2**60, got {size}")

@@ -1,0 +1,263 @@
+"""Finds where inside its blocks a walk moves, once its states at the block ends are known.
+
+These questions involve closed forms or transfer weights between two known states only, never
+messages. So they settle themselves, at whatever precision they need, and never make a release
+start again.
+
+On one side of zero, where moves are does not depend on how far from zero they are: T_n(D, D+k) is
+q**(n D) T_n(0, k), path by path, and T_n(-s, -t) is q**(n t) T_n(-(s-t), 0). So all moves lead
+towards zero or start from it. In a block of zeros those that lead towards zero come first. Their
+places, and the distances of the others from the block's end, add up to the exponent of q, up to a
+constant. Where a block is roomy both are drawn as in infinite runs, again and again until they lie
+inside and do not collide. Others are halved.
+
+Single moves and parts of infinite runs answer one question about one uniform number U: which is
+the smallest x >= 1 with U < F(x)? Here F(x) = (1 - q**x) / (1 - q**n) is the distribution function
+of a geometric variable on 1..n (n may be infinite). F has a closed form, so these decisions raise
+their own precision until they are certain and never depend on anything else.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray, WordArray
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import (
+    exactly,
+    refine_until_decided,
+    rounding_pair,
+    smallest_where,
+)
+from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
+from dp_transforms.mechanisms.partition.walk.transfer import UNIT_ROUNDOFF
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
+
+# numpy's expm1 is within 4 units in the last place; the argument's rounding adds less than as many.
+_EXPM1_ERROR = 2.0**-48
+
+
+class Splits:
+    """Tells how many of a block's moves are in its first part, for the ratio q."""
+
+    def __init__(self, decay: Decay):
+        self.decay = decay
+        self._transfers: dict[tuple[int, int], PreciseTransfer] = {}
+        self._shares: dict[tuple[int, ...], tuple[list[Any], list[Any]]] = {}
+
+    def in_first_part(self, near: int, far: int, entered: int, flips: int, number: Uniform) -> int:
+        """The number of moves in the first ``near`` of near + far steps through zeros, if a state
+        enters and leaves with so many moves."""
+        # How far from zero does not matter.
+        start = max(min(entered, 0), -flips)
+
+        def answer(bits: int) -> int:
+            key = near, far, start, flips, bits
+            if key not in self._shares:
+                if (flips, bits) not in self._transfers:
+                    self._transfers[flips, bits] = PreciseTransfer(self.decay, flips, bits)
+                transfer = self._transfers[flips, bits]
+                self._shares[key] = transfer.in_first_part(near, far, start + flips, flips)
+            lower, upper = number.enclosure(bits)
+            return choose(lower, upper, *self._shares[key])
+
+        return refine_until_decided(answer)
+
+
+def fill_blocks(
+    blocks: Blocks, states: IntArray, splits: Splits, tape: RandomTape
+) -> tuple[IntArray, IntArray]:
+    """The places of all moves, given the len(blocks) + 1 states at the block ends. Reads "places",
+    "splits r" and "ends b t".
+
+    Returns:
+      (blocks, places): the block and the place in it of every move, the places from 1.
+    """
+    # Mirrored where the bit is 1, so that every block is one of zeros.
+    entered = np.where(blocks.bits == 0, states[:-1], -states[:-1])
+    flips = np.abs(np.diff(states))
+    single, several = np.flatnonzero(flips == 1), np.flatnonzero(flips > 1)
+    early = np.clip(-entered, 0, flips)
+    late = flips - early
+
+    found = [(several[:0], several[:0])]
+    is_roomy = np.zeros(len(blocks), dtype=bool)
+    for bit in (0, 1):
+        chosen = several[blocks.bits[several] == bit]
+        room = _room(splits.decay, early[chosen]) + _room(splits.decay, late[chosen])
+        chosen = chosen[blocks.lengths[chosen] >= room]
+        is_roomy[chosen] = True
+        ends = blocks.lengths[chosen], early[chosen], late[chosen]
+        numbers, positions = _near_the_ends(splits.decay, *ends, tape, f"ends {bit}")
+        found.append((chosen[numbers], positions))
+
+    # Parts of blocks that have one move: what lies before the part, its length, the state that
+    # enters it, and the number that says where in it the move is.
+    parts = [
+        (block, 0, blocks.lengths.item(block), entered.item(block), tape.uniform("places", block))
+        for block in single.tolist()
+    ]
+
+    def split(
+        block: int, asked: Iterator[int], before: int, length: int, start: int, count: int
+    ) -> None:
+        if count == 0:
+            return
+        if count == length:
+            positions = np.arange(before + 1, before + length + 1)
+            found.append((np.full(length, block), positions))
+            return
+        number = tape.uniform(f"splits {block}", next(asked))
+        if count == 1:
+            parts.append((block, before, length, start, number))
+            return
+        near, far = length // 2, length - length // 2
+        first = splits.in_first_part(near, far, start, count, number)
+        split(block, asked, before, near, start, first)
+        split(block, asked, before + near, far, start + first, count - first)
+
+    for block in several[~is_roomy[several]].tolist():
+        whole = blocks.lengths.item(block), entered.item(block), flips.item(block)
+        split(block, itertools.count(), 0, *whole)
+    of_parts = [number.prefix(WORD_BITS) for *_, number in parts[len(single) :]]
+    words = np.append(
+        tape.words("places", len(blocks))[single], np.array(of_parts, dtype=np.uint64)
+    )
+    table = np.array([part[:4] for part in parts], dtype=np.int64).reshape(-1, 4)
+    at, before, lengths, starts = table.T
+    x = geometric(splits.decay, np.ones_like(at), lengths, words, lambda i: parts[i][-1])
+    # Away from zero a late move is cheap, towards zero an early one is.
+    found.append((at, before + np.where(starts >= 0, lengths - x + 1, x)))
+    found_blocks, found_places = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    return found_blocks, found_places
+
+
+def _room(decay: Decay, counts: IntArray) -> FloatArray:
+    """Returns the reach of the moves near one end, but for a probability of at most 1/4 each.
+
+    The largest of s distinct parts of an infinite run is above s + x with a probability of at most
+    s q**x. This decides how places are drawn, not how likely they are. MPFR rounds correctly, so
+    that it is decided alike on every machine.
+    """
+    down, _ = rounding_pair(53)
+    _, rate = decay.log_enclosure(WORD_BITS)
+    distinct, kind = np.unique(counts, return_inverse=True)
+    reach = [n + float(down.div(down.log(4 * n), rate)) if n else 0.0 for n in distinct.tolist()]
+    return np.array(reach)[kind]
+
+
+def _near_the_ends(
+    decay: Decay,
+    lengths: IntArray,
+    early: IntArray,
+    late: IntArray,
+    tape: RandomTape,
+    channel: str,
+) -> tuple[IntArray, IntArray]:
+    """Draws the places of early moves from the starts of blocks, of late ones from their ends:
+    (blocks, places) of all moves; blocks are numbered as in ``lengths``."""
+    found_blocks, found_places = [np.arange(0)], [np.arange(0)]
+    waiting = np.arange(len(lengths))
+    tries = 0
+    while len(waiting):
+        branch = tape.branch(f"{channel} {tries}")
+        firsts = partitions(decay, early[waiting], branch, "early")
+        lasts = partitions(decay, late[waiting], branch, "late")
+        inside = _largest(firsts, early[waiting]) + _largest(lasts, late[waiting])
+        accepted = inside <= lengths[waiting]
+        for parts, counts, are_late in ((firsts, early[waiting], 0), (lasts, late[waiting], 1)):
+            kept = np.repeat(accepted, counts)
+            block = np.repeat(waiting, counts)[kept]
+            found_blocks.append(block)
+            found_places.append(lengths[block] - parts[kept] + 1 if are_late else parts[kept])
+        waiting = waiting[~accepted]
+        tries += 1
+    return np.concatenate(found_blocks), np.concatenate(found_places)
+
+
+def _largest(parts: IntArray, counts: IntArray) -> IntArray:
+    """The first part of each partition, or 0 where it is empty."""
+    found = np.zeros_like(counts)
+    found[counts > 0] = parts[(counts.cumsum() - counts)[counts > 0]]
+    return found
+
+
+def partitions(decay: Decay, counts: IntArray, tape: RandomTape, channel: str) -> IntArray:
+    """Partitions into ``counts`` distinct positive parts, with distribution proportional to q**sum;
+    in a row, each partition's parts in descending order.
+
+    The i-th column of a diagram from the right is repeated G_i + 1 times, where G_i is geometric
+    with ratio q**i: sum = count (count + 1) / 2 + sum_i i G_i. The parts are the distances of moves
+    from the end of the first infinite run, or their places in the last one.
+    """
+    if not counts.any():
+        return counts[:0]
+    ends = counts.cumsum()
+    starts = ends - counts
+    total = int(counts.sum())
+    factors = np.arange(total) - np.repeat(starts, counts) + 1
+    words = tape.words(channel, total)
+    columns = geometric(decay, factors, None, words, lambda i: tape.uniform(channel, i))
+    behind = np.append(columns[::-1].cumsum()[::-1], 0)
+    parts: IntArray = behind[:-1] - np.repeat(behind[ends], counts)
+    return parts
+
+
+def geometric(
+    decay: Decay,
+    factors: IntArray,
+    lengths: IntArray | None,
+    words: WordArray,
+    number: Callable[[int], Uniform],
+) -> IntArray:
+    """The smallest x >= 1 with U < F(x), for the ratios q**factors.
+
+    So x has the distribution P(x) proportional to q**(factor * x) on 1..length, or on all x >= 1
+    where lengths is None.
+
+    Args:
+      decay: the ratio q.
+      factors, lengths: one of each for each x.
+      words: the leading 64 bits of the uniform numbers.
+      number: the i-th of these numbers itself.
+    """
+    rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
+    most: Any = math.inf if lengths is None else lengths
+    norms = -np.expm1(-rates * most)
+    lower = (words >> np.uint64(11)) * UNIT_ROUNDOFF
+    guesses = np.clip(np.floor(np.log1p(-lower * norms) / -rates) + 1, 1, most)
+    below, up_to = (-np.expm1(-rates * x) / norms for x in (guesses - 1, guesses))
+    certain = (guesses == most) | (lower + UNIT_ROUNDOFF <= up_to * (1 - 4 * _EXPM1_ERROR))
+    certain &= lower >= below * (1 + 4 * _EXPM1_ERROR)
+    found: IntArray = guesses.astype(np.int64)
+    for i in np.flatnonzero(~certain).tolist():
+        length = None if lengths is None else lengths.item(i)
+        question = partial(_precisely, decay, factors.item(i), number(i), length)
+        found[i] = refine_until_decided(question)
+    return found
+
+
+def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
+    """The answer.
+
+    Raises:
+      Undecided: this precision does not settle it.
+    """
+    number = uniform.enclosure(bits)
+    norm = exactly(1)
+    if length is not None:
+        norm = decay.one_minus_power(factor * length, bits + 16)
+
+    def is_reached(x: int) -> bool:
+        if length is not None and x >= length:
+            return True
+        return number.is_below(decay.one_minus_power(factor * x, bits + 16) / norm)
+
+    return smallest_where(is_reached, 1)

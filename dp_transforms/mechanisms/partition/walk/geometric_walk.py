@@ -1,0 +1,430 @@
+"""The geometric mechanism's walk: drawn forwards in one pass, without messages.
+
+Notation as in ``walk``: bits f_c of the list's boundary, D(c) = k_x(c) - k_f(c). A vertex lies
+between two bits of x; it is a corner if they differ, and flipping it moves D there by one. The
+mechanism's weight is q**||x - f||_1 times the sum of (-t)**|S| over all sets S of marked corners,
+no two at consecutive vertices, t = q / (1 + q); between walls only corners that may be flipped
+inside them can be marked. By the theorem in ``partition.geometric`` these weights sum to
+one, whatever f is.
+
+Closed forms. Given the bits before a vertex, what all continuations weigh in which the vertex is
+not marked is that theorem again, for the lists whose boundary passes through the vertex at D: it is
+q**A for the path that returns to f as soon as f's bits allow, A being the sum of its |D|. Call
+``back`` the next bit of that path (0 for D > 0, 1 for D < 0, f_c for D = 0), and ``away`` the other
+one, after which the soonest path costs q**gap more, where
+
+    gap = the distance to the (|D| + 1)-th bit of f, from c on, that is ``away`` if D moves by it
+          and the (|D| + 1)-th of the other kind if D stays by it:
+
+a path that is one further from f's stays so until that bit. So, relative to q**A,
+
+    F = 1 - t * q**gap if the last bit was ``back``, and 1 - t if it was ``away``
+
+is the weight if the vertex may be marked, since a mark needs the next bit to differ from the last,
+and forbids one at the next vertex. Let r be minus the part of the weight, so far, of those S with a
+mark at the last vertex: r is 0 where that was no corner that may be flipped, and t / (1 - r') after
+one, r' being the r before. So r depends on how many corners there were in a row, the ``chain``. The
+future weighs F - r, and after ``away`` it is F' = 1 - t, since then ``back`` would make a corner
+that may always be flipped. Hence
+
+    straight  last bit = back:  P(away) = q**gap * ((1 - r) (1 - t) - t) / (1 - t q**gap - r)
+    turned    last bit = away:  P(away) = q**gap * (1 - r) (1 - t) / (1 - t - r)
+    held      a corner here may not be flipped:  P(away) = q**gap * (1 - t)
+
+and P(away) = 0 where it leads through a wall. Where x goes straight along f on f's side of the
+move (``back`` is f_c), without a chain, the product of many P(back) telescopes: it follows f until
+the gap is n or less with probability (1 - t q**n) / (1 - t q**gap). And a whole run of f of length
+L, entered at D = 0 from its corner with chain m, is followed for k bits at least with probability
+1 - t q**(L - k) for k >= 2, whatever m is, and 1 - P(away, turned) for k = 1.
+
+The walk asks one question for each run while it follows f, and a few for each time that it leaves.
+Which questions it asks depends on f, the walls, q and earlier answers only.
+
+Answers come from a tape, in float64 where that settles them, and by enclosures of rising precision
+where it does not. Each question is whether U < p, for a uniform number U of its own and a rational
+function p of q. In float64 the two sides of an equivalent inequality come from at most four numbers
+between 0 and 2, each within 2**-52 of the exact one (the leading bits of U, a power of q, functions
+of q and the chain), by at most four operations, which add at most 2**-52 each. So where they differ
+by more than ``_MARGIN`` = 2**-48 the inequality is settled. Others, about one in 10**14, go to
+MPFR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Protocol
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure, enclosed, exactly, rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk
+from dp_transforms.mechanisms.randomness import RandomTape, is_below
+
+NEVER = 2**64  # The gap where f has no such bit any more: q**gap is zero.
+
+_ENDLESS = 2**62
+
+_MARGIN = 2.0**-48
+_NEGLIGIBLE = 2.0**-60  # A power of q below this is zero within 2**-52.
+_UNIT = 1 << 128
+"""One, in the fixed-point recurrence for r. A step of it loses less than 4 / _UNIT."""
+_GUARD_BITS = 64
+_BATCH = 512
+
+STRAIGHT, TURNED, HELD = range(3)
+"""Kinds of the vertex in front of a bit, see the module."""
+
+
+class Decisions(Protocol):
+    """Answers the walk's questions, each with its exact probability."""
+
+    def departure(self, run: int) -> int:
+        """The first run from this one on that the walk does not follow to its end.
+
+        It is also one that is not regular, and the number of runs if there is none.
+        """
+
+    def kept(self, run: int) -> int:
+        """Returns the number of bits that the walk follows of that regular run: fewer than all."""
+
+    def nearest(self, gap: int, least: int) -> int:
+        """The gap where the walk leaves f, going straight along it without a chain.
+
+        ``least``, below gap, if it does not leave before.
+        """
+
+    def away(self, gap: int, vertex: int, chain: int) -> bool:
+        """Tells whether the next bit leads away."""
+
+
+class Runs:
+    """f's runs, in blocks on which the walls move evenly, as the walk reads them.
+
+    A block is regular if it is a whole run and no wall is felt at D = 0. In a run of zeros the
+    wall ahead is the upper one, and in a run of ones the lower one.
+
+    Attributes:
+      blocks: as ``Blocks.of`` or ``walls.walled_blocks`` give them.
+      lengths: of each block, followed by an endless one.
+      bits: likewise.
+      regular: whether each block is regular; the endless one is not.
+      chains: the chain at the start of each block if x has followed f up to there.
+      ahead: for each block its wall ahead, as a distance from D = 0 at the block's start and what
+        a bit adds to it.
+      behind: the other wall, likewise.
+      head_room: how far up D may go in front of the first block.
+    """
+
+    def __init__(self, blocks: Blocks):
+        bits = np.append(blocks.bits, 1)
+        turns = np.append(bits[0] == 1, bits[1:] != bits[:-1])
+        lowest, highest = blocks.lowest, blocks.highest
+        ahead = _wall(blocks.bits, -lowest, highest)
+        behind = _wall(blocks.bits, highest, -lowest)
+        inner = (ahead.sum(axis=0) > 0) & (behind[0] > 0)
+        regular = turns & inner & np.append(turns[1:], False)
+        positions = np.arange(len(bits))
+        longer = np.where(regular[:-1] & (blocks.lengths == 1), -1, positions[:-1])
+        self.blocks = blocks
+        self.lengths: list[int] = [*blocks.lengths.tolist(), _ENDLESS]
+        self.bits: list[int] = bits.tolist()
+        self.regular: list[bool] = regular.tolist()
+        self.chains: IntArray = positions - 1 - np.maximum.accumulate(np.append(-1, longer))
+        self.ahead: list[list[int]] = ahead.T.tolist()
+        self.behind: list[list[int]] = behind.T.tolist()
+        self.head_room = highest.item(0)
+
+
+def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
+    """Distances from D = 0 at the start of each block, and what a bit adds there; two rows."""
+    starts = np.where(np.append(bits, 1), in_ones, in_zeros)
+    ends = np.where(bits, in_ones[1:], in_zeros[1:])
+    return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
+
+
+def draw(runs: Runs, decisions: Decisions) -> Walk:
+    """The walk that these answers give.
+
+    Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d, and
+    ``same`` says whether the last bit was that of the run.
+    """
+    lengths, bits, regular = runs.lengths, runs.bits, runs.regular
+    last = len(lengths) - 1
+    moved: list[int] = []
+    left: list[int] = []
+
+    def reach(block: int, bit: int, number: int, distance: int) -> int:
+        """``distance`` plus the way from a block's start to the number-th of such bits."""
+        while bits[block] != bit or number > lengths[block]:
+            if block == last:
+                return NEVER
+            if bits[block] == bit:
+                number -= lengths[block]
+            distance += lengths[block]
+            block += 1
+        return distance + number - 1
+
+    block, bit, rest, d, same, chain = -1, 0, 0, 0, True, 0
+    room, widening, reserve, narrowing = runs.head_room, 0, 0, 0
+    if room:
+        least = reach(0, 1, 1, 0)
+        rest = decisions.nearest(NEVER, least) - least
+        if rest:
+            moved.append(-1)
+            left.append(rest)
+            rest, d, same, chain = rest - 1, 1, False, 1
+    while True:
+        while rest:
+            if d >= 0:
+                if block == last:
+                    return _walk(runs, moved, left)
+                blocked = d == room and not widening
+                gap = NEVER if blocked else reach(block + 1, 1 - bit, d + 1, rest)
+                if same and gap == NEVER:
+                    rest = chain = 0
+                    break
+                if same and not chain and d < room:
+                    steps = gap - decisions.nearest(gap, gap - rest)
+                    rest -= steps
+                    if not rest:
+                        break
+                    room += steps * widening
+                    reserve += steps * narrowing
+                    vertex, away = STRAIGHT, True
+                else:
+                    if same:
+                        vertex = STRAIGHT if d < room else HELD
+                    else:
+                        vertex = TURNED if d or reserve else HELD
+                    away = gap != NEVER and decisions.away(gap, vertex, chain)
+                flips = away
+            else:
+                if same:
+                    vertex = TURNED
+                else:
+                    vertex = STRAIGHT if d + reserve > 0 else HELD
+                away = False
+                if d + reserve + narrowing >= 0:
+                    gap = -d if rest > -d else reach(block + 1, bit, 1 - d - rest, rest)
+                    away = gap != NEVER and decisions.away(gap, vertex, chain)
+                flips = not away
+            chain = chain + 1 if vertex == (STRAIGHT if away else TURNED) else 0
+            same = not flips
+            if flips:
+                moved.append(block)
+                left.append(rest)
+                d += 1
+            rest -= 1
+            room += widening
+            reserve += narrowing
+        block += 1
+        if bits[block] != bit:
+            bit, d, same = 1 - bit, -d, not same
+        rest = lengths[block]
+        kept = 0
+        if regular[block] and not d and not same and chain == runs.chains[block]:
+            block = decisions.departure(block)
+            bit, rest, chain = bits[block], lengths[block], runs.chains[block]
+            if regular[block]:
+                kept = decisions.kept(block)
+                moved.append(block)
+                left.append(rest - kept)
+                rest -= kept + 1
+                kept += 1
+                d = 1
+                chain = 0 if kept == 1 else chain + 2 if kept == 2 else 1
+        (room, widening), (reserve, narrowing) = runs.ahead[block], runs.behind[block]
+        room += kept * widening
+        reserve += kept * narrowing
+
+
+def _walk(runs: Runs, moved: list[int], left: list[int]) -> Walk:
+    """The moves, given their blocks (-1 and the last one are endless) and the bits left there."""
+    blocks, rests = np.array(moved, np.int64), np.array(left, np.int64)
+    positions = np.array(runs.lengths, np.int64)[blocks] - rests + 1
+    head, tail = blocks < 0, blocks == len(runs.blocks)
+    inner = ~(head | tail)
+    return Walk(rests[head].tolist(), blocks[inner], positions[inner], positions[tail].tolist())
+
+
+class GeometricWeights:
+    """Functions of q <= 1/3 and of the chain.
+
+    Attributes:
+      t: q / (1 + q), a float.
+      powers: q**n where that is not negligible, floats.
+    """
+
+    def __init__(self, decay: Decay):
+        self._decay = decay
+        self._t = int(rounding_pair(256)[0].mul(self.mark(128)[0], _UNIT))
+        self._r = 0
+        self._chains: list[tuple[float, float, float]] = []
+        self.t = self._t / _UNIT
+        self.powers = [1.0]
+        while self.powers[-1] > _NEGLIGIBLE:
+            self.powers.append(float(decay.power(len(self.powers), 64)[0]))
+
+    def chain(self, chain: int) -> tuple[float, float, float]:
+        """(1 - r) (1 - t) - t, 1 - r, and (1 - r) (1 - t) / (1 - t - r), as floats."""
+        while chain >= len(self._chains):
+            rest, marked = _UNIT - self._r, _UNIT - self._t
+            product = rest * marked
+            self._chains.append(
+                (
+                    (product - self._t * _UNIT) / _UNIT**2,
+                    rest / _UNIT,
+                    product / ((rest - self._t) * _UNIT),
+                )
+            )
+            self._r = self._t * _UNIT // rest
+        return self._chains[chain]
+
+    def mark(self, bits: int) -> Enclosure:
+        """(lo, hi) around t."""
+        power = self._decay.power(1, bits)
+        return power / (1 + power)
+
+    def away(self, gap: int, vertex: int, chain: int, bits: int) -> Enclosure:
+        """(lo, hi) around P(away), see ``geometric_walk``."""
+        bits += _GUARD_BITS
+        power, mark = self._decay.power(gap, bits), self.mark(bits)
+        if vertex == HELD:
+            return power * (1 - mark)
+        rest = self._rest(chain, bits)
+        weight = rest * (1 - mark)
+        if vertex == TURNED:
+            return power * weight / (rest - mark)
+        return power * (weight - mark) / (rest - mark * power)
+
+    def left_by(self, gap: int, near: int, bits: int) -> Enclosure:
+        """(lo, hi) around t (q**near - q**gap) / (1 - t q**gap): the probability to leave f, going
+        straight along it without a chain, at a gap above ``near``."""
+        bits += _GUARD_BITS
+        mark, power = self.mark(bits), self._decay.power(near, bits)
+        far = exactly(0) if gap == NEVER else self._decay.power(gap, bits)
+        return mark * (power - far) / (1 - mark * far)
+
+    def _rest(self, chain: int, bits: int) -> Enclosure:
+        """(lo, hi) around 1 - r."""
+        mark, rest = self.mark(bits), enclosed(1, bits)
+        for _ in range(chain):
+            rest = 1 - mark / rest
+        return rest
+
+
+class GeometricSampler:
+    """Draws lists x with probability q**||x - f||_1 w(x), see ``partition.geometric``;
+    between walls or without."""
+
+    def __init__(self, blocks: Blocks, weights: GeometricWeights):
+        self.runs = Runs(blocks)
+        self.weights = weights
+        chains = self.runs.chains[:-1]
+        turned = [weights.chain(chain)[2] for chain in range(int(chains.max(initial=0)) + 1)]
+        # A regular run of one bit is left with P(away) of a turned vertex, a longer one with t.
+        single = np.array(turned)[chains] * weights.powers[1]
+        thresholds = np.where(blocks.lengths == 1, single, weights.t)
+        self.thresholds = np.where(self.runs.regular[:-1], thresholds, 2.0)
+
+    def release(self, tape: RandomTape) -> FrequencyList:
+        """The list that this tape gives."""
+        return draw(self.runs, TapeDecisions(self, tape)).applied_to(self.runs.blocks)
+
+
+class TapeDecisions:
+    """The answers that a tape gives: see ``geometric_walk.Decisions``.
+
+    Both questions about a regular run read one number, of the channel "runs" and with the run's
+    index. All others read those of the channel "steps", in turn.
+    """
+
+    def __init__(self, sampler: GeometricSampler, tape: RandomTape):
+        self._tape = tape
+        self._runs, self._weights = sampler.runs, sampler.weights
+        count = len(sampler.thresholds)
+        self._numbers = _floats(tape, "runs", count)
+        possible = np.flatnonzero(self._numbers < sampler.thresholds + _MARGIN)
+        self._possible: Iterator[int] = iter([*possible.tolist(), count])
+        self._steps: list[float] = []
+        self._asked = 0
+
+    def departure(self, run: int) -> int:
+        for found in self._possible:
+            if found >= run and (not self._runs.regular[found] or self._departs(found)):
+                break
+        return found
+
+    def kept(self, run: int) -> int:
+        length = self._runs.lengths[run]
+        number = self._numbers.item(run)
+        if length > 2:
+            kept = length - self._nearest("runs", run, number, NEVER, 1)
+            if kept > 1:
+                return kept
+        chain = self._runs.chains[run]
+        return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
+
+    def nearest(self, gap: int, least: int) -> int:
+        return self._nearest("steps", *self._step(), gap, least)
+
+    def away(self, gap: int, vertex: int, chain: int) -> bool:
+        return self._away("steps", *self._step(), gap, vertex, chain)
+
+    def _step(self) -> tuple[int, float]:
+        index = self._asked
+        if index == len(self._steps):
+            self._steps += _floats(self._tape, "steps", _BATCH, index).tolist()
+        self._asked += 1
+        return index, self._steps[index]
+
+    def _departs(self, run: int) -> bool:
+        number = self._numbers.item(run)
+        if self._runs.lengths[run] == 1:
+            return self._away("runs", run, number, 1, TURNED, self._runs.chains[run])
+        return self._nearest("runs", run, number, NEVER, 0) > 0
+
+    def _nearest(self, channel: str, index: int, number: float, gap: int, least: int) -> int:
+        """The smallest n with U >= t (q**n - q**gap) / (1 - t q**gap)."""
+        powers, t = self._weights.powers, self._weights.t
+        far = t * powers[gap] if gap < len(powers) else 0.0
+        level = number * (1 - far) + far
+        near = least
+        while True:
+            difference = level - (t * powers[near] if near < len(powers) else 0.0)
+            if difference > _MARGIN:
+                return near
+            if difference >= -_MARGIN and not is_below(
+                self._tape.uniform(channel, index), partial(self._weights.left_by, gap, near)
+            ):
+                return near
+            near += 1
+
+    def _away(
+        self, channel: str, index: int, number: float, gap: int, vertex: int, chain: int
+    ) -> bool:
+        powers, t = self._weights.powers, self._weights.t
+        power = powers[gap] if gap < len(powers) else 0.0
+        straight, rest, turned = self._weights.chain(chain)
+        if vertex == TURNED:
+            difference = power * turned - number
+        elif vertex == HELD:
+            difference = power * (1 - t) - number
+        else:
+            difference = power * (straight + number * t) - number * rest
+        if abs(difference) > _MARGIN:
+            return difference > 0
+        return is_below(
+            self._tape.uniform(channel, index), partial(self._weights.away, gap, vertex, chain)
+        )
+
+
+def _floats(tape: RandomTape, channel: str, count: int, start: int = 0) -> FloatArray:
+    """Numbers of a tape, rounded down to 53 bits."""
+    words = tape.words(channel, count, start) >> np.uint64(11)
+    numbers: FloatArray = np.ldexp(words.astype(np.float64), -53)
+    return numbers

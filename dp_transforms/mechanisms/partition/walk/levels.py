@@ -1,0 +1,309 @@
+"""Draws the walk's chain of states: by certified float64 enclosures, where these settle a question,
+and by looking ahead in MPFR numbers where they do not."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray, ObjectArray
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, partitions
+from dp_transforms.mechanisms.partition.walk.messages import backward
+from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
+from dp_transforms.mechanisms.partition.walk.transfer import (
+    UNIT_ROUNDOFF,
+    FloatTransfer,
+    clipped,
+    independence_length,
+)
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk, choose
+from dp_transforms.mechanisms.randomness import RandomTape
+
+_TINY = 2.0**-940
+"""A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
+
+_AT_ONCE = 4  # So many thresholds of all blocks are looked at together.
+_UNSETTLED = -1
+_WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
+_NARROWEST = 32  # The first window to look ahead on.
+
+
+class Level:
+    """Settles the questions of a release on a window of states.
+
+    Args:
+      blocks: the blocks of the walk.
+      decay: the ratio q.
+      window: W.
+      bits: of the MPFR numbers that settle what float64 leaves open.
+
+    Raises:
+      Undecided: the window is too narrow for any enclosure.
+    """
+
+    def __init__(self, blocks: Blocks, decay: Decay, window: int, bits: int = 128):
+        self.window = window
+        self.bits = bits
+        self._blocks = blocks
+        self._decay = decay
+        self._transfer = FloatTransfer(decay, window)
+        self._tables: dict[int, tuple[FloatArray, FloatArray]] = {}
+        self._messages = backward(blocks, self._transfer)
+
+    @np.errstate(all="ignore")
+    def states(self, tape: RandomTape) -> IntArray:
+        """The states before each block and after the last, from the channels "head" and "moves".
+
+        Raises:
+          Undecided: a question takes a wider window, or more bits.
+        """
+        # Only 53 bits are looked at here: these bounds are exact.
+        count = len(self._blocks)
+        lower = (tape.words("moves", count) >> np.uint64(11)) * UNIT_ROUNDOFF
+        state = self._move(tape, -1, 0, tape.prefix("head", 0, 53) * UNIT_ROUNDOFF)
+        changes, levels = [0], [state]
+        answers: dict[int, tuple[IntArray, IntArray]] = {}
+        index = 0
+        while index < count:
+            if state not in answers:
+                answers[state] = self._answers(state, lower)
+            known, waiting = answers[state]
+            at = int(waiting.searchsorted(index))
+            if at == len(waiting):
+                break
+            index = waiting.item(at)
+            flips = known.item(index)
+            if flips == _UNSETTLED:
+                flips = self._move(tape, index, state, lower.item(index))
+            index += 1
+            if flips:
+                state += -flips if self._blocks.bits.item(index - 1) else flips
+                changes.append(index)
+                levels.append(state)
+        return np.repeat(levels, np.diff([*changes, count + 1]))
+
+    def _move(self, tape: RandomTape, index: int, state: int, lower: float) -> int:
+        """How much one block moves, or the state behind the first infinite run if it is block -1,
+        given the leading 53 bits of the uniform number."""
+        try:
+            return choose(lower, lower + UNIT_ROUNDOFF, *self.thresholds(index, state))
+        except Undecided as undecided:
+            if undecided.width > _WIDE:
+                raise
+        return self.looked_ahead(tape, index, state)
+
+    def looked_ahead(self, tape: RandomTape, index: int, state: int) -> int:
+        """The same in MPFR numbers, by looking ahead on windows of up to W."""
+        uniform = tape.uniform("moves", index) if index >= 0 else tape.uniform("head", 0)
+        window = min(_NARROWEST, self.window)
+        while True:
+            transfer = PreciseTransfer(self._decay, window, self.bits)
+            try:
+                return LookingAhead(self._blocks, self.messages, transfer).settle(
+                    uniform, index, state
+                )
+            except Undecided:
+                if window == self.window:
+                    raise
+            window = min(2 * window, self.window)
+
+    def messages(self, at: int, window: int) -> tuple[ObjectArray, ObjectArray]:
+        """MPFR bounds of beta in front of a block, for the states -window..window.
+
+        Raises:
+          Undecided: some state has none.
+        """
+        messages, inner = self._messages, slice(self.window - window, self.window + window + 1)
+        lo, hi = messages.lo[at, inner], messages.hi[at, inner]
+        if not np.isfinite(hi).all():
+            raise Undecided
+        exponents = messages.exponents[at, inner].tolist()
+        down, up = rounding_pair(64)
+        error = messages.errors.item(at)
+        factors = down.sub(1, error), up.add(1, error)
+        lower, upper = (
+            np.array(
+                [
+                    context.mul(context.mul(factor, bound), context.exp2(exponent))
+                    for bound, exponent in zip(side.tolist(), exponents, strict=True)
+                ]
+            )
+            for context, factor, side in zip((down, up), factors, (lo, hi), strict=True)
+        )
+        return lower, upper
+
+    def _answers(self, state: int, lower: FloatArray) -> tuple[IntArray, IntArray]:
+        """The moves of every block, if it is entered in this state, and where they are not 0.
+
+        They are _UNSETTLED where the thresholds at hand do not tell.
+        """
+        if abs(state) > self.window - _AT_ONCE:
+            return np.full(len(lower), _UNSETTLED), np.arange(len(lower))
+        if state not in self._tables:
+            self._tables[state] = self._table(state)
+        lo, hi = self._tables[state]
+        flips = (lower[:, None] >= hi).sum(axis=1)
+        # A bound that is not a number settles nothing.
+        reached = lo[np.arange(len(lo)), np.minimum(flips, lo.shape[1] - 1)]
+        is_settled = (flips < lo.shape[1]) & (lower + UNIT_ROUNDOFF <= reached)
+        flips[~is_settled] = _UNSETTLED
+        return flips, np.flatnonzero(flips)
+
+    @np.errstate(all="ignore")
+    def thresholds(self, index: int, state: int) -> tuple[list[float], list[float]]:
+        """Enclosures of Pr[at most j moves in block ``index`` | state], for j = 0, 1, ...; of
+        Pr[the first infinite run ends in a state of at most j] if that is -1.
+
+        A bound that cannot be told is infinite or not a number.
+
+        Raises:
+          Undecided: the state is outside the window.
+        """
+        if index < 0:
+            return self._head
+        if abs(state) > self.window:
+            raise Undecided
+        bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
+        matrix = self._transfer.matrix(length)
+        start = self.window + (-state if bit else state)
+        row_lo, row_hi, scale = matrix.row(start, min(2 * self.window + 1 - start, length + 1))
+        lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
+        return lo.tolist(), hi.tolist()
+
+    def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
+        """The first thresholds of all blocks, as two arrays with a row for each block."""
+        bits = self._blocks.bits
+        shape = len(bits), _AT_ONCE
+        row_lo, row_hi, scales = np.empty(shape), np.empty(shape), np.empty(shape, dtype=np.int64)
+        errors = np.empty((len(bits), 1))
+        for bit in (0, 1):
+            blocks = np.flatnonzero(bits == bit)
+            lengths, kinds = np.unique(
+                np.minimum(self._blocks.lengths[blocks], self._transfer.long), return_inverse=True
+            )
+            start = self.window + (-state if bit else state)
+            for kind, length in enumerate(lengths.tolist()):
+                matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
+                row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
+                errors[same] = matrix.error
+        everywhere = np.arange(len(bits))[:, None]
+        return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)
+
+    def _cumulative(
+        self,
+        index: Any,
+        bit: Any,
+        state: int,
+        row_lo: FloatArray,
+        row_hi: FloatArray,
+        scale: Any,
+        error: Any,
+    ) -> tuple[FloatArray, FloatArray]:
+        """Enclosures of Pr[at most j moves | state], from bounds of T(state, state + j) * 2**scale.
+
+        For one block, or for arrays of blocks in rows. A bound that cannot be told is infinite or
+        not a number.
+        """
+        messages, here = self._messages, self.window + state
+        count = row_lo.shape[-1]
+        there = here + (1 - 2 * bit) * np.arange(count)
+        scale = scale + messages.exponents[index + 1, there]
+        shift = clipped(scale - messages.exponents[index, here])
+        lo, hi = row_lo * messages.lo[index + 1, there], row_hi * messages.hi[index + 1, there]
+        # Products may have been rounded near underflow, and so may be what is scaled.
+        _settle(lo, hi)
+        lo, hi = np.ldexp(lo, shift), np.ldexp(hi, shift)
+        _settle(lo, hi)
+        lo, hi = lo.cumsum(axis=-1), hi.cumsum(axis=-1)
+        error = error + messages.errors[index] + messages.errors[index + 1]
+        error = error + (count + 8) * UNIT_ROUNDOFF
+        lo *= (1 - error) / messages.hi[index, here]
+        hi *= (1 + 2 * error) / messages.lo[index, here]
+        _settle(lo, hi)
+        return lo, hi
+
+    @cached_property
+    def _head(self) -> tuple[list[float], list[float]]:
+        """Enclosures of Pr[a <= j] for j = 0..W."""
+        window, messages = self.window, self._messages
+        mantissas, scale = self._transfer.leaving_first_run
+        scale = scale + messages.exponents[0, window:]
+        shift = clipped(scale - scale.max())
+        weights = np.stack([messages.lo[0, window:], messages.hi[0, window:]], axis=1)
+        weights = np.ldexp(mantissas[:, None] * weights, shift[:, None])
+        _settle(*weights.T)
+        # A and beta_0 are log-concave both, and so is their product.
+        lo, hi = weights.T
+        # Every ratio of neighbours bounds the later ones.
+        ratio = max((hi[1:] / lo[:-1]).min().item(), _TINY) * (1 + 2.0**-18)
+        rest = hi.item(-1) * ratio / (1 - ratio) if ratio < 1 else math.inf
+        error = 2 * messages.errors.item(0) + (4 * window + 10) * UNIT_ROUNDOFF
+        lo, hi = lo.cumsum(), hi.cumsum()
+        lo, hi = lo * ((1 - error) / (hi[-1] + rest)), hi * ((1 + 2 * error) / lo[-1])
+        _settle(lo, hi)
+        return lo.tolist(), hi.tolist()
+
+
+def _settle(lo: FloatArray, hi: FloatArray) -> None:
+    """Replaces bounds near underflow, in place: lower ones by 0, upper ones by _TINY."""
+    lo[lo < _TINY] = 0.0
+    np.maximum(hi, _TINY, out=hi)
+
+
+class Sampler:
+    """Draws lists x with weights q**||x - f||_1.
+
+    Levels of ever wider windows answer the same questions from the same numbers, so that a release
+    does not depend on the one that settles them all.
+
+    Args:
+      blocks: f's runs, each as one block.
+      decay: the ratio q.
+    """
+
+    def __init__(self, blocks: Blocks, decay: Decay):
+        self.decay = decay
+        # |D| reaches the smaller of the two runs at a corner, or about ln(2) / c, and strays by a
+        # few times 1 / sqrt(4 c).
+        corner = int(np.minimum(blocks.lengths[1:], blocks.lengths[:-1]).max(initial=0))
+        rate = float(decay.log_enclosure(64)[0])
+        stray = 1 / math.sqrt(rate)
+        window = 8 + math.ceil(max(5 * stray, 3 * stray + min(corner, math.log(2) / rate)))
+        self.blocks = blocks.cut(independence_length(decay, window))
+        self._bits = 128
+        self.window = window
+        """The window of the first level that is tried."""
+        self._splits = Splits(decay)
+        self._level: Level | None = None
+
+    def release(self, tape: RandomTape) -> FrequencyList:
+        """The list that this tape gives."""
+        return self.walk(tape).applied_to(self.blocks)
+
+    def walk(self, tape: RandomTape) -> Walk:
+        """The walk that this tape gives."""
+        states = self.states(tape)
+        blocks, positions = fill_blocks(self.blocks, states, self._splits, tape)
+        head, tail = (
+            partitions(self.decay, states[at : at + 1], tape, channel).tolist()
+            for at, channel in ((0, "head parts"), (len(self.blocks), "tail parts"))
+        )
+        return Walk(head, blocks, positions, tail)
+
+    def states(self, tape: RandomTape) -> IntArray:
+        """The walk's states before each block and after the last."""
+        while True:
+            try:
+                if self._level is None:
+                    self._level = Level(self.blocks, self.decay, self.window, self._bits)
+                return self._level.states(tape)
+            except Undecided:
+                # A window that was too narrow once would be so again.
+                self._level = None
+                self.window, self._bits = math.ceil(1.5 * self.window), 2 * self._bits

@@ -1,0 +1,263 @@
+"""Settles what float64 leaves open, one question at a time, in MPFR numbers.
+
+Let a walk's next state be s_0, s_1, ... with weights w_0, w_1, ... Let T be these weights by state,
+and N those of s_0, ..., s_j alone. Then
+
+    U < C_j    if and only if    sum_D (N(D) - U T(D)) beta(D) > 0,
+
+and the sum is the same in front of every later block, if transfer weights carry N and T there: they
+are what the walks weigh that come there. The further ahead, the less does a state tell of j, and
+the closer N is to a multiple of T. Then N - U T has one sign nearly everywhere, which is the sum's
+whatever beta is. So N and T are carried on until the enclosures of beta in float64 are good enough.
+How far depends on the rate, and not on how long the list is. Behind the last block beta is known
+to any precision, so that some precision settles every question.
+
+Only the states of a window are carried. T is log-concave on it, for its first values are, and so it
+stays (see ``messages``) where walls and the window cut it off; and so is beta. So what has left the
+window at the end of a block weighs at most a geometric series that continues T beta from the edge,
+and 0 <= N <= T bounds its part of the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, reduce
+from itertools import accumulate
+from typing import Any
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import ObjectArray
+from dp_transforms.mechanisms.decay import Decay, Weights
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair, smallest_where
+from dp_transforms.mechanisms.partition.walk.transfer import independence_length, parts_of
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import Uniform
+
+
+class PreciseTransfer:
+    """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
+
+    State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
+
+    Args:
+      decay: the ratio q.
+      window: W.
+      precision: the bits of all numbers.
+    """
+
+    def __init__(self, decay: Decay, window: int, precision: int):
+        self.window = window
+        self.size = 2 * window + 1
+        self.precision = precision
+        self.long = independence_length(decay, window, precision)
+        """From this length on all runs share one matrix."""
+        # Matrices take long to make: they are worth it for long runs only.
+        self._most_steps = max(1, window**2 // 4)
+        self._weights = Weights(decay, window + 1, precision)
+        self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
+
+    def leaving_first_run(self) -> list[Enclosure]:
+        """A(a) for a = 0..W."""
+        return self._weights.leaving_first_run()
+
+    def entering_last_run(self) -> list[Enclosure]:
+        """B(e) for e = 0..W."""
+        return self._weights.entering_last_run()
+
+    def forward(self, length: int, weights: ObjectArray, bound: int) -> ObjectArray:
+        """Lower (bound 0) or upper (bound 1) weights by state in front of a run of zeros, in rows,
+        times T_length."""
+        is_power = length & (length - 1) == 0
+        if not (length <= self._most_steps or is_power or length >= self.long):
+            # Powers of one matrix commute.
+            near, far = parts_of(length)
+            return self.forward(near, self.forward(far, weights, bound), bound)
+        steps = length if length <= self._most_steps else 0
+        with gmpy2.context(rounding_pair(self.precision)[bound]):
+            if not steps:
+                weights = weights @ self.matrix(length)[bound]
+            for _ in range(steps):
+                moved = weights[..., :-1]
+                weights = weights.copy()
+                weights[..., 1:] += moved
+                weights *= self._costs[bound]
+        return weights
+
+    @cached_property
+    def _costs(self) -> ObjectArray:
+        """q**|D| of each state, from below and from above."""
+        powers = self._weights.powers(1)
+        costs: ObjectArray = np.array(powers[:0:-1] + powers, dtype=object).T
+        return costs
+
+    def matrix(self, length: int) -> tuple[ObjectArray, ObjectArray]:
+        """(lo, hi) around T_length, made once and kept."""
+        length = min(length, self.long)
+        if length not in self._matrices:
+            contexts = rounding_pair(self.precision)
+            lower, upper = (
+                self._make(length, bound, context) for bound, context in enumerate(contexts)
+            )
+            self._matrices[length] = lower, upper
+        return self._matrices[length]
+
+    def _make(self, length: int, bound: int, context: Any) -> ObjectArray:
+        w, size = self.window, self.size
+        is_long = length == self.long
+        stays = self._weights.powers(length)
+        if is_long:
+            climbs, falls = self.leaving_first_run(), self.entering_last_run()
+        else:
+            climbs, falls = self._weights.upward(length), self._weights.inward(length)
+        table = np.full((size, size), context.add(0, 0), dtype=object)
+        # From below nothing is said of the wrong sides of long runs.
+        for d in range(w + 1 if bound or not is_long else 0):
+            for k in range(min(w - d, length) + 1):
+                table[w + d, w + d + k] = context.mul(stays[d][bound], climbs[k][bound])
+                table[w - d - k, w - d] = context.mul(stays[d][bound], falls[k][bound])
+        if is_long:
+            kept = 1 if bound else context.sub(1, context.exp2(-self.precision))
+            for s in range(w + 1):
+                for j in range(w + 1):
+                    weight = context.mul(falls[s][bound], climbs[j][bound])
+                    table[w - s, w + j] = context.mul(weight, kept)
+        elif length > 1:
+            near, far = (self.matrix(part)[bound] for part in parts_of(length))
+            with gmpy2.context(context):
+                table[:w, w + 1 :] = near[:w] @ far[:, w + 1 :]
+        return table
+
+    def in_first_part(
+        self, near: int, far: int, start: int, flips: int
+    ) -> tuple[list[Any], list[Any]]:
+        """Enclosures of Pr[at most j moves are among the first ``near`` steps], for j = 0..moves,
+        of a run of near + far steps with so many moves that the state of index start enters."""
+        states, contexts = slice(start, start + flips + 1), rounding_pair(self.precision)
+        sums = []
+        for context, first, second in zip(
+            contexts, self.matrix(near), self.matrix(far), strict=True
+        ):
+            weights = map(context.mul, first[start, states], second[states, start + flips])
+            sums.append(list(accumulate(weights, context.add)))
+        (lower, upper), (down, up) = sums, contexts
+        lo = [down.div(part, upper[-1]) for part in lower[:-1]]
+        hi = [up.div(part, lower[-1]) for part in upper[:-1]]
+        # The last sum is the total by definition.
+        return [*lo, 1], [*hi, 1]
+
+
+class LookingAhead:
+    """Settles questions of a release by messages that are known roughly.
+
+    Args:
+      blocks: the blocks of the walk.
+      messages: gives bounds of beta in front of a block, for the states -W..W; Undecided if there
+        are none.
+      transfer: transfer weights on that window.
+    """
+
+    def __init__(
+        self,
+        blocks: Blocks,
+        messages: Callable[[int, int], tuple[ObjectArray, ObjectArray]],
+        transfer: PreciseTransfer,
+    ):
+        self._blocks = blocks
+        self._messages = messages
+        self._transfer = transfer
+        self._down, self._up = rounding_pair(transfer.precision)
+
+    def settle(self, uniform: Uniform, index: int, state: int) -> int:
+        """The smallest j with U < C_j: how much block ``index`` moves from a state, or the state
+        behind the first infinite run if that is -1.
+
+        Raises:
+          Undecided: it takes more bits, or a wider window.
+        """
+        transfer, window = self._transfer, self._transfer.window
+        if abs(state) > window:
+            raise Undecided
+        bit = self._blocks.bits.item(index) if index >= 0 else 0
+        start = window + (-state if bit else state)
+        rows = np.full((2, transfer.size), gmpy2.mpfr(0))
+        if index < 0:
+            rows[:, window:] = np.array(transfer.leaving_first_run()).T
+        else:
+            rows[:, start] = gmpy2.mpfr(1)
+            length = self._blocks.lengths.item(index)
+            rows[:] = [transfer.forward(length, rows[bound], bound) for bound in (0, 1)]
+        number = uniform.enclosure(transfer.precision).rounded(transfer.precision)
+
+        def is_below(flips: int) -> bool:
+            some = rows.copy()
+            some[:, start + flips + 1 :] = gmpy2.mpfr(0)
+            return self._is_below(index + 1, bit, np.stack([some, rows], axis=1), number)
+
+        return smallest_where(is_below, 0)
+
+    def _is_below(self, at: int, bit: int, weights: ObjectArray, number: Enclosure) -> bool:
+        """Tells whether U < C_j, given bounds of N and T in front of block ``at``, mirrored if the
+        bit in front of the block is 1."""
+        down, up = self._down, self._up
+        leak = gmpy2.mpfr(0)
+        while True:
+            lo, hi = self._completions(at)
+            if bit:
+                lo, hi = lo[::-1], hi[::-1]
+            weights[..., hi == 0] = gmpy2.mpfr(0)
+            (some_lo, all_lo), (some_hi, all_hi) = weights
+            leak = up.add(leak, self._beyond(map(down.mul, all_lo, lo), map(up.mul, all_hi, hi)))
+            least, most = (
+                reduce(
+                    context.add,
+                    (
+                        context.mul(term, near if term > 0 else far)
+                        for part, whole, near, far in zip(some, every, here, there, strict=True)
+                        for term in [context.sub(part, opposite.mul(bound, whole))]
+                    ),
+                )
+                for context, opposite, bound, some, every, here, there in (
+                    (down, up, number.upper, some_lo, all_hi, lo, hi),
+                    (up, down, number.lower, some_hi, all_lo, hi, lo),
+                )
+            )
+            if least > leak or most < down.minus(leak):
+                return bool(least > leak)
+            # What has left the window does not become less.
+            if at == len(self._blocks) or up.sub(most, least) < leak:
+                raise Undecided
+            if self._blocks.bits.item(at) != bit:
+                bit, weights = 1 - bit, weights[..., ::-1]
+            length = self._blocks.lengths.item(at)
+            weights = np.array(
+                [self._transfer.forward(length, weights[bound], bound) for bound in (0, 1)]
+            )
+            at += 1
+
+    def _beyond(self, lower: Iterable[Any], upper: Iterable[Any]) -> Any:
+        """An upper bound of the sum beyond the end of a log-concave sequence, given bounds of it.
+
+        Every ratio of neighbours bounds the later ones.
+        """
+        lo, hi = list(lower), list(upper)
+        ratios = (self._up.div(b, a) for a, b in zip(lo, hi[1:], strict=False) if a > 0)
+        ratio = min(ratios, default=1) if hi[-1] else 0
+        if not ratio < 1:
+            raise Undecided
+        return self._up.div(self._up.mul(hi[-1], ratio), self._down.sub(1, ratio))
+
+    def _completions(self, at: int) -> tuple[ObjectArray, ObjectArray]:
+        """Bounds of beta in front of a block; 0 where walls forbid a state."""
+        window = self._transfer.window
+        if at == len(self._blocks):
+            lo, hi = np.full((2, 2 * window + 1), gmpy2.mpfr(0))
+            lo[window:], hi[window:] = zip(*self._transfer.entering_last_run(), strict=True)
+        else:
+            lo, hi = self._messages(at, window)
+        below = max(self._blocks.lowest.item(at) + window, 0)
+        above = self._blocks.highest.item(at) + window + 1
+        for side in (lo, hi):
+            side[:below] = side[above:] = gmpy2.mpfr(0)
+        return lo, hi

@@ -1,0 +1,267 @@
+"""Strategies by name; which one to take, and what each would keep, from public parameters alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.selection.count_strategies import (
+    GaussianSelection,
+    LaplaceSelection,
+    OptimalSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.measured import MeasuredSelection
+from dp_transforms.mechanisms.selection.rounds import RenyiRoundsSelection
+from dp_transforms.mechanisms.selection.strategy import (
+    REPLACE,
+    SelectionStrategy,
+    StrategyRefusal,
+)
+
+AUTO = "auto"
+
+STRATEGIES: dict[str, type[SelectionStrategy]] = {
+    strategy.name: strategy
+    for strategy in (
+        OptimalSelection,
+        TruncatedGeometricSelection,
+        LaplaceSelection,
+        GaussianSelection,
+        RenyiRoundsSelection,
+        MeasuredSelection,
+    )
+}
+"""Every strategy by its name. Of equally good ones ``choose_strategy`` takes the first."""
+
+_SEVERAL_ROUNDS = (RenyiRoundsSelection, MeasuredSelection)
+_WORTH_ROUNDS = 1.5
+_ROWS = 16
+
+
+def make_strategy(
+    strategy: str,
+    epsilon: Number,
+    delta: Number,
+    noisy_counts: bool = False,
+    already_bounded: bool = False,
+    **options: Any,
+) -> SelectionStrategy:
+    """The strategy of a name, or the best one for ``"auto"``.
+
+    Args:
+      strategy: "auto" or a key of ``STRATEGIES``.
+      epsilon, delta: the budget of the whole selection.
+      noisy_counts: noisy counts are wanted with the selected partitions.
+      already_bounded: no user has more than kappa partitions before they are bounded, which "auto"
+        then knows.
+      **options: other arguments of the strategies, such as ``max_partitions_per_user``.
+
+    Raises:
+      ValueError: there is no such strategy, it has no noisy counts, or an option is out of range.
+
+    >>> make_strategy("laplace", 1, 1e-5).name
+    'laplace'
+    """
+    if strategy == AUTO:
+        return choose_strategy(epsilon, delta, noisy_counts, already_bounded, **options)
+    if strategy not in STRATEGIES:
+        raise ValueError(
+            f"strategy must be {AUTO!r} or one of {list(STRATEGIES)}, got {strategy!r}"
+        )
+    chosen = STRATEGIES[strategy]
+    if noisy_counts and not chosen.has_noisy_counts:
+        able = [name for name, other in STRATEGIES.items() if other.has_noisy_counts]
+        raise ValueError(
+            f"strategy {strategy!r} has no noisy counts; take {AUTO!r} or one of {able}"
+        )
+    return chosen(epsilon, delta, **options)
+
+
+def choose_strategy(
+    epsilon: Number,
+    delta: Number,
+    noisy_counts: bool = False,
+    already_bounded: bool = False,
+    **options: Any,
+) -> SelectionStrategy:
+    """The strategy that should name the most partitions, by public parameters alone.
+
+    That is ``measured``, which looks how many partitions users have. If they are known to have at
+    most kappa, it is ``optimal`` for kappa = 1, which no other exceeds there, and ``renyi_rounds``
+    from kappa = 2 on. Rounds are for kappa from 2 on if the last one, with no gain from earlier
+    ones, needs at most half as many users again as the best single round for keeping a partition
+    half of the time. Otherwise it is that best single round, compared at the smallest weights,
+    where every user has ``max_partitions_per_user`` partitions. Strategies that refuse the
+    parameters are left out. The choice costs no privacy.
+
+    Args and errors: see ``make_strategy``.
+
+    >>> choose_strategy(1, 1e-5).name, choose_strategy(1, 1e-5, already_bounded=True).name
+    ('measured', 'optimal')
+    >>> choose_strategy(1, 1e-5, max_partitions_per_user=10).name
+    'measured'
+    >>> choose_strategy(1, 1e-5, noisy_counts=True, max_partitions_per_user=10).name
+    'gaussian'
+    """
+    best, best_median = None, math.inf
+    for strategy in STRATEGIES.values():
+        if strategy in _SEVERAL_ROUNDS or (noisy_counts and not strategy.has_noisy_counts):
+            continue
+        if strategy.needs_positive_budget and 0 in (epsilon, delta):
+            continue
+        try:
+            candidate = strategy(epsilon, delta, **options)
+        except StrategyRefusal:
+            continue
+        median = candidate.median_users
+        if median is not None and median < best_median:
+            best, best_median = candidate, median
+    if best is None:
+        raise ValueError(
+            "no partition could ever be selected: delta and, for noisy counts, epsilon must be "
+            f"positive, got epsilon={epsilon!r} and delta={delta!r}"
+        )
+    one = best.max_partitions_per_user == 1
+    if noisy_counts or 0 in (epsilon, delta) or (one and already_bounded):
+        return best
+    several = RenyiRoundsSelection if already_bounded else MeasuredSelection
+    try:
+        rounds = several(epsilon, delta, **options)
+    except StrategyRefusal:
+        return best
+    if one or (rounds.median_users or math.inf) <= _WORTH_ROUNDS * best_median:
+        return rounds
+    return best
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Keep-probabilities of several strategies at several numbers of users.
+
+    Attributes:
+      strategies: what is compared.
+      chosen: the name of the one that ``strategy="auto"`` takes.
+      users: numbers of users per partition, ascending.
+      probabilities: one row per strategy and one entry per number of users. For weighted strategies
+        every user has ``max_partitions_per_user`` partitions, the case that they like least.
+      refused: names of strategies that cannot be had at these parameters, and why.
+    """
+
+    strategies: tuple[SelectionStrategy, ...]
+    chosen: str
+    users: tuple[int, ...]
+    probabilities: tuple[tuple[float, ...], ...]
+    refused: tuple[str, ...] = ()
+
+    @property
+    def budget(self) -> str:
+        """epsilon, delta and kappa in words, and what else is not as usual."""
+        strategy = self.strategies[0]
+        max_partitions = strategy.max_partitions_per_user
+        partitions = "1 partition" if max_partitions == 1 else f"{max_partitions} partitions"
+        words = [
+            f"epsilon = {float(strategy.epsilon):g}",
+            f"delta = {float(strategy.delta):g}",
+            f"{partitions} per user",
+        ]
+        if strategy.pre_threshold > 1:
+            words.append(f"{strategy.pre_threshold} users at least")
+        if strategy.neighbours == REPLACE:
+            words.append("a user's records replaced")
+        return ", ".join(words)
+
+    @property
+    def reason(self) -> str:
+        """The reason for taking that strategy."""
+        chosen = next(s for s in self.strategies if s.name == self.chosen)
+        if isinstance(chosen, MeasuredSelection):
+            if chosen.max_partitions_per_user == 1:
+                return (
+                    "optimal if most users have one partition, as in this table, and six rounds if "
+                    "they have more, which a noisy count tells for 0.5% of epsilon"
+                )
+            return (
+                "the rounds, and how many of a user's partitions count in one, follow from noisy "
+                "numbers of users by how many partitions they have; this table is for users who "
+                "differ in that, and mostly have fewer than may count"
+            )
+        if self.chosen == RenyiRoundsSelection.name:
+            return "users may have several partitions, and later rounds gain from earlier ones"
+        return "it keeps a partition half of the time at the fewest users"
+
+    def __str__(self) -> str:
+        names = [s.name + (" *" if s.name == self.chosen else "") for s in self.strategies]
+        first = [str(n) for n in self.users] + ["half from"]
+        columns = [["users", *first]]
+        for name, strategy, row in zip(names, self.strategies, self.probabilities, strict=True):
+            median = strategy.median_users
+            cells = [f"{p:.4g}" for p in row] + ["never" if median is None else str(median)]
+            columns.append([name, *cells])
+        widths = [max(map(len, column)) for column in columns]
+        lines = [
+            "  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True))
+            for line in zip(*columns, strict=True)
+        ]
+        lines.insert(0, f"Probability of keeping a partition; {self.budget}")
+        lines.append(f'* is what strategy="auto" takes: {self.reason}')
+        lines += [f"left out: {refusal}" for refusal in self.refused]
+        return "\n".join(lines)
+
+
+def explain(
+    epsilon: Number,
+    delta: Number,
+    users: Sequence[int] | None = None,
+    noisy_counts: bool = False,
+    **options: Any,
+) -> Explanation:
+    """Compares strategies at the same public parameters, without any data.
+
+    Args:
+      epsilon, delta: the budget; positive.
+      users: the numbers of users to show; by default from 1 to where every strategy keeps nearly
+        all.
+      noisy_counts: compare only strategies that have noisy counts.
+      **options: other arguments of the strategies, such as ``max_partitions_per_user``.
+
+    Raises:
+      ValueError: a parameter is out of range, or users are empty or not positive.
+
+    >>> print(explain(1, 1e-5, users=[1, 12, 20], noisy_counts=True))
+    Probability of keeping a partition; epsilon = 1, delta = 1e-05, 1 partition per user
+        users  truncated_geometric *  laplace  gaussian
+            1              7.718e-06    1e-05     1e-05
+           12                 0.7311   0.5987   0.08983
+           20                 0.9999   0.9999    0.7834
+    half from                     12       12        18
+    * is what strategy="auto" takes: it keeps a partition half of the time at the fewest users
+    """
+    strategies: list[SelectionStrategy] = []
+    refused: list[str] = []
+    for strategy in STRATEGIES.values():
+        if strategy.has_noisy_counts or not noisy_counts:
+            try:
+                strategies.append(strategy(epsilon, delta, **options))
+            except StrategyRefusal as refusal:
+                refused.append(f"{strategy.name}, since {refusal}")
+    chosen = choose_strategy(epsilon, delta, noisy_counts, **options).name
+    if users is None:
+        medians = [strategy.median_users or 1 for strategy in strategies]
+        shown = evenly(1, 2 * max(medians), _ROWS)
+    else:
+        shown = tuple(sorted(set(users)))
+        if not shown or shown[0] < 1:
+            raise ValueError("users must be positive integers, at least one")
+    probabilities = tuple(
+        tuple(strategy.keep_probability(n) for n in shown) for strategy in strategies
+    )
+    return Explanation(tuple(strategies), chosen, shown, probabilities, tuple(refused))
+
+
+def evenly(first: int, last: int, points: int) -> tuple[int, ...]:
+    """At most ``points`` different integers from first to last, evenly spaced."""
+    return tuple(sorted({first + (last - first) * i // (points - 1) for i in range(points)}))

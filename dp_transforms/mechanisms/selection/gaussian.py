@@ -1,0 +1,254 @@
+"""The amount of Gaussian noise, and the threshold: the whole delta twice, instead of two halves.
+
+A user who is added changes some partitions that others have (their statistics shift) and brings
+some that nobody else has (each is selected with probability at most 1 - e**-(lambda / t), t being
+how many partitions the user has). Let f be the share of the second kind. Then, with D' the records
+with that user and D without, up to the order of D and D',
+
+    P'[S] <= 1 - e**(-f lambda) + P'[S, none of the second kind]      and, their decisions being
+    P'[S, none] = e**(-f lambda) P'_shifted[S],                        independent,
+
+so that with G(mu2, epsilon) the delta of normal noise for shifts of total squared norm mu2, and (1
+- f) mu2 the squared norm of the partitions of the first kind,
+
+    delta <= 1 - e**(-f lambda) (1 - G((1 - f) mu2, epsilon - f lambda))    for every f in [0, 1].
+
+(The f lambda beside epsilon pays for the opposite order, where the factor e**(-f lambda) stands
+with D.) At f = 0 this is the delta of the noise and at f = 1 that of the threshold. Usually the
+maximum over f is at one of these ends, so each of them may use the whole delta; splitting delta in
+two, as is common, gives a larger threshold than needed. Where the maximum is inside (large delta,
+tiny epsilon) the split that makes the threshold the smallest is searched for.
+
+Neighbours that replace one user's records by another's change two such sets of partitions: mu2 and
+lambda count twice.
+
+Everything is enclosed or rounded to the private side with MPFR. The noise is continuous and normal,
+of which only roundings to integers are observed, so that the guarantee of the continuous mechanism
+holds for what is released, by post-processing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property, lru_cache
+from typing import Any
+
+import gmpy2
+
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    as_fraction,
+    enclosed,
+    rounding_pair,
+)
+from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
+from dp_transforms.mechanisms.noise.float_tails import FloatTail, NormalFloatTail
+
+_PRECISION = 192
+"""The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""
+
+_GUARD_BITS = 32
+_TABLE_SIGMA2 = 512**2
+"""Up to this variance noise comes from a table."""
+
+_STEPS = 40
+"""Calibrated parameters are within 2**-40 of their best values."""
+
+_SLACK = Fraction(1, 1 << 12)
+_EXPOSURE_BITS = 24
+_NOISE_SHARES = (1 - _SLACK, *(Fraction(i, 8) for i in range(7, 0, -1)))
+"""Shares of delta that the noise may use when no partition is new. The first is nearly all."""
+
+
+@dataclass(frozen=True)
+class GaussianBudget:
+    """The change that one user may make.
+
+    Attributes:
+      mu2: squared L2 norm of the shift of all statistics, in units of the noise's variance.
+      exposure: lambda, minus the logarithm of the probability that none of the partitions that only
+        this user has is selected.
+    """
+
+    mu2: Fraction
+    exposure: Fraction
+
+    def new_partition_probability(self, partitions: int) -> Fraction:
+        """1 - e**-(exposure / partitions), rounded down: for each of ``partitions`` new ones."""
+        down, up = rounding_pair(_PRECISION)
+        probability = down.minus(up.expm1(up.minus(down.div(gmpy2.mpq(self.exposure), partitions))))
+        return as_fraction(probability)
+
+
+@lru_cache(maxsize=256)
+def calibrate(
+    epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
+) -> GaussianBudget:
+    """The budget within (epsilon, delta) with the smallest threshold.
+
+    Args:
+      epsilon: not negative.
+      delta: positive and below 1.
+      partitions: the most that one user has.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    """
+    candidates = []
+    for budget in largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, is_private):
+        candidates.append(budget)
+        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
+        if delta * (1 - _SLACK) <= users_changed * budget.exposure:
+            break
+    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+
+
+def largest_budgets(
+    noise_shares: Iterable[Fraction],
+    epsilon: Fraction,
+    delta: Fraction,
+    users_changed: int,
+    is_private: Callable[[GaussianBudget, Fraction, Fraction, int], bool],
+) -> Iterator[GaussianBudget]:
+    """Yields the largest private budget for each share of delta that noise may use."""
+    for share in noise_shares:
+        mu2 = largest_mu2(epsilon, share * delta) / users_changed
+
+        def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
+            return is_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
+
+        yield GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS))
+
+
+def is_private(
+    budget: GaussianBudget, epsilon: Fraction, delta: Fraction, users_changed: int = 1
+) -> bool:
+    """Tells whether the inequality above certainly holds for every f in [0, users_changed]."""
+    target = gmpy2.mpq(delta)
+
+    def bound(first: Fraction, last: Fraction) -> bool:
+        """Tells whether it holds for all f from first to last, by the worse end of each term."""
+        down, up = rounding_pair(_PRECISION)
+        exposed = gmpy2.mpq(last * budget.exposure)
+        noise = gaussian_delta((users_changed - first) * budget.mu2, epsilon - exposed)
+        none_new = down.exp(-exposed)
+        return bool(up.sub(1, down.mul(none_new, down.sub(1, noise))) <= target)
+
+    holds_at = cache(lambda f: bound(f, f))
+    pending = [(Fraction(0), Fraction(users_changed))]
+    while pending:
+        first, last = pending.pop()
+        if bound(first, last):
+            continue
+        middle = (first + last) / 2
+        narrow = last - first < max(first, _SLACK) / 16
+        if narrow or not all(map(holds_at, (first, middle, last))):
+            return False
+        pending += [(first, middle), (middle, last)]
+    return True
+
+
+def relative_threshold(budget: GaussianBudget, partitions: int) -> float:
+    """The threshold for users of ``partitions`` partitions and L2 norm one, less one's weight."""
+    quantile = upper_quantile(budget.new_partition_probability(partitions))
+    return float(quantile) / math.sqrt(budget.mu2)
+
+
+def normal_tail(square: Any, precision: int) -> Enclosure:
+    """(lo, hi) around Q(sqrt(square)) for an exact rational square >= 0, of relative precision."""
+    return enclosed(gmpy2.mpq(square) / 2, precision + _GUARD_BITS).sqrt().erfc() / 2
+
+
+@dataclass(frozen=True)
+class RoundedGaussian(IntegerNoise):
+    """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
+
+    An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
+
+    Args:
+      sigma2: positive, the variance before rounding; an exact rational number.
+    """
+
+    sigma2: Fraction
+
+    def tail(self, x: int, precision: int) -> Enclosure:
+        return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
+
+    @cached_property
+    def _float_tail(self) -> FloatTail | None:
+        return NormalFloatTail(self.sigma2) if self.sigma2 > _TABLE_SIGMA2 else None
+
+
+def gaussian_delta(mu2: Any, epsilon: Any) -> Any:
+    """delta(epsilon) of normal noise for a shift of L2 norm mu, in standard deviations; rounded up.
+
+    Balle and Wang (2018), Theorem 8, for any real epsilon and mu2 = mu**2 >= 0:
+
+        delta(epsilon) = Q(epsilon / mu - mu / 2) - e**epsilon Q(epsilon / mu + mu / 2)
+
+    The sup over events S of P'[S] - e**epsilon P[S] for two normal distributions that mean shifts
+    by mu: of any number of coordinates, and of rounds that are chosen adaptively and whose mu2 add
+    up to this one.
+    """
+    squared, exponent = gmpy2.mpq(mu2), gmpy2.mpq(epsilon)
+    down, up = rounding_pair(_PRECISION)
+    if squared == 0:
+        return up.sub(1, down.exp(exponent)) if exponent < 0 else gmpy2.mpfr(0)
+    # (epsilon -+ mu2 / 2) / mu, whose numerator is exact.
+    _, near = _tail_of_ratio(exponent - squared / 2, squared)
+    far, _ = _tail_of_ratio(exponent + squared / 2, squared)
+    return up.sub(near, down.mul(down.exp(exponent), far))
+
+
+def _tail_of_ratio(numerator: Any, squared: Any) -> Enclosure:
+    """(lo, hi) around Q(numerator / sqrt(squared))."""
+    tail = normal_tail(numerator * numerator / squared, _PRECISION)
+    return tail if numerator >= 0 else 1 - tail
+
+
+@lru_cache(maxsize=1024)
+def largest_mu2(epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The largest mu2 (a multiple of a power of two, within 2**-40 of the best) that certainly has
+    gaussian_delta(mu2, epsilon) <= delta."""
+
+    def fits(mu2: Fraction) -> bool:
+        return bool(gaussian_delta(mu2, epsilon) <= gmpy2.mpq(delta))
+
+    return largest_dyadic(fits)
+
+
+@lru_cache(maxsize=4096)
+def upper_quantile(probability: Fraction) -> Fraction:
+    """The smallest z >= 0 (within 2**-40 of the best) that certainly has Q(z) <= probability."""
+    target = gmpy2.mpq(probability)
+    if target >= gmpy2.mpq(1, 2):
+        return Fraction(0)
+
+    def exceeds(z: Fraction) -> bool:
+        return bool(normal_tail(z * z, _PRECISION)[1] > target)
+
+    z = largest_dyadic(exceeds)
+    # The next number of as many bits: 2**exponent <= z < 2**(exponent + 1).
+    exponent = z.numerator.bit_length() - z.denominator.bit_length()
+    return z + Fraction(2) ** (exponent - _STEPS + 1)
+
+
+def largest_dyadic(fits: Callable[[Fraction], bool], bits: int = _STEPS) -> Fraction:
+    """The largest positive number of ``bits`` bits where ``fits`` is true, as it is near zero.
+
+    Found by bisection: ``fits`` should be true up to some point and false beyond it, and is
+    certainly true of the result.
+    """
+    exponent = 0
+    while fits(Fraction(2) ** exponent):
+        exponent += 1
+    while not fits(Fraction(2) ** (exponent - 1)):
+        exponent -= 1
+    low = 1 << (bits - 1)
+    unit = Fraction(2) ** (exponent - bits)
+    high = 2 * low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle * unit) else (low, middle)
+    return low * unit

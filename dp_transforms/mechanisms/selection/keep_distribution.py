@@ -1,0 +1,213 @@
+"""Keep-probabilities, and exact decisions for many partitions at once.
+
+A keep distribution gives every partition's statistic s (a count of users, or a sum of weights) the
+probability pi(s) of being kept. The decision reads one uniform number U per partition: it is kept
+if and only if U >= 1 - pi(s), so with probability exactly pi(s). All distributions here are
+non-decreasing in s, so that larger partitions are kept at smaller U.
+
+What is stored is 1 - pi(s), since pi(s) is what comes close to one: a float holds 1e-30, but not 1
+- 1e-30. A table of its enclosures, rounded outwards to 64 bits, settles nearly every decision by
+one look-up and two comparisons of integers. A decision that the table leaves open is compared with
+an enclosure of the very 1 - pi(s), at more and more bits of U. So no float decides anything, and
+the inequalities that make pi differentially private hold for the decisions as they do on paper.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from functools import cached_property, lru_cache, partial
+from typing import Any
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    Undecided,
+    refine_until_decided,
+    smallest_where,
+)
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, scaled_floor
+from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
+
+_MOST_NODES = 1 << 11
+"""The table's size. A distribution of a longer range is tabulated at every 2**i-th statistic."""
+
+_CHUNK = 1 << 18
+"""Partitions decided together: the arrays in use stay within the processor's cache."""
+
+
+class KeepDistribution(ABC):
+    """pi(s), non-decreasing, for integer statistics s >= 0.
+
+    ``smallest`` is the smallest statistic that has any chance: below it pi is 0. Distributions are
+    immutable
+    and hashable: equal ones share a table.
+    """
+
+    smallest: int = 1
+
+    @abstractmethod
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        """(lo, hi) around 1 - pi(statistic), at most about 2**-precision apart."""
+
+    def step(self, partitions: int) -> int:
+        """Returns what a user of ``partitions`` partitions adds to each one's statistic."""
+        return 1
+
+    def describe(self) -> dict[str, float]:
+        """Public facts of a round by this distribution, as JSON-ready values."""
+        return {}
+
+    @property
+    def saturation(self) -> int | None:
+        """The smallest statistic that is kept with certainty, or None if there is none."""
+        return None
+
+    def decide(self, statistics: IntArray, words: WordArray, extend: Extend) -> BoolArray:
+        """Decides which partitions are kept: an array of bools, as long as ``statistics``.
+
+        Args:
+          statistics: integer array of shape (n,), not negative.
+          words, extend: a uniform number for each partition, see ``IntegerNoise.from_words``.
+
+        Raises:
+          ValueError: shapes or types are wrong, or a statistic is negative.
+        """
+        statistics = _checked("statistics", statistics, "iu")
+        if _checked("words", words, "u").dtype != np.uint64 or len(words) != len(statistics):
+            raise ValueError("words must be a uint64 array as long as statistics")
+        if statistics.size and statistics.min() < 0:
+            raise ValueError("statistics must not be negative")
+        keep = np.empty(len(statistics), dtype=np.bool_)
+        for start in range(0, len(statistics), _CHUNK):
+            part = slice(start, start + _CHUNK)
+            keep[part], open_ = self._look_up(statistics[part], words[part])
+            for i in (start + open_).tolist():
+                keep[i] = self._decide_one(int(statistics[i]), int(words[i]), partial(extend, i))
+        return keep
+
+    def select(self, statistics: IntArray, tape: RandomTape, channel: str) -> BoolArray:
+        """``decide`` with the numbers (channel, 0), (channel, 1), ... of a tape."""
+        words = tape.words(channel, len(statistics))
+        return self.decide(statistics, words, lambda i, bits: tape.prefix(channel, i, bits))
+
+    def keep_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        """(lo, hi) around pi(statistic), exact rationals at most about 2**-precision apart."""
+        return 1 - self.drop_enclosure(statistic, precision).rational()
+
+    def keep_probability(self, statistic: int) -> float:
+        """pi(statistic) ``as_float``."""
+        return as_float(lambda precision: self.keep_enclosure(statistic, precision))
+
+    def drop_probability(self, statistic: int) -> float:
+        """1 - pi(statistic) ``as_float``."""
+        return as_float(lambda precision: self.drop_enclosure(statistic, precision))
+
+    @cached_property
+    def median(self) -> int | None:
+        """The smallest statistic that is kept at least half of the time; None if there is none."""
+        if self.reach is None:
+            return None
+        return self._smallest_dropped_at_most(gmpy2.mpq(1, 2))
+
+    @cached_property
+    def reach(self) -> int | None:
+        """The smallest statistic dropped with probability below 2**-64; None if there is none."""
+        if self.saturation is not None:
+            return self.saturation
+        if self.never_keeps:
+            return None
+        return self._smallest_dropped_at_most(gmpy2.mpq(1, 1 << WORD_BITS))
+
+    @property
+    def never_keeps(self) -> bool:
+        """True if pi is 0 everywhere."""
+        return False
+
+    def _smallest_dropped_at_most(self, probability: Any) -> int:
+        """The smallest statistic that is dropped with at most this probability."""
+
+        def is_kept(statistic: int) -> bool:
+            return refine_until_decided(
+                lambda bits: self.drop_enclosure(statistic, bits).is_at_most(probability),
+                2 * WORD_BITS,
+            )
+
+        return smallest_where(is_kept, self.smallest)
+
+    def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
+        """(kept, indices still open)."""
+        shift, below, last = _table(self)
+        cells = np.minimum(statistics, self.smallest + ((len(below) - 1) << shift)).astype(np.int64)
+        cells -= self.smallest
+        in_reach = cells >= 0
+        cells >>= shift
+        np.maximum(cells, 0, out=cells)
+        keep = words > last[cells]
+        still_open = ~keep & (words >= below[cells])
+        if self.saturation is not None:
+            saturated = statistics >= self.saturation
+            keep |= saturated
+            still_open &= ~saturated
+        keep &= in_reach
+        still_open &= in_reach
+        return keep, np.flatnonzero(still_open)
+
+    def _decide_one(self, statistic: int, word: int, prefix: Callable[[int], int]) -> bool:
+        """Tells whether U >= 1 - pi, from the first 64 bits of U, and more if they do not tell."""
+
+        def is_dropped(bits: int) -> bool:
+            number = known_from(word if bits == WORD_BITS else prefix(bits), bits)
+            return number.is_below(self.drop_enclosure(statistic, bits + 8))
+
+        return not refine_until_decided(is_dropped)
+
+
+@lru_cache(maxsize=64)
+def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
+    """(shift, drop below, last open); the cell of s is (s - smallest) >> shift, or the last.
+
+    In a cell, words below ``drop below`` are dropped, words above ``last open`` are kept, and what
+    is between depends on s and on further bits.
+    """
+    span = (distribution.reach or distribution.smallest) - distribution.smallest
+    shift = max(0, (span // _MOST_NODES).bit_length())
+    nodes = [distribution.smallest + (i << shift) for i in range((span >> shift) + 2)]
+    ends = [distribution.drop_enclosure(node, 2 * WORD_BITS) for node in nodes]
+    below, last = [], []
+    for i, (own_lo, own_hi) in enumerate(ends):
+        # Within a cell of several statistics, pi lies between its values at both ends. The last
+        # cell goes on for ever.
+        if i == len(ends) - 1:
+            lo = own_lo if distribution.never_keeps else 0
+        else:
+            lo = own_lo if shift == 0 else ends[i + 1][0]
+        below.append(_word_below(lo))
+        last.append(_word_below(own_hi))
+    return shift, np.array(below, dtype=np.uint64), np.array(last, dtype=np.uint64)
+
+
+def _word_below(value: Any) -> int:
+    """floor(value * 2**64), clipped to what 64 bits can hold."""
+    return max(0, min(scaled_floor(value, WORD_BITS), (1 << WORD_BITS) - 1))
+
+
+def as_float(enclosure: Callable[[int], Enclosure]) -> float:
+    """A number as a float, with full relative precision also where it is tiny."""
+
+    def rounded(bits: int) -> float:
+        lo, hi = enclosure(bits).rational()
+        if (hi - lo) * (1 << 70) > hi and float(hi) != 0.0:
+            raise Undecided
+        return float((lo + hi) / 2)
+
+    return refine_until_decided(rounded, 2 * WORD_BITS)
+
+
+def _checked(name: str, array: Any, kinds: str) -> Any:
+    if not isinstance(array, np.ndarray) or array.ndim != 1 or array.dtype.kind not in kinds:
+        raise ValueError(f"{name} must be a one-dimensional integer array")
+    return array

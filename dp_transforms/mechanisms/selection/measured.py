@@ -1,0 +1,372 @@
+"""Rounds that are chosen by what the data say of users, for a small part of the budget.
+
+How many rounds name the most, and how many partitions of a user should count in one, depends on how
+many users have. Where most have many more than kappa, many rounds do: in each of them users give to
+partitions that they have not given to before. Where they have fewer, the last round should have
+most of the budget; how many partitions then count, and how much longer the steps are of users who
+have fewer, is a trade that ``_last_round`` makes. Where all have about as many, and users are so
+many that early rounds name most of what these have, fewer should count. Public parameters tell none
+of this. The statistic is a histogram: how many users have a number of distinct partitions in each
+of the classes between ``edges``, each count with discrete Laplace noise of rate epsilon_1. A fixed
+function of the noisy counts, ``plan_of``, says what is done.
+
+Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
+for another user's change one or two of them, and their sum by two at most; then the noise has twice
+the scale. So the noisy counts are epsilon_1-differentially private, and what follows depends on
+them and on the data as ``renyi_calibration`` allows: epsilon_1 = epsilon / 64, order and sum of
+divergences are fixed beforehand, and each plan has the exposure that is left for any plan.
+
+kappa = 1 has two classes only, and the statistic
+
+    S = users of more than one partition - other users
+
+which one user changes by one, and another user's records in exchange by two. Its noise has rate
+epsilon_1 = epsilon / 200. Many rounds are taken if the noisy S is positive, and ``optimal`` if not,
+which no strategy exceeds where users have one partition. Either is (epsilon - epsilon_1,
+delta)-differentially private, and by adaptive composition all is (epsilon, delta)-differentially
+private.
+
+Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
+from dp_transforms.mechanisms.selection.rounds import (
+    Calibration,
+    RenyiRoundsSelection,
+    RoundPlan,
+    WeightedStrategy,
+)
+from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
+
+_LARGEST_SCALE = 1 << 48
+_STEP = 16
+"""The step of a user of all partitions that count, where plans are compared."""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """The constants that lead from noisy counts of users to a plan.
+
+    They decide how many partitions are named. Privacy does not depend on them: it holds for every
+    plan, and the statistic is paid for at whatever share of epsilon it has.
+
+    Attributes:
+      data: the records on which the others were set, at epsilon 1 and delta 1e-5.
+      statistic_share: of epsilon, the noise of the counts: of scale 64 at epsilon 1. It counts as a
+        divergence, and costs what about 0.3% of epsilon and an eighth of the exposure would, one
+        name in a hundred.
+      difference_share: the same of the difference, where kappa is 1: noise of about 280 users at
+        epsilon 1.
+      many_rounds: where users have many partitions.
+      few_rounds, growths: where they do not; the first growth is for kappa up to ``small_kappa``,
+        where early rounds find more.
+      edges: in units of kappa, the most that users of a class have. Beyond the seventh, one round
+        is short for some users, beyond the eighth for most of them.
+      many, very_many: in units of kappa, what most users must have more of for ``many_rounds``, and
+        for rounds that share the budget equally.
+      alike: the share of users in one class, from which on all have about equally many.
+      enough: times sqrt(order / divergence), users times sqrt(partitions) from which on early
+        rounds name much of what users have: about 3,000 / 12 partitions, by Zipf's law, in
+        the last round.
+      counted: of what such users have, the part that counts in a round.
+      powers: by the root of the steps, the power of the number of partitions that the median of a
+        distribution is in proportion to, in units of 1 / ``power_unit``: about, for epsilon from
+      1/5 to 4.
+      many_names: times kappa: from so many names on, users have fewer partitions left than they
+        had.
+    """
+
+    data: str = (
+        "steam-200k, ml-100k, enron, lastfm, Zipf universes, words and files of authors (Rails, "
+        "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm"
+    )
+    statistic_share: Fraction = Fraction(1, 64)
+    difference_share: Fraction = Fraction(1, 200)
+    many_rounds: int = 6
+    few_rounds: int = 3
+    growths: tuple[int, int] = (16, 32)
+    small_kappa: int = 5
+    edges: tuple[Fraction, ...] = tuple(
+        Fraction(part, 16) for part in (2, 3, 4, 6, 8, 12, 16, 28, 40, 64)
+    )
+    many: Fraction = Fraction(7, 4)
+    very_many: Fraction = Fraction(4)
+    alike: Fraction = Fraction(3, 4)
+    enough: int = 6300
+    counted: Fraction = Fraction(3, 5)
+    powers: tuple[tuple[int, int], ...] = ((6, 7), (3, 8))
+    power_unit: int = 20
+    many_names: int = 10
+
+
+@dataclass(frozen=True)
+class MeasuredSelection(WeightedStrategy):
+    """Rounds as of ``renyi_rounds``, by how many partitions users have, or ``optimal`` at
+    kappa = 1.
+
+    >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
+    >>> strategy.edges
+    (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
+    >>> strategy.plan_of([0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
+    RoundPlan(partitions=37, rounds=3, growth=32, root=6)
+    """
+
+    name: ClassVar[str] = "measured"
+    tuning: ClassVar[Tuning] = Tuning()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self._scale > _LARGEST_SCALE:
+            raise StrategyRefusal(
+                "the statistic of users would need more noise than there are users at "
+                f"epsilon={float(self.epsilon):g}; take a larger epsilon"
+            )
+        # Its first round has the smallest share of all plans': where it is possible, all are.
+        self.branch(self._usual_plan)
+
+    @property
+    def most_rounds(self) -> int:
+        return self.tuning.many_rounds
+
+    @property
+    def rounds(self) -> tuple[KeepDistribution, ...]:
+        """The rounds of the usual plan."""
+        return self.usual.rounds
+
+    def shared_order(self, index: int) -> bool:
+        return index > 0
+
+    @cached_property
+    def edges(self) -> tuple[int, ...]:
+        """The most partitions that users of each class have, but for the last one."""
+        max_partitions = self.max_partitions_per_user
+        if max_partitions == 1:
+            return (1,)
+        return tuple(
+            sorted(
+                {
+                    int(edge * max_partitions)
+                    for edge in self.tuning.edges
+                    if edge * max_partitions >= 1
+                }
+            )
+        )
+
+    def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
+        assert measured is not None
+        return _branch(self, measured)
+
+    def plan(self, counts: Sequence[int], tape: RandomTape) -> RoundPlan:
+        """Returns the plan that noisy counts call for.
+
+        Args:
+          counts: how many users are in each of the classes.
+          tape: gives the noise.
+        """
+        # By the counts as well: other counts have noise of their own, even on one tape.
+        of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
+        if self.max_partitions_per_user == 1:
+            few, several = counts
+            (noise,) = self._noise.sample(of_counts, "statistic of users", 1).tolist()
+            several_rounds = several - few + int(noise) > 0
+            return RoundPlan(1, self.tuning.many_rounds if several_rounds else 1, 1)
+        noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
+        return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
+
+    def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
+        """The plan by noisy numbers of users in each class, for kappa from 2 on."""
+        max_partitions = self.max_partitions_per_user
+        users = np.maximum(noisy, 0)
+        total = int(users.sum())
+        beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
+
+        def most_have_more(times: Fraction) -> bool:
+            return bool(2 * beyond[int(times * max_partitions)] > total)
+
+        tuning = self.tuning
+        if most_have_more(tuning.many):
+            growth = 1 if most_have_more(tuning.very_many) else 2
+            return RoundPlan(max_partitions, tuning.many_rounds, growth, 6)
+        largest = int(users.argmax())
+        # The first class is wide, unless it is of users of one partition.
+        if (largest or self.edges[0] == 1) and users[largest] > tuning.alike * total:
+            has = self.edges[largest]
+            usual = self.usual
+            assert isinstance(usual, RenyiRoundsSelection)
+            divergence = sum(budget.divergence for budget in usual.budgets)
+            if total**2 * has * divergence >= tuning.enough**2 * self.order:
+                return RoundPlan(
+                    min(max_partitions, math.ceil(has * tuning.counted)), *self._few_rounds, 3
+                )
+        return self._last_round([int(n) for n in users])
+
+    def _last_round(self, users: Sequence[int]) -> RoundPlan:
+        """The plan of few rounds that needs the fewest users of a partition in the last one.
+
+        It compares the medians of distributions in units of the mean, over all pairs of a user and
+        a partition, of what the user adds to it. Classes stand for their middles.
+        """
+        bounds = [0, *self.edges, 2 * self.edges[-1]]
+        powers = dict(self.tuning.powers)
+        middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
+
+        def needed(partitions: int, root: int) -> Fraction:
+            added = 1
+            for number, middle in zip(users, middles, strict=True):
+                count = min(middle, partitions)
+                step = gmpy2.iroot(gmpy2.mpz(_STEP**root * partitions // count), root)[0]
+                added += number * count * int(step)
+            return Fraction(partitions ** powers[root], added**self.tuning.power_unit)
+
+        every = [edge for edge in self.edges if edge <= self.max_partitions_per_user]
+        return min(
+            (RoundPlan(edge, *self._few_rounds, root) for edge in every for root in powers),
+            key=lambda plan: needed(plan.partitions, plan.root),
+        )
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        """Returns ``keep_enclosure`` of the usual plan."""
+        return self.usual.keep_enclosure(users, precision)
+
+    @property
+    def usual(self) -> WeightedStrategy:
+        """The plan in which all of kappa partitions count, in few rounds."""
+        return self.branch(self._usual_plan)
+
+    @property
+    def _usual_plan(self) -> RoundPlan:
+        max_partitions = self.max_partitions_per_user
+        return (
+            RoundPlan(1, 1, 1)
+            if max_partitions == 1
+            else RoundPlan(max_partitions, *self._few_rounds, 6)
+        )
+
+    @property
+    def _few_rounds(self) -> tuple[int, int]:
+        """The number of rounds where they are few, and their growth."""
+        tuning = self.tuning
+        large = self.max_partitions_per_user > tuning.small_kappa
+        return tuning.few_rounds, tuning.growths[large]
+
+    @cached_property
+    def _noise(self) -> DiscreteLaplace:
+        return DiscreteLaplace(self._scale)
+
+    @property
+    def _scale(self) -> Fraction:
+        return self._users_changed / self.statistic_epsilon
+
+    @property
+    def statistic_epsilon(self) -> Fraction:
+        """The part of epsilon that the statistic spends."""
+        one = self.max_partitions_per_user == 1
+        share = self.tuning.difference_share if one else self.tuning.statistic_share
+        return share * Fraction(self.epsilon)
+
+    @cached_property
+    def order(self) -> int:
+        """The Renyi order of all plans for kappa from 2 on: that of the usual plan, if nothing had
+        been measured before, or the nearest."""
+        max_partitions = self.max_partitions_per_user
+        usual = Calibration(*self._budget, max_partitions, *self._few_rounds, self._users_changed)
+        best = usual.best[0].order
+        every = replace(usual, statistic=self.statistic_epsilon).candidates
+        return min((budget.order for budget, *_ in every), key=lambda order: abs(order - best))
+
+    def _parameters(self) -> dict[str, Any]:
+        return {
+            "statistic": "users by their number of partitions, at most each of these, or more",
+            "statistic_edges": list(self.edges),
+            "statistic_epsilon": float(self.statistic_epsilon),
+            "usual_plan": self.usual.describe(),
+        }
+
+
+@lru_cache(maxsize=64)
+def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
+    """The rounds of a plan, with what the statistic left of the budget."""
+    epsilon, delta = Fraction(strategy.epsilon), Fraction(strategy.delta)
+    statistic = strategy.statistic_epsilon
+    rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
+    if strategy.max_partitions_per_user > 1:
+        return _PlannedRounds(epsilon, delta, *rest, *plan[1:], statistic, strategy.order)
+    if plan.rounds == 1:
+        return _ByCounts(epsilon - statistic, delta, *rest)
+    return RenyiRoundsSelection(epsilon - statistic, delta, *rest, plan.rounds, plan.growth)
+
+
+@dataclass(frozen=True)
+class _PlannedRounds(RenyiRoundsSelection):
+    """Rounds after a private statistic, on which all but their order may depend.
+
+    Args:
+      root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.
+      statistic: its epsilon, a part of ``epsilon``.
+      order: the one that all plans have.
+    """
+
+    many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
+
+    root: int = 6
+    statistic: Fraction = Fraction(0)
+    order: int = 0
+
+    @cached_property
+    def budgets(self) -> tuple[RenyiBudget, ...]:
+        return next(one for one in self._calibration.candidates if one[0].order == self.order)
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        return replace(super()._calibration, statistic=self.statistic)
+
+    @property
+    def _roots(self) -> tuple[int, int]:
+        return 3, self.root
+
+
+def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:
+    """Counts the users in each of the classes between edges.
+
+    Args:
+      has: positive integer array: how many distinct partitions each user has.
+      edges: ascending; the most that a user of each class has, but for the last one.
+    """
+    classes = np.searchsorted(edges, has)
+    return [int(n) for n in np.bincount(classes, minlength=len(edges) + 1)]
+
+
+@dataclass(frozen=True)
+class _ByCounts(WeightedStrategy):
+    """``optimal`` as a single round."""
+
+    name: ClassVar[str] = OptimalSelection.name
+
+    @cached_property
+    def rounds(self) -> tuple[KeepDistribution, ...]:
+        max_partitions, neighbours = self.max_partitions_per_user, self.neighbours
+        return (
+            OptimalSelection(*self._budget, max_partitions, neighbours=neighbours).distribution,
+        )
+
+    def _parameters(self) -> dict[str, Any]:
+        return {}

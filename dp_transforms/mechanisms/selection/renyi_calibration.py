@@ -1,0 +1,176 @@
+"""The Renyi divergence and the exposure that a selection may spend in its rounds.
+
+Neighbours: D' is D and all records of one more user u. In each round, given what earlier rounds
+released, u has a set of d <= kappa partitions; those of other users follow from their own records
+and from the past, so that they are the same in D and D'. Decisions about partitions are independent
+of each other, and only those about u's d partitions have other probabilities in D' than in D. A
+round's budget (order a, divergence R, exposure lambda) is fixed beforehand, and its steps may
+depend on what earlier rounds released. The round sees to it (``renyi_distribution``) that
+
+* a partition that others have too is kept with probabilities p in D and p' in D' whose Bernoulli
+  distributions have Renyi divergences of order a of at most R / d, in both directions;
+* one that u alone has is kept with probability p' <= min(lambda / d, 1 - e**-(R / d)), in D never.
+
+Let E be the event that some partition is selected which u alone had in that round, Z the ratio of
+the probabilities of all rounds' outcomes outside E, and c(R) = (1 - 1/a)**(a-1) / a *
+e**((a-1) (R - epsilon)), for which (z - e**epsilon)+ <= c(R) e**-((a-1) R) z**a for every z >= 0.
+
+D' against D. P'[S] <= P'[E] + P'[S without E]. By the union bound P'[E] is at most the sum of the
+rounds' lambdas. Outside E, with Z = P' / P, each partition of the first kind multiplies E_P[Z**a],
+given the past, by at most e**((a-1) R / d), and one of the second kind by (1 - p')**a <= 1. So over
+all rounds, however u's partitions depend on what was released, E_P[Z**a] <= e**((a-1) sum R).
+
+D against D'. P[E] = 0, and outside E, with Z = P / P' under P', a partition of the first kind
+multiplies E_P'[Z**a] by at most e**((a-1) R / d), and one of the second kind by (1 - p')**(1-a) <=
+e**((a-1) R / d).
+
+Hence delta <= sum lambda + c(sum R) (the conversion is that of Canonne, Kamath, Steinke 2020, "The
+discrete Gaussian for differential privacy", Proposition 12, at one order).
+
+The last round hardly spends both. Let f be the share of u's partitions in it that are of the
+second kind, lambda and r its budget, q the other rounds' sum of R, and z the ratio Z of these.
+Given what they released, the last round adds at most f lambda z + c(0) z**a e**((a-1) (1-f) r),
+which is convex in f, and so at most c(0) z**a + max(lambda z, c(r) z**a). For any eta > 0 and
+
+    lambda <= (c(r) / u)**u (eta / v)**v,        u = a / (2a-1),  v = (a-1) / (2a-1)
+
+the inequality of weighted means has lambda z <= c(r) z**a + eta z**(1-a), the right side of which
+is at least c(r) z**a as well. E_P[z**a] is at most e**((a-1) q), and so is E_P[z**(1-a)], by what a
+round sees to in the other direction. Hence
+
+    delta <= sum of the other rounds' lambda + c(q) + c(q + r) + eta e**((a-1) q)
+
+A single round has z = 1 and nothing before it: there the whole delta may be spent twice, as c(r)
+and as c(0) + lambda.
+
+With a pre-threshold of t users, the most that t - 1 users could add is taken off the statistic,
+which is 0 below t users. Where it was 0 without u, with u it is at most u's step: such a partition
+counts as one of the second kind.
+
+An epsilon_0-differentially private statistic may come first, and choose the rounds' number, steps
+and budgets, but neither the order a nor the sum of R. Its Z, here y, is within e**epsilon_0 of one,
+in both directions, and has mean one, so that the mean of any convex function of y is at most that
+where y is e**epsilon_0 or e**-epsilon_0. Both moments of y are therefore at most e**((a-1) R_0),
+
+    R_0 = log((e**(a epsilon_0) + e**((1-a) epsilon_0)) / (1 + e**epsilon_0)) / (a-1)
+
+which leaves c(R_0 + sum R) in place of c(sum R). But plans differ in q, and a plan may be chosen
+where y is large: c(q) y**a <= c(q + epsilon_0) y. So the rest of either bound above is, given y, at
+most a number of the plan times the greater of y and y**(1-a), the mean of which is at most
+
+    G = e**epsilon_0 (1 + e**((a-1) epsilon_0)) / (1 + e**epsilon_0)
+
+Whichever plans the statistic chooses, they are private if the number of each is at most (delta -
+c(R_0 + sum R)) / G.
+
+Neighbours that replace one user's records by another's have two such users: c counts R twice, also
+in q, and lambda once in each direction, that of the user who is there. With f = 1 the other user's
+r is left, so that c(q) becomes c(q + r / 2), where q and r are of both users. What the user who is
+not there had alone is selected with probability p in D and never in D': where it is not, it
+multiplies the moments by (1-p)**(1-a) <= e**((a-1) R / d) or (1-p)**a. A partition that both have
+moves by the difference of their steps, which costs less than the longer of these from the same
+point on, since the distribution does not fall; this charges one user only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import gmpy2
+
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, exactly
+
+_PRECISION = 128
+_NOISE_SHARE = Fraction(7, 10)
+"""The share of delta that several rounds spend as c(sum R).
+
+Any is private, this one keeps the most.
+"""
+
+
+@dataclass(frozen=True)
+class RenyiBudget:
+    """The change that one user may make in a round.
+
+    Attributes:
+      order: an integer above 1.
+      divergence: Renyi divergence of that order over all of the user's partitions.
+      exposure: the sum over partitions that only this user has of the probabilities of being kept.
+    """
+
+    order: int
+    divergence: Fraction
+    exposure: Fraction
+
+    def share(self, divergence: Fraction, exposure: Fraction) -> RenyiBudget:
+        """Returns a budget with these shares of the divergence and of the exposure."""
+        return RenyiBudget(self.order, self.divergence * divergence, self.exposure * exposure)
+
+
+def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Enclosure:
+    """c(divergence) above."""
+    exponent = enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + divergence - epsilon
+    return ((order - 1) * exponent).exp() / order
+
+
+def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fraction:
+    """The R with c(R) = delta, rounded down; not positive if there is none."""
+    per_order = enclosed(delta * order, _PRECISION).log() / (order - 1)
+    exact = per_order - enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + epsilon
+    return as_fraction(exact.lower)
+
+
+def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
+    """R_0 above, of an ``epsilon``-differentially private statistic; rounded up.
+
+    >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
+    0.00296
+    """
+    # With e**epsilon taken out, so that no term overflows.
+    one, power = (enclosed(times * epsilon, _PRECISION).exp() for times in (-1, 1 - 2 * order))
+    return as_fraction((((1 + power) / (1 + one)).log() / (order - 1) + epsilon).upper)
+
+
+def total_budget(
+    order: int,
+    epsilon: Fraction,
+    delta: Fraction,
+    last: tuple[Fraction, Fraction],
+    users_changed: int = 1,
+    statistic: Fraction = Fraction(0),
+) -> RenyiBudget:
+    """All that rounds may spend together at this order.
+
+    Args:
+      order: an integer above 1.
+      epsilon, delta: positive, and delta below 1.
+      last: the shares of the divergence and of the exposure that the last round has; of a single
+        round all.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+      statistic: the epsilon of a statistic that came before, or 0.
+    """
+    twice = last[0] == 1 and not statistic
+    noise = delta if twice else delta * _NOISE_SHARE
+    measured = statistic_divergence(order, statistic) if statistic else Fraction(0)
+    divergence = (largest_divergence(order, epsilon, noise) - measured) / users_changed
+    if divergence <= 0:
+        return RenyiBudget(order, divergence, Fraction(0))
+    late = users_changed * divergence * last[0]
+    early = users_changed * divergence - late
+    left = converted_delta(order, statistic + early + late * (users_changed - 1) / 2, epsilon)
+    if twice:
+        return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
+    share = exactly(1)
+    if statistic:  # 1 / G, likewise
+        one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (-1, 1 - order))
+        share = power * (1 + one) / (1 + power)
+    rest = share * (delta - noise)
+    exposure = rest
+    eta = rest - left - delta * (1 - last[1])
+    if eta.lower > 0:
+        eta = eta / enclosed((order - 1) * early, _PRECISION).exp()
+        u = gmpy2.mpq(order, 2 * order - 1)
+        most = converted_delta(order, late, epsilon) / u
+        exposure = (u * most.log() + (1 - u) * (eta / (1 - u)).log()).exp()
+    return RenyiBudget(order, divergence, as_fraction(max(rest.lower, exposure.lower)))

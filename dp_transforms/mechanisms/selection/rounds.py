@@ -1,0 +1,349 @@
+"""Strategies in rounds, in which users of fewer partitions count for more in each of these."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import gmpy2
+import numpy as np
+import numpy.typing as npt
+
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_where
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import Extend
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.renyi_calibration import (
+    RenyiBudget,
+    total_budget,
+)
+from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution
+from dp_transforms.mechanisms.selection.strategy import SelectionStrategy, StrategyRefusal
+
+_ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
+"""Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
+_MIDDLE = 4
+"""The place among the orders where to begin."""
+
+_UNSPENT = Fraction(1, 1 << 32)
+"""The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
+
+_LAST_RESOLUTION = 4
+_LONGEST = 1 << 9
+_EARLY_BITS = 10
+_MOST_ROUNDS = 64
+_SEARCH_COARSER = 1
+
+
+class RoundPlan(NamedTuple):
+    """The rounds that a measurement leads to.
+
+    Attributes:
+      partitions: how many of a user's count in a round.
+      rounds, growth: see ``RenyiRoundsSelection``. A single round is ``optimal``.
+      root: the last round's steps are in proportion to d**(-1 / root) for users of d partitions.
+    """
+
+    partitions: int
+    rounds: int
+    growth: int
+    root: int = 6
+
+
+class WeightedStrategy(SelectionStrategy):
+    """A selection in rounds, each of the partitions that earlier rounds did not select.
+
+    In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random from
+    what remains where there are more; their weights follow from how many those are.
+    """
+
+    uses_weights: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def rounds(self) -> tuple[KeepDistribution, ...]:
+        """The distribution of each round, in order: its statistic sums its users' steps."""
+
+    @property
+    def most_rounds(self) -> int:
+        """The number of rounds, or the most there are if a measurement decides."""
+        return len(self.rounds)
+
+    def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
+        """Returns the strategy to follow after a measurement, if there is one."""
+        return self
+
+    def shared_order(self, index: int) -> bool:
+        """Tells whether one random order of all partitions chooses for every user of a round.
+
+        Users who share more than ``max_partitions_per_user`` partitions then give to the same ones.
+        """
+        return False
+
+    def round_after(self, index: int, named: int) -> KeepDistribution:
+        """Round ``index``, after so many partitions were named by earlier ones."""
+        return self.rounds[index]
+
+    def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
+        """Returns the weights that users add to each of their partitions in round ``index``.
+
+        Args:
+          partitions: integer array: how many partitions each user has in the round.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An int64 array of the same shape.
+        """
+        counts = np.asarray(partitions)
+        weight = self.round_after(index, named).step
+        distinct, places = np.unique(counts, return_inverse=True)
+        values = np.array([weight(int(d)) for d in distinct], dtype=np.int64)
+        return values[places].reshape(counts.shape)
+
+    def decide_round(
+        self,
+        index: int,
+        sums: IntArray,
+        users: IntArray,
+        words: WordArray,
+        extend: Extend,
+        named: int = 0,
+    ) -> BoolArray:
+        """Decides which partitions round ``index`` selects.
+
+        Args:
+          sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
+          users: int64 array of shape (n,): how many users those are.
+          words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An array of n bools.
+        """
+        distribution = self.round_after(index, named)
+        beyond = np.maximum(sums - self._taken_off(distribution), 0)
+        beyond[users < self.pre_threshold] = 0
+        return distribution.decide(beyond, words, extend)
+
+    def _taken_off(self, distribution: KeepDistribution) -> int:
+        """The most that the users before the pre-threshold could give.
+
+        Without it the user who completes the pre-threshold decides as a partition's first user does
+        without one.
+        """
+        return (self.pre_threshold - 1) * distribution.step(1)
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        if users < self.pre_threshold:
+            return exactly(0)
+        drop = exactly(1)
+        for index in range(len(self.rounds)):
+            distribution = self.round_after(index, 0)
+            smallest_sum = users * distribution.step(self.max_partitions_per_user)
+            beyond = max(0, smallest_sum - self._taken_off(distribution))
+            drop *= distribution.drop_enclosure(beyond, precision + 8).rational()
+        return 1 - drop
+
+    @cached_property
+    def median_users(self) -> int | None:
+        half = gmpy2.mpq(1, 2)
+        return smallest_where(lambda users: bool(self.keep_enclosure(users, 128)[0] >= half), 1)
+
+    def _parameters(self) -> dict[str, Any]:
+        return {"rounds": [round_.describe() for round_ in self.rounds]}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The budgets of rounds, by all that they follow from.
+
+    Args:
+      epsilon, delta: positive, and delta below 1.
+      partitions: the most that one user has in a round.
+      rounds, growth: each round's share of the total divergence is ``growth`` times that of the
+        round before, and its share of the exposure ``growth**2`` times: early rounds keep
+        partitions of many users, for which a small exposure is no loss.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+      statistic: the epsilon of a statistic that came before.
+    """
+
+    epsilon: Fraction
+    delta: Fraction
+    partitions: int
+    rounds: int = 1
+    growth: int = 1
+    users_changed: int = 1
+    statistic: Fraction = Fraction(0)
+
+    @cached_property
+    def best(self) -> tuple[RenyiBudget, ...]:
+        """The rounds' budgets, at the order whose last round keeps the most.
+
+        Every order is private: the search decides only how much is kept.
+        """
+        # Steps depend on how many partitions a user has in rounds alone, and only if that varies.
+        resolution = min(1, self.rounds - 1, self.partitions - 1)
+        every = self.candidates
+
+        def kept(place: int) -> float:
+            if not 0 <= place < len(every):
+                return -1.0
+            last = every[place][-1]
+            return RenyiDistribution(
+                last, self.partitions, resolution, coarser=_SEARCH_COARSER
+            ).kept
+
+        # The further from the best order, the fewer are kept.
+        best = min(_MIDDLE, len(every) - 1)
+        way = 1 if kept(best + 1) > kept(best) else -1
+        while kept(best + way) > kept(best):
+            best += way
+        return every[best]
+
+    @cached_property
+    def candidates(self) -> list[tuple[RenyiBudget, ...]]:
+        """The rounds' budgets at every order to try, ascending; at least one.
+
+        Raises:
+          StrategyRefusal: there is none, or they would need more users than there are.
+        """
+        epsilon, delta = self.epsilon, self.delta
+        shares = [growing_shares(self.rounds, growth) for growth in (self.growth, self.growth**2)]
+        of_rounds = list(zip(*shares, strict=True))
+        scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
+        orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
+        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed, self.statistic)
+        totals = [total_budget(order, epsilon, *rest) for order in orders]
+        private = [
+            tuple(total.share(*share) for share in of_rounds)
+            for total in totals
+            if total.divergence > 0 and total.exposure > 0
+        ]
+        given = f"epsilon={float(epsilon):g}, delta={float(delta):g} and {self.partitions} "
+        if not private:
+            raise StrategyRefusal(
+                f"delta must be smaller for this strategy, got {given}partitions a user"
+            )
+        short = [
+            budgets
+            for budgets in private
+            if not any(RenyiDistribution.is_long(budget, self.partitions, 1) for budget in budgets)
+        ]
+        if not short:
+            raise StrategyRefusal(
+                "this strategy would need more than 2**48 users in a partition at "
+                f"{given}partitions a user; take a larger epsilon"
+            )
+        return short
+
+
+@dataclass(frozen=True)
+class RenyiRoundsSelection(WeightedStrategy):
+    """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_distribution`` instead of noise.
+
+    Early rounds, at little cost, select the partitions that many users have, so that their users'
+    steps in what remains are longer. From the second round on, users of more partitions than count
+    in one give to those that come first in one random order of them all: some partitions then have
+    all of their users, where otherwise each would have few, and what comes late may come early in
+    the next round.
+
+    Where earlier rounds named few partitions, less than twice kappa, users have nearly as many left
+    as at the beginning, and the last round's steps vary less with that number. It may follow from
+    what was released: ``renyi_calibration``, which has the privacy argument, fixes each round's
+    budget alone.
+
+    Args:
+      number_of_rounds: an integer from 1 to 64.
+      growth: each round's divergence is this many times that of the round before.
+
+    >>> RenyiRoundsSelection(epsilon=1, delta=1e-5, max_partitions_per_user=10).median_users
+    43
+    """
+
+    number_of_rounds: int = 3
+    growth: int = 16
+
+    name: ClassVar[str] = "renyi_rounds"
+    many_names: ClassVar[int] = 2
+    """Times kappa: from so many names on, users have fewer partitions left than they had."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for field in ("number_of_rounds", "growth"):
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+        if self.number_of_rounds > _MOST_ROUNDS:
+            raise ValueError(
+                f"number_of_rounds must be at most {_MOST_ROUNDS}, got {self.number_of_rounds}"
+            )
+        # What is refused is refused now.
+        _ = self._calibration.candidates
+
+    @property
+    def most_rounds(self) -> int:
+        return self.number_of_rounds
+
+    @cached_property
+    def rounds(self) -> tuple[RenyiDistribution, ...]:
+        max_partitions = self.max_partitions_per_user
+        # What early rounds hardly ever miss is left to the next one.
+        early = [
+            RenyiDistribution(
+                budget, max_partitions, min(1, max_partitions - 1), _EARLY_BITS, coarser=2
+            )
+            for budget in self.budgets[:-1]
+        ]
+        return (*early, self._last_rounds[0])
+
+    def shared_order(self, index: int) -> bool:
+        # A sample of each user's own finds what most users have.
+        return index > 0
+
+    def round_after(self, index: int, named: int) -> RenyiDistribution:
+        few = named < self.many_names * self.max_partitions_per_user
+        is_last = 0 < index == self.number_of_rounds - 1
+        return self._last_rounds[-1] if is_last and few else self.rounds[index]
+
+    @cached_property
+    def _calibration(self) -> Calibration:
+        rounds = self.max_partitions_per_user, self.number_of_rounds, self.growth
+        return Calibration(*self._budget, *rounds, self._users_changed)
+
+    @property
+    def _roots(self) -> tuple[int, int]:
+        """The roots of the steps in the last round: after many names, and after few."""
+        return 3, 6
+
+    @cached_property
+    def budgets(self) -> tuple[RenyiBudget, ...]:
+        """The budget of each round."""
+        return self._calibration.best
+
+    @cached_property
+    def _last_rounds(self) -> list[RenyiDistribution]:
+        """Rounds of the last round's budget, by each of the roots."""
+        max_partitions, budget = self.max_partitions_per_user, self.budgets[-1]
+        if max_partitions == 1:
+            return [RenyiDistribution(budget, max_partitions)]
+        # Finer steps where that keeps the distribution short.
+        longest = int(
+            _LONGEST * RenyiDistribution(budget, max_partitions, 1, coarser=_SEARCH_COARSER).kept
+        )
+        resolution = min(_LAST_RESOLUTION, max(1, longest))
+        return [
+            RenyiDistribution(budget, max_partitions, resolution, root=root) for root in self._roots
+        ]
+
+
+def growing_shares(rounds: int, growth: int) -> tuple[Fraction, ...]:
+    """Shares that sum to one, each ``growth`` times the one before.
+
+    >>> growing_shares(2, 3)
+    (Fraction(1, 4), Fraction(3, 4))
+    """
+    powers = [growth**i for i in range(rounds)]
+    return tuple(Fraction(power, sum(powers)) for power in powers)

@@ -1,0 +1,228 @@
+"""The base of all selection strategies: their public parameters, and the questions they answer."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.decimals import (
+    ExactNumber,
+    Number,
+    decimal_text,
+    exact_fraction,
+    float_above,
+)
+from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.discrete_noise import Extend
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution, as_float
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    CONFIDENCE,
+    ThresholdDistribution,
+    count_intervals,
+)
+
+ADD_OR_REMOVE = "add_or_remove"
+REPLACE = "replace"
+CHANNEL = "selection"
+
+
+class StrategyRefusal(ValueError):
+    """A strategy cannot be had at parameters that other strategies take."""
+
+
+@dataclass(frozen=True)
+class SelectionStrategy(ABC):
+    """An (epsilon, delta)-differentially private way to select partitions by their users.
+
+    Neighbouring inputs differ by ALL records of one user, who has at most
+    ``max_partitions_per_user`` partitions; whoever counts must see to that.
+
+    Args:
+      epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
+        print as.
+      max_partitions_per_user: kappa, a positive integer.
+      pre_threshold: partitions with fewer users than this are never selected, on top of the
+        privacy.
+      neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
+        differential privacy), which counts as two users changing and so needs twice the budget.
+
+    Raises:
+      ValueError: an argument is out of range; the message names it.
+    """
+
+    epsilon: Number
+    delta: Number
+    max_partitions_per_user: int = 1
+    pre_threshold: int = 1
+    neighbours: str = ADD_OR_REMOVE
+
+    name: ClassVar[str]
+    """The name of the strategy in options and reports."""
+    has_noisy_counts: ClassVar[bool] = False
+    """True if noisy counts come with the selected partitions."""
+    uses_weights: ClassVar[bool] = False
+    """True if users with fewer partitions count for more in each, so that counts do not suffice."""
+    needs_positive_budget: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for name, below in (("epsilon", None), ("delta", 1)):
+            exact = _budget_part(name, getattr(self, name), below, self.needs_positive_budget)
+            object.__setattr__(self, name, exact)
+        for field in ("max_partitions_per_user", "pre_threshold"):
+            object.__setattr__(self, field, positive_integer(field, getattr(self, field)))
+        if self.neighbours not in (ADD_OR_REMOVE, REPLACE):
+            raise ValueError(
+                f"neighbours must be {ADD_OR_REMOVE!r} or {REPLACE!r}, got {self.neighbours!r}"
+            )
+
+    @abstractmethod
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        """(lo, hi) around the probability that a partition with this many users is kept.
+
+        For strategies with weights: if every user has ``max_partitions_per_user`` partitions, so
+        that weights are the smallest there are, and none of the others is ever selected.
+        """
+
+    def keep_probability(self, users: int) -> float:
+        """The same as a float, of full relative precision."""
+        return as_float(lambda precision: self.keep_enclosure(users, precision))
+
+    @cached_property
+    @abstractmethod
+    def median_users(self) -> int | None:
+        """The smallest number of users at which a partition is kept at least half of the time.
+
+        None if there is none. Depends on the public parameters alone, so strategies may be compared
+        by it before any data is seen.
+        """
+
+    def describe(self) -> dict[str, Any]:
+        """The public facts of a release by this strategy, as JSON-ready values."""
+        epsilon, delta = self._budget
+        return {
+            "strategy": self.name,
+            "epsilon": float_above(epsilon),
+            "epsilon_exact": decimal_text(epsilon),
+            "delta": float_above(delta),
+            "delta_exact": decimal_text(delta),
+            "max_partitions_per_user": self.max_partitions_per_user,
+            "pre_threshold": self.pre_threshold,
+            "neighbours": self.neighbours,
+            **self._parameters(),
+        }
+
+    def _parameters(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def _users_changed(self) -> int:
+        return 2 if self.neighbours == REPLACE else 1
+
+    @property
+    def _partitions_changed(self) -> int:
+        return self.max_partitions_per_user * self._users_changed
+
+    @property
+    def _budget(self) -> tuple[Fraction, Fraction]:
+        return Fraction(self.epsilon), Fraction(self.delta)
+
+
+class CountStrategy(SelectionStrategy):
+    """A strategy that decides about a partition by its number of distinct users alone."""
+
+    @property
+    @abstractmethod
+    def distribution(self) -> KeepDistribution:
+        """The distribution by the number of users beyond ``pre_threshold - 1``."""
+
+    @property
+    def saturation_count(self) -> int | None:
+        """From this many users on, a partition is kept with certainty: counting may stop here.
+
+        None if no count is certain. Noisy counts need the full count.
+        """
+        saturation = self.distribution.saturation
+        return None if saturation is None else saturation + self.pre_threshold - 1
+
+    @cached_property
+    def median_users(self) -> int | None:
+        median = self.distribution.median
+        return None if median is None else median + self.pre_threshold - 1
+
+    def keep_enclosure(self, users: int, precision: int) -> Enclosure:
+        return self.distribution.keep_enclosure(max(0, users - self.pre_threshold + 1), precision)
+
+    def decide(self, users: IntArray, words: WordArray, extend: Extend) -> BoolArray:
+        """Decides which partitions are kept, by uniform numbers that the caller derives.
+
+        Args:
+          users: int64 array of shape (n,): distinct users per partition, not negative.
+          words, extend: the uniform numbers, see ``IntegerNoise.from_words``.
+
+        Returns:
+          An array of n bools.
+        """
+        return self.distribution.decide(self._beyond(users), words, extend)
+
+    def select(self, users: IntArray, tape: RandomTape, channel: str = CHANNEL) -> BoolArray:
+        """Decides which partitions are kept: ``decide`` with numbers of one channel of a tape."""
+        return self.distribution.select(self._beyond(users), tape, channel)
+
+    def _beyond(self, users: IntArray) -> IntArray:
+        if self.pre_threshold == 1:
+            return users
+        return np.maximum(np.asarray(users, dtype=np.int64) - (self.pre_threshold - 1), 0)
+
+
+class NoisyCountStrategy(CountStrategy):
+    """A count strategy that compares noisy counts with a threshold, and may release them too."""
+
+    has_noisy_counts: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def distribution(self) -> ThresholdDistribution: ...
+
+    def decide_with_counts(
+        self, users: IntArray, words: WordArray, extend: Extend
+    ) -> tuple[BoolArray, IntArray]:
+        """(kept, noisy counts): ``decide``, and noisy counts of the kept, 0 for the others."""
+        keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
+        noisy[keep] += self.pre_threshold - 1
+        return keep, noisy
+
+    def count_intervals(
+        self, noisy: IntArray, confidence: Number = CONFIDENCE
+    ) -> tuple[IntArray, IntArray]:
+        """(lower, upper) ends of intervals that hold the numbers of users, from noisy counts alone.
+
+        Each holds with this confidence given that its partition was selected, whatever the number
+        of users is; see ``count_intervals``. Args, returns and errors are those of that function.
+        """
+        hidden = self.pre_threshold - 1
+        low, high = count_intervals(self.distribution, np.asarray(noisy) - hidden, confidence)
+        return low + hidden, high + hidden
+
+
+def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> ExactNumber:
+    try:
+        exact = exact_fraction(name, value)
+    except ValueError:
+        exact = ExactNumber(-1)
+    if isinstance(value, str) or exact < 0 or (below is not None and exact >= below):
+        bounds = "a finite number at or above 0" if below is None else "in [0, 1)"
+        raise ValueError(f"{name} must be {bounds}, got {value!r}")
+    if positive and exact == 0:
+        raise ValueError(
+            f"{name} must be positive for this strategy, got {value!r}; "
+            'the strategy "optimal" has no noise and allows 0'
+        )
+    return exact

@@ -1,0 +1,337 @@
+"""Noisy counts above a threshold: the distribution of being kept, and the counts of those that are.
+
+A partition with n users is kept if n + X > threshold, X being integer noise; one with n + X equal
+to the threshold is kept with a probability of its own, the tie.
+
+A tie of 0 is the strict comparison of Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially
+private partition selection"), whose truncated geometric noise is always thresholded so: kept if n +
+X > k, dropped at equality (Definition 8). Their Laplace noise is real-valued, and a real threshold
+can be placed such that a single user's partition is kept with probability delta exactly. An integer
+threshold cannot, and would waste up to a factor e**epsilon of delta. So for Laplace and Gaussian
+noise the threshold is itself drawn: it is threshold - 1 with the probability of the tie and
+threshold otherwise, and the comparison with it is strict. That costs no privacy: given n >= 1 users
+what is released is a function of the private n + X and of a draw that no data enter, and the one
+probability that depends on the threshold, that of keeping a partition with a single user, is
+
+    P[1 + X > threshold] + tie * P[1 + X = threshold]
+
+which ``calibrated_distribution`` keeps from exceeding its bound.
+
+The same uniform number U decides in both forms of a release. X inverts U, and the upper part of
+those U that give n + X = threshold keep: together these are the U >= 1 - pi(n). So a release of
+names and a release of names with noisy counts agree about the names, and noise needs to be drawn
+only for the partitions that are kept.
+
+Truncated symmetric geometric noise is the optimal primitive with noisy counts (Definitions 6-8
+there): X has P[X = x] proportional to e**(-epsilon |x|) on -k, ..., k, and a partition with n users
+is kept if n + X > k. Neighbours add or remove all records of one user, here one user of one
+partition, so n changes by one. The distributions of n + X and n + 1 + X have ratios of at most
+e**epsilon wherever both have mass; at the one end where only one of them has, that mass is P[X =
+k], and k is the smallest for which it is at most delta. Thresholding is post-processing for n >= 1;
+a partition that nobody has never appears, and one with a single user appears only if X = k, with
+probability at most delta. If k's formula gives a whole number before rounding up, the probabilities
+of being kept are those of the optimal primitive.
+
+**Intervals** hold the numbers of users of named partitions, from their noisy counts alone. With t
+for the threshold, the noisy count Y = n + X of a partition that is named has
+
+    P_n[Y = y | named] = P[X = y - n] r(y) / pi(n),    r(y) = 1 for y > t, tie for y = t, 0 below
+
+so that few users who are named at all have a noisy count far above their number: y - n is then no
+draw of X. An interval that is right for all partitions, named or not, holds the number of users of
+a partition far below the threshold in none of the releases that name it. The interval here holds
+it with the confidence asked for given that the partition is named, for every n that may be named.
+With 2 a = 1 - confidence it is
+
+    C(y) = [low(y), y + c - 1]
+    low(y) = the smallest n that may be named and has P_n[Y >= y | named] > a
+    c = the smallest integer with P[X >= c] <= a
+
+Coverage. n exceeds the upper end if Y <= n - c. As r does not fall, being named makes Y no smaller:
+P_n[Y <= y | named] <= P[X <= y - n], which is P[X >= c] <= a at y = n - c.
+
+The noise is log-concave, P[X = x]**2 >= P[X = x-1] P[X = x+1]: geometric noise is, truncated or
+not, and the rounded Gaussian as the convolution of two log-concave functions (Prekopa 1973). So P[X
+= y-n-1] / P[X = y-n] does not fall in y, and r(y) is the same for n and n+1: the distributions of Y
+given that it is named have a monotone likelihood ratio, and P_n[Y >= y | named] does not fall in n.
+So n is below low(y) if and only if P_n[Y >= y | named] <= a, and by the definition of a tail, the Y
+for which that is so have probability at most a.
+
+Both together: for every n, P_n[n is not in C(Y) | named] <= 2 a. Decisions about partitions are
+independent, so this is so given which others are named, too. One interval is meant: of a hundred
+that hold with 95%, about five do not.
+
+Neither end falls as y grows. An n is left out only if enclosures prove that it may be, so that
+rounding widens intervals. Far above the threshold low(y) is computed once: an n with P[X >= y-n] <=
+a pi(n) is left out, and pi does not fall, so that y + 1 leaves out n + 1.
+
+All of it follows from what is released and from public parameters, and costs no privacy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property, lru_cache
+from itertools import accumulate, repeat
+from operator import mul
+from typing import Any
+
+import gmpy2
+import numpy as np
+
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.decimals import Number, exact_fraction
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    exactly,
+    refine_until_decided,
+    smallest_where,
+)
+from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntegerNoise
+from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+
+_PRECISION = 256
+_GUARD_BITS = 32
+_TIE_BITS = 40
+
+CONFIDENCE = Fraction(19, 20)
+_INTERVAL_PRECISION = 96
+_FAR = 4
+"""Times c above the threshold, noisy counts are hardly ever cut off."""
+_MOST_NODES = 1 << 8
+"""Up to there ends are computed at every 2**i-th noisy count, and hold for those after it."""
+
+
+@dataclass(frozen=True)
+class ThresholdDistribution(KeepDistribution):
+    """pi(n) = P[n + X > threshold] + tie * P[n + X = threshold] for n >= smallest, and 0 below.
+
+    Args:
+      noise: the distribution of X.
+      threshold: an integer.
+      tie: the probability with which a noisy count that equals the threshold is kept, below 1.
+      saturation: the smallest n with pi(n) = 1, for noise that is bounded.
+      smallest: 1 where a partition without users must not appear; 0 where it may, since its name is
+        public.
+    """
+
+    noise: IntegerNoise
+    threshold: int
+    tie: Fraction = Fraction(0)
+    saturation: int | None = None
+    smallest: int = 1
+
+    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
+        if statistic < self.smallest:
+            return exactly(1)
+        if self.saturation is not None and statistic >= self.saturation:
+            return exactly(0)
+        if statistic == self.threshold and 2 * self.tie == 1:
+            # P[X <= 0] + P[X <= -1] = 1, which no enclosures of the two would settle.
+            return exactly(self.tie)
+        drop = self._at_most(self.threshold - statistic, precision)
+        if not self.tie:
+            return drop
+        below = self._at_most(self.threshold - statistic - 1, precision)
+        return (1 - self.tie) * drop + self.tie * below
+
+    def _at_most(self, x: int, precision: int) -> Enclosure:
+        """(lo, hi) around P[X <= x], exact rationals."""
+        # The noise is symmetric: P[X <= -y] = P[X > y - 1].
+        tail = self.noise.tail(x if x >= 0 else -x - 1, precision).rational()
+        return 1 - tail if x >= 0 else tail
+
+    def decide_with_counts(
+        self, counts: IntArray, words: WordArray, extend: Extend
+    ) -> tuple[BoolArray, IntArray]:
+        """(kept, noisy counts), arrays as long as ``counts``; of the dropped the latter are 0.
+
+        Arguments and errors are those of ``decide``.
+        """
+        keep = self.decide(counts, words, extend)
+        kept = np.flatnonzero(keep)
+        noise = self.noise.from_words(words[kept], lambda i, bits: extend(int(kept[i]), bits))
+        noisy = np.zeros(len(counts), dtype=np.int64)
+        noisy[kept] = counts[kept] + noise
+        return keep, noisy
+
+
+def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdDistribution:
+    """The distribution with this noise that keeps a single user's partition with this probability.
+
+    Args:
+      noise: the distribution of X.
+      probability: positive and below 1/2; it is never exceeded, and met to about 2**-40 of it.
+    """
+    bound = gmpy2.mpq(probability)
+    # P[1 + X > threshold] = P[X > threshold - 1].
+    threshold = smallest_where(lambda t: bool(noise.tail(t - 1, _PRECISION)[1] <= bound), 1)
+    above = gmpy2.mpq(noise.tail(threshold - 1, _PRECISION)[1])
+    equal = gmpy2.mpq(noise.probability(threshold - 1, _PRECISION)[1])
+    steps = int(gmpy2.floor((bound - above) / equal * (1 << _TIE_BITS)))
+    return ThresholdDistribution(
+        noise, threshold, Fraction(min(steps, (1 << _TIE_BITS) - 1), 1 << _TIE_BITS)
+    )
+
+
+@dataclass(frozen=True)
+class TruncatedGeometricNoise(IntegerNoise):
+    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
+
+    Args:
+      epsilon: positive; an exact rational number.
+      k: positive integer.
+    """
+
+    epsilon: Fraction
+    k: int
+
+    def tail(self, x: int, precision: int) -> Enclosure:
+        if x >= self.k:
+            return exactly(0)
+        # P[X > x] = q**(x+1) (1 - q**(k-x)) / (1 + q - 2 q**(k+1)).
+        working = precision + _GUARD_BITS
+        power = self._decay.power(x + 1, working)
+        return power * self._decay.one_minus_power(self.k - x, working) / self._total(working)
+
+    def _tails(self, precision: int) -> list[Enclosure]:
+        # By a chain of products, (q**(x+1) - q**(k+1)) / total: the guard bits outlast its length.
+        working = precision + 2 * _GUARD_BITS
+        end, total = self._decay.power(self.k + 1, working), self._total(working)
+        powers = accumulate(repeat(self._decay.power(1, working), self.k), mul)
+        return [*((power - end) / total for power in powers), exactly(0)]
+
+    def _total(self, working: int) -> Enclosure:
+        """(lo, hi) around 1 + q - 2 q**(k+1), by terms that are all positive."""
+        # (1 + q) (1 - q**k) + (1 - q) q**k.
+        ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
+        gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
+        return (1 + ratio) * inner + gap * end
+
+    @cached_property
+    def _decay(self) -> Decay:
+        return Decay(self.epsilon)
+
+
+def truncated_geometric_distribution(epsilon: Fraction, delta: Fraction) -> ThresholdDistribution:
+    """The distribution of a partition by its number of users, for users with one partition each.
+
+    Args:
+      epsilon: positive; an exact rational number.
+      delta: positive and below 1; an exact rational number.
+    """
+    k = truncation(epsilon, delta)
+    return ThresholdDistribution(TruncatedGeometricNoise(epsilon, k), k, saturation=2 * k + 1)
+
+
+def public_distribution(
+    epsilon: Fraction, delta: Fraction, threshold: int
+) -> ThresholdDistribution:
+    """The distribution of a partition whose name is public, which may then appear though nobody has
+    it.
+
+    The noise is that of ``truncated_geometric_distribution``, so that both kinds of partition may
+    stand in one release, and the count is private however it is thresholded.
+
+    Args:
+      threshold: what the noisy count must exceed, from -k to k, k the noise's bound. At -k every
+        partition with a user is kept (no false negatives), since noise is never below -k, and so is
+        nearly every one without; at k none without a user is kept (no false positives); between,
+        some of both, and at 0 a partition without users is kept less than half of the time.
+
+    Raises:
+      ValueError: the threshold is out of range.
+    """
+    k = truncation(epsilon, delta)
+    if not -k <= threshold <= k:
+        raise ValueError(
+            f"the threshold of public partitions must be in [-{k}, {k}], got {threshold}"
+        )
+    noise = TruncatedGeometricNoise(epsilon, k)
+    return ThresholdDistribution(noise, threshold, saturation=max(0, threshold + k + 1), smallest=0)
+
+
+def truncation(epsilon: Fraction, delta: Fraction) -> int:
+    """k: the smallest for which P[X = k] <= delta, at least 1."""
+    share = gmpy2.mpq(delta)
+
+    def is_small(k: int) -> bool:
+        noise = TruncatedGeometricNoise(epsilon, k)
+        return refine_until_decided(lambda bits: noise.tail(k - 1, bits).is_at_most(share), 128)
+
+    return smallest_where(is_small, 1)
+
+
+def count_intervals(
+    distribution: ThresholdDistribution, noisy: IntArray, confidence: Number = CONFIDENCE
+) -> tuple[IntArray, IntArray]:
+    """The ends of intervals that hold the numbers of users, each with this confidence.
+
+    Args:
+      distribution: what named the partitions.
+      noisy: integer array of shape (n,): the noisy counts that were released.
+      confidence: between 0 and 1.
+
+    Returns:
+      Lower and upper ends, int64 arrays of shape (n,).
+
+    Raises:
+      ValueError: the confidence is out of range, or a noisy count is one that the distribution
+        drops.
+
+    >>> from dp_transforms.mechanisms.selection import LaplaceSelection
+    >>> low, high = count_intervals(LaplaceSelection(1, 1e-5).distribution, np.array([13, 20, 100]))
+    >>> low.tolist(), high.tolist()
+    ([1, 17, 97], [16, 23, 103])
+    """
+    exact = exact_fraction("confidence", confidence)
+    if not 0 < exact < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence!r}")
+    noisy = np.asarray(noisy, dtype=np.int64)
+    if noisy.size and noisy.min() < distribution.threshold + (not distribution.tie):
+        raise ValueError(
+            f"a noisy count is below the threshold {distribution.threshold} of this strategy"
+        )
+    beyond, shift, lows = _lower_ends(distribution, (1 - exact) / 2)
+    places = np.minimum((noisy - distribution.threshold) >> shift, len(lows) - 1)
+    end = distribution.threshold + ((len(lows) - 1) << shift)
+    low = lows[places] + np.maximum(noisy - end, 0)
+    return low, np.maximum(noisy + beyond - 1, distribution.smallest)
+
+
+@lru_cache(maxsize=64)
+def _lower_ends(distribution: ThresholdDistribution, miss: Fraction) -> tuple[int, int, IntArray]:
+    """(c, shift, low(y) for y = threshold + (i << shift)); after the last, low grows as y does."""
+    at_most = gmpy2.mpq(miss)
+
+    def is_rare(c: int) -> bool:
+        return bool(distribution.noise.tail(c - 1, _INTERVAL_PRECISION).upper <= at_most)
+
+    beyond = smallest_where(is_rare, 1)
+    span = _FAR * beyond
+    shift = max(0, (span // _MOST_NODES).bit_length())
+    lows = [distribution.smallest]
+    for i in range(1, -(-span >> shift) + 1):
+        lows.append(_low(distribution, distribution.threshold + (i << shift), at_most, lows[-1]))
+    return beyond, shift, np.array(lows, dtype=np.int64)
+
+
+def _low(distribution: ThresholdDistribution, y: int, miss: Any, start: int) -> int:
+    """low(y) for a y above the threshold, from ``start`` on."""
+
+    def is_left(n: int) -> bool:
+        """Tells whether P_n[Y >= y | named] <= miss is not certain."""
+        tie, gap = gmpy2.mpq(distribution.tie), distribution.threshold - n
+        named = (1 - tie) * _above(distribution, gap) + tie * _above(distribution, gap - 1)
+        return bool(_above(distribution, y - n - 1).upper > (miss * named).lower)
+
+    return smallest_where(is_left, start)
+
+
+def _above(distribution: ThresholdDistribution, x: int) -> Enclosure:
+    """(lo, hi) around P[X > x]."""
+    if x >= 0:
+        return distribution.noise.tail(x, _INTERVAL_PRECISION)
+    return 1 - distribution.noise.tail(-x - 1, _INTERVAL_PRECISION)

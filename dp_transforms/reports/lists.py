@@ -1,0 +1,234 @@
+"""Pages about a released list, and about two that are compared."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import COMPARISON_PICTURE, CURVE_FILE, RANKS_FILE
+from dp_transforms.postprocessing import guessing_metrics
+from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers
+from dp_transforms.reports import page
+from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
+
+if TYPE_CHECKING:
+    from dp_transforms.frames.answers import Comparison, ListRelease
+
+_GUESSES = (1, 10, 100, 1000)
+_ALPHAS = ("0.25", "0.5")
+_TOP = 10
+_HEADS = ("Proved", "By the model")
+_EACH = (
+    f"The interval below each number holds that of the true list with {CONFIDENCE:.0%} confidence, "
+    "over the noise alone, each by itself."
+)
+_ABOUT_MODEL = (
+    " On the right are the shorter intervals of a model of what lists look like: they hold as far "
+    "as the model does, and are not proved."
+)
+
+
+def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
+    """The whole page of a list, pictures included, and these by their names.
+
+    Raises:
+      InputError: public knowledge has narrowed a release of the exponential mechanism.
+    """
+    try:
+        number = release.number_of_partitions()
+    except ValueError:
+        raise InputError(
+            "this release is narrowed by public knowledge; the error bars of a report are for "
+            "unrestricted ones"
+        ) from None
+    said, released = wording(dict(release.statement), words), release.released
+    pictures = {name: page.png(one) for name, one in list_figures(release, said).items()}
+    content = "<p>The released list is empty: there is nothing to draw.</p>"
+    if len(released):
+        content = _plots(pictures, said) + _numbers(release, said) + _top(release, said)
+        if said.guessing:
+            content += _metrics(release)
+    between = f"between {number.low:,} and {number.high:,}"
+    counted = ""
+    if said.bound:
+        counted = (
+            f"There are at least {number.low:,} {said.things}: {between} in this list{said.bound}, "
+            f"chosen at random ({CONFIDENCE:.0%} confidence). Where {said.users} have more, the "
+            "true numbers are larger than all of this page."
+        )
+    elif "degree" not in release.statement:
+        counted = f"There are {between} {said.things} ({CONFIDENCE:.0%} confidence)."
+    intro = f"""{released.total:,} {said.total} {released.distinct:,} {said.things}, as
+released: the true numbers differ by the noise that makes the list private. It does not say which
+{said.things}. {counted}"""
+    content = f"<p>{html.escape(intro)}</p>\n{content}"
+    title = said.title + said.bound
+    return page.document(title, words, content, {"": release.statement}), pictures
+
+
+def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str, bytes]]:
+    """The whole page of two lists side by side, picture included, and this by its name."""
+    one, two = (wording(dict(each.statement), words) for each in comparison.lists)
+    pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
+    bounds = ""
+    for label, said in zip(comparison.labels, (one, two), strict=True):
+        if said.bound:
+            bounds += (
+                f" The list {label} is{said.bound[1:]}, chosen at random: where {said.users} have "
+                "more, true numbers are larger."
+            )
+    answers = (comparison.first, comparison.second, comparison.differences)
+    rows = [
+        (_named(question, one), *(_text(question, each) for each in told))
+        for question, *told in zip(comparison.questions, *answers, strict=True)
+    ]
+    confidence = comparison.differences[0].confidence
+    intro = (
+        f"Two released lists: {' and '.join(comparison.labels)}. Their true numbers differ from "
+        f"these by the noise that makes them private.{bounds}"
+    )
+    caption = (
+        "Both lists by rank. The shaded bands hold the true numbers, each with "
+        f"{CONFIDENCE:.0%} confidence."
+    )
+    about = (
+        "The difference is the second less the first. The interval below each holds the true one "
+        f"with {confidence:.0%} confidence, over the noise of both lists, each by itself. An "
+        "interval without 0 in it tells that there is a difference."
+    )
+    picture = page.figure(pictures[COMPARISON_PICTURE], caption)
+    heads = ("", *comparison.labels, "Difference")
+    content = f"<p>{html.escape(intro)}</p>\n{picture}\n"
+    content += page.section("Numbers and differences", about, [heads, *rows])
+    title = f"{one.title}s, two compared".replace("A differentially", "Differentially")
+    statements = {
+        f": {label}": each.statement
+        for label, each in zip(comparison.labels, comparison.lists, strict=True)
+    }
+    return page.document(title, words, content, statements), pictures
+
+
+def list_figures(release: ListRelease, said: Wording) -> dict[str, Any]:
+    """The figures of a list, by the names of their files; none if it is empty."""
+    released = release.released
+    if not len(released):
+        return {}
+    ranks = GRID[GRID <= max(released.distinct, release.intervals.bands(CONFIDENCE)[1].distinct)]
+
+    def guessing_curve(axes: Any) -> None:
+        bounds = release.intervals.success_rates(ranks.tolist(), CONFIDENCE)
+        rates = guessing_metrics.sums_to(released, ranks) / released.total
+        axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=_BAND)
+        axes.semilogx(ranks, rates, label="as released")
+        axes.set_ylim(-0.02, 1.02)
+        axes.yaxis.set_major_formatter(lambda rate, _: f"{rate:.0%}")
+
+    figures = {
+        RANKS_FILE: page.curves(
+            said.ranks_title,
+            "rank",
+            said.users,
+            lambda axes: _draw_ranks(axes, release, "as released", _BAND),
+        )
+    }
+    if said.guessing:
+        x, y = "most frequent partitions (guesses)", "part of all contributions"
+        figures[CURVE_FILE] = page.curves("Guessing curve", x, y, guessing_curve)
+    return figures
+
+
+_BAND = f"where the true one is ({CONFIDENCE:.0%} confidence)"
+
+
+def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
+    """The figure of two lists by rank."""
+    said = wording(dict(comparison.lists[0].statement), words)
+
+    def draw(axes: Any) -> None:
+        for release, label in zip(comparison.lists, comparison.labels, strict=True):
+            _draw_ranks(axes, release, label, None)
+
+    return page.curves(said.ranks_title, "rank", said.users, draw)
+
+
+def _draw_ranks(axes: Any, release: ListRelease, label: str, band: str | None) -> None:
+    """Draws frequencies by rank with error bars, of which the lower ends are cut off at a half."""
+    released = release.released
+    lower, upper = release.intervals.bands(CONFIDENCE)
+    ranks = GRID[GRID <= max(released.distinct, upper.distinct)]
+    ends = (np.maximum(one.at_ranks(ranks), 0.5) for one in (lower, upper))
+    axes.fill_between(ranks, *ends, alpha=0.25, lw=0, label=band)
+    shown = ranks[ranks <= released.distinct]
+    axes.loglog(shown, released.at_ranks(shown), label=label)
+    axes.set_ylim(bottom=0.5)
+
+
+def _plots(pictures: dict[str, bytes], said: Wording) -> str:
+    about = f"The list is{said.bound[1:]}." if said.bound else ""
+    captions = {
+        RANKS_FILE: f"{said.ranks_caption} The shaded band holds the true numbers; its lower end "
+        f"is cut off at a half. {about}",
+        CURVE_FILE: "The part of all contributions that the most frequent partitions make up: the "
+        f"accounts that this number of guesses breaks. {about}",
+    }
+    figures = "\n".join(
+        page.figure(picture, captions[name].strip()) for name, picture in pictures.items()
+    )
+    return f'<h2>The list</h2>\n<div class="plots">\n{figures}\n</div>\n'
+
+
+def _numbers(release: ListRelease, said: Wording) -> str:
+    """A table of what users of a list ask first: what ``show`` and ``numbers`` say."""
+    kinds = [
+        release.numbers(by_model=by_model, things=said.things, users=said.users)
+        for by_model in (False, True)[: 1 + (release.released.coordinates is not None)]
+    ]
+    rows = [
+        (name[:1].upper() + name[1:], *(_text(name, each[name]) for each in kinds))
+        for name in kinds[0]
+    ]
+    about = _EACH + _ABOUT_MODEL * (len(kinds) - 1)
+    return page.section("Numbers", about, [("", *_HEADS[: len(kinds)]), *rows])
+
+
+def _top(release: ListRelease, said: Wording) -> str:
+    """A table of the largest frequencies."""
+    top = release.top(min(_TOP, release.released.distinct))
+    rows = [(f"{rank}", page.count_text(one)) for rank, one in enumerate(top, 1)]
+    about = (
+        f"The {len(rows)} largest frequencies. With {CONFIDENCE:.0%} confidence all of these "
+        "intervals hold together."
+    )
+    return page.section("The top", about, [("Rank", said.users.capitalize()), *rows])
+
+
+def _metrics(release: ListRelease) -> str:
+    kinds: list[Answers] = [release.intervals]
+    if release.released.coordinates is not None:
+        kinds.append(release.model)
+    asked: list[tuple[str, str, Any]] = [
+        (f"Success rate of {n:,} guess{'es' if n > 1 else ''}", "success_rate_bits", n)
+        for n in _GUESSES
+    ]
+    asked += [(f"Guesswork to reach {float(a):.0%}", "alpha_guesswork_bits", a) for a in _ALPHAS]
+    rows: Sequence[Sequence[str]] = [
+        (name, *(page.bits_text(getattr(one, ask)(of, CONFIDENCE)) for one in kinds))
+        for name, ask, of in asked
+    ]
+    about = "Effective key lengths in bits (Bonneau, IEEE S&P 2012). " + _EACH
+    about += _ABOUT_MODEL * (len(kinds) - 1)
+    return page.section("How hard to guess", about, [("Metric", *_HEADS[: len(kinds)]), *rows])
+
+
+def _named(question: str, said: Wording) -> str:
+    """A question of a comparison in the words of the page."""
+    named = question.replace("partitions", said.things).replace("users", said.users)
+    return named[:1].upper() + named[1:]
+
+
+def _text(question: str, estimate: Any) -> str:
+    return (page.share_text if "share of" in question.lower() else page.count_text)(estimate)

@@ -1,0 +1,267 @@
+"""Shared by all pages of reports: the frame, figures, tables, the guarantee and the budget."""
+
+from __future__ import annotations
+
+import base64
+import datetime
+import html
+import importlib.util
+import io
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from dp_transforms.files.filenames import REPORT_FILE
+from dp_transforms.postprocessing.estimates import Estimate
+from dp_transforms.reports.phrases import Words, statement_words
+
+_MOST_BARS = 60
+_STYLE = """\
+body { margin: 0 auto; max-width: 1200px; padding: 16px; color: #1a1a1a; background: #fff;
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: break-word }
+h1 { font-size: 1.7em; line-height: 1.2 } h2 { font-size: 1.25em; margin-top: 1.6em }
+p, li { max-width: 70ch }
+figure { margin: 0; max-width: 640px } figcaption { font-size: .9em; max-width: 60ch }
+img { width: 100%; height: auto }
+.plots { display: grid; gap: 24px;
+  grid-template-columns: repeat(auto-fit, minmax(min(320px, 100%), 1fr)) }
+.wide { overflow-x: auto }
+table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
+th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
+td:first-child { min-width: 5.6em }
+td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabular-nums }
+blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
+  max-width: 72ch }
+"""
+
+
+def add_report_flag(group: Any) -> None:
+    """The flag of jobs that release frequency lists, for a group of a parser's flags."""
+    group.add_argument(
+        "--report",
+        action="store_true",
+        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
+    )
+
+
+def check_available() -> None:
+    """Makes sure, before a budget is spent, that a report can be drawn.
+
+    Raises:
+      ValueError: matplotlib is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
+
+
+def document(
+    kind: str, words: Words, content: str, statements: Mapping[str, Mapping[str, Any]]
+) -> str:
+    """A whole page as HTML.
+
+    Args:
+      kind: what is released; the title, if the publisher has none.
+      words: of the publisher.
+      content: HTML.
+      statements: the privacy.json of each release on the page, by what to call it in a title.
+    """
+    title = html.escape(words.title or kind)
+    today = datetime.datetime.now(datetime.timezone.utc).date()
+    below = f"{kind}. " if words.title else ""
+    ends = "".join(
+        f"""<h2>Privacy statement{html.escape(name)}</h2>
+<blockquote>{"".join(_cell(text, "p") for text in statement_words(dict(statement)))}</blockquote>
+<h2>Privacy budget{html.escape(name)}</h2>
+{_budget(statement)}"""
+        for name, statement in statements.items()
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<style>
+{_STYLE}</style>
+</head>
+<body>
+<h1>{title}</h1>
+<p>{html.escape(below)}This page was made on {today}.</p>
+{content}
+{ends}
+</body>
+</html>
+"""
+
+
+def figure(picture: bytes, caption: str) -> str:
+    """A PNG with its caption, as HTML."""
+    return (
+        f'<figure><img src="data:image/png;base64,{base64.b64encode(picture).decode()}" '
+        f'alt="{html.escape(caption)}"><figcaption>{html.escape(caption)}</figcaption></figure>'
+    )
+
+
+def new_figure(width: float = 4.6, height: float = 3.7, panels: int = 1) -> tuple[Any, Any]:
+    """A figure of matplotlib and its axes, or those of each panel; by default so small in inches
+    that its text is legible on a phone.
+
+    Raises:
+      ImportError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as fault:
+        raise ImportError("plots need matplotlib: pip install matplotlib") from fault
+    drawn = Figure(figsize=(width, height), layout="constrained")
+    return drawn, drawn.subplots(1, panels)
+
+
+def png(drawn: Any) -> bytes:
+    """The bytes of a figure's PNG."""
+    buffer = io.BytesIO()
+    drawn.savefig(buffer, dpi=240)
+    return buffer.getvalue()
+
+
+def table(rows: Sequence[Sequence[str]], numbers: int) -> str:
+    """Rows of text as HTML, the first one as heads; the last ``numbers`` columns are numbers."""
+    heads, *others = rows
+    words = len(heads) - numbers
+    kinds = ["td"] * words + ['td class="number"'] * numbers
+    return _table([_row(heads, ["th"] * len(heads)), *(_row(row, kinds) for row in others)])
+
+
+def section(title: str, about: str, rows: Sequence[Sequence[str]]) -> str:
+    """A part of a page: a title, a paragraph of text, and a table whose first column is words."""
+    return f"{_cell(title, 'h2')}\n{_cell(about, 'p')}\n{table(rows, numbers=len(rows[0]) - 1)}"
+
+
+def _table(rows: Sequence[str]) -> str:
+    lines = "\n".join(rows)
+    return f'<div class="wide"><table>\n{lines}\n</table></div>\n'
+
+
+def _row(cells: Iterable[Any], kinds: Sequence[str]) -> str:
+    """A row of a table whose cells are elements of these kinds."""
+    return f"<tr>{''.join(map(_cell, cells, kinds))}</tr>"
+
+
+def _cell(content: Any, kind: str) -> str:
+    return f"<{kind}>{html.escape(str(content))}</{kind.partition(' ')[0]}>"
+
+
+def curves(title: str, x: str, y: str, draw: Callable[[Any], None]) -> Any:
+    """A figure with a grid and a legend, on whose axes curves are drawn."""
+    figure, axes = new_figure()
+    draw(axes)
+    axes.set(title=title, xlabel=x, ylabel=y)
+    axes.grid(alpha=0.3)
+    _take_literally(axes, *axes.legend().get_texts())
+    return figure
+
+
+def interval_bars(
+    title: str, unit: str, bars: Sequence[tuple[str, Estimate]], end: float | None = None
+) -> Any:
+    """A figure with a dot and a bar in a line for each estimate, or a band for many of them; a bar
+    without an end goes on."""
+    found = [one for _, one in bars]
+    if end is None:
+        finite = [one.high for one in found if one.high < math.inf]
+        end = 1.03 * max([*(one.value for one in found), *finite, 1])
+    places = range(len(found))
+    lows, highs = [one.low for one in found], [min(one.high, end) for one in found]
+    values = [one.value for one in found]
+    if len(found) > _MOST_BARS:
+        figure, axes = new_figure()
+        axes.fill_between(places, lows, highs, alpha=0.3)
+        axes.plot(places, values)
+        some = range(0, len(found), -(-len(found) // 3))
+        axes.set_xticks(some, [_shortened(bars[i][0], 13) for i in some], parse_math=False)
+        axes.set(title=title, ylabel=unit, ylim=(0, end))
+    else:
+        figure, axes = new_figure(height=1 + 0.26 * len(found))
+        axes.hlines(places, lows, highs, lw=5, alpha=0.3)
+        axes.plot(values, places, "o", ms=4)
+        axes.set_yticks(places, [_shortened(name) for name, _ in bars], parse_math=False)
+        axes.set(title=title, xlabel=unit, xlim=(0, end), ylim=(len(found), -1))
+        axes.locator_params(axis="x", nbins=5)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,g}")
+    axes.grid(alpha=0.3)
+    _take_literally(axes)
+    return figure
+
+
+def _take_literally(axes: Any, *more: Any) -> None:
+    """Words of users and publishers are no formulas, whatever is in them."""
+    for text in (axes.title, axes.xaxis.label, axes.yaxis.label, *more):
+        text.set_parse_math(False)
+
+
+def count_text(estimate: Estimate) -> str:
+    """A whole number, and below it its interval.
+
+    >>> count_text(Estimate(169, 160, 1_177))
+    '169\\n160 to 1,177'
+    """
+    return f"{estimate.value:,}\n{estimate.low:,} to {estimate.high:,}"
+
+
+def share_text(estimate: Estimate) -> str:
+    """A part of something, and below it its interval, rounded outwards.
+
+    >>> share_text(Estimate(0.12345, 0.12344, 0.12346))
+    '12.35%\\n12.34% to 12.35%'
+    """
+    low, high = math.floor(10_000 * estimate.low) / 100, math.ceil(10_000 * estimate.high) / 100
+    return f"{estimate.value:.2%}\n{low:.2f}% to {high:.2f}%"
+
+
+def bits_text(estimate: Estimate) -> str:
+    """A number of bits, and below it its interval, rounded outwards."""
+    text = f"{estimate.value:.2f}\n{math.floor(100 * estimate.low) / 100:.2f}"
+    if estimate.high == math.inf:
+        return f"{text} or more"
+    return f"{text} to {math.ceil(100 * estimate.high) / 100:.2f}"
+
+
+def _shortened(label: str, most: int = 24) -> str:
+    """A label for a picture: printable, and not too long."""
+    printable = "".join(c if c.isprintable() else "?" for c in label)
+    return printable if len(printable) <= most else printable[: most - 1] + "…"
+
+
+def _budget(statement: Mapping[str, Any]) -> str:
+    lines = {
+        "Mechanism": statement.get("mechanism", ""),
+        "epsilon": f"{statement['epsilon']:g}",
+        "delta": f"{statement['delta']:g}",
+        "Neighbours": statement["neighbours"],
+    }
+    about = {
+        "max_partitions_per_user": "Partitions per user, at most",
+        "degree": "Degree",
+        "degree_bound": "Bound on degrees",
+        "sensitivity": "Sensitivity (L1)",
+        "strategy": "Strategy",
+    }
+    lines |= {label: statement[key] for key, label in about.items() if key in statement}
+    base_2 = statement.get("base_2")
+    if base_2:
+        lines["Base 2"] = f"(x, y, z) = ({base_2['x']}, {base_2['y']}, {base_2['z']})"
+    for name, version in statement.get("versions", {}).items():
+        lines[f"Version of {name}"] = version
+    return _table([_row(line, ("th", "td")) for line in lines.items()]) + _ledger(statement)
+
+
+def _ledger(statement: Mapping[str, Any]) -> str:
+    """The releases that shared a budget with this one, where the statement lists them."""
+    budget = statement.get("budget")
+    if not budget:
+        return ""
+    names = ("purpose", "epsilon", "delta", "state")
+    rows = [[str(line[name]) for name in names] for line in budget["ledger"]]
+    return f"""<p>It is a part of a budget of epsilon = {budget["epsilon"]} and delta =
+{budget["delta"]}, with these releases when it was made:</p>
+{table([names, *rows], numbers=0)}"""

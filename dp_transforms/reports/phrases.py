@@ -1,0 +1,246 @@
+"""The wording of pages and statements: about users' partitions, or about a graph's degrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+    ExponentialDistribution,
+)
+from dp_transforms.reports.privacy_statement import NODE
+
+
+class Words(NamedTuple):
+    """The words that a publisher has for a page; where there are none, the release has its own."""
+
+    about: str | None = None  # what partitions are
+    users: str = "users"
+    title: str | None = None
+    data_name: str | None = None
+
+
+NO_WORDS = Words()
+
+
+class Wording(NamedTuple):
+    """The words of a page that go with a kind of list."""
+
+    title: str
+    total: str  # what the frequencies add up to, before what has them
+    things: str  # what has a frequency, in the plural
+    users: str  # what frequencies count, at the axis
+    ranks_title: str  # of the picture of frequencies by rank
+    ranks_caption: str  # below it
+    guessing: bool  # whether guessing metrics mean something for such a list
+    bound: str = ""  # on the numbers of the page, where records may have been dropped
+
+
+_SOURCES = {ExponentialDistribution.title: " (Blocki, Datta and Bonneau, NDSS 2016)"}
+_MECHANISM_WORDS = (
+    "The mechanism is the {}, sampled exactly with random numbers of the operating system. Further "
+    "analysis of what was released costs no privacy; further releases about the same "
+)
+_DEGREES = {
+    "undirected": ("ends of edges at", "neighbours of the node", "neighbours each node has"),
+    "in": ("edges into", "edges into the node", "edges lead to each node"),
+    "out": ("edges out of", "edges out of the node", "edges lead away from each node"),
+}
+
+
+def wording(statement: dict[str, Any], words: Words = NO_WORDS) -> Wording:
+    """The words for what a privacy.json describes."""
+    degree = statement.get("degree")
+    of_data = f" of {words.data_name}" if words.data_name else ""
+    if degree is not None:
+        total, neighbours, has = _DEGREES[degree]
+        title = f"A differentially private degree list{of_data}"
+        caption = f"How many {has}, from the largest number on."
+        return Wording(title, total, "nodes", neighbours, "Degree by rank", caption, False)
+    columns = statement.get("partition_columns", [])
+    if words.about is None and len(columns) > 1:
+        of = f"{', '.join(columns[:-1])} and {columns[-1]}"
+        thing, things = f"combination of {of}", f"combinations of {of}"
+    else:
+        # A column without a header has a number.
+        name = words.about or "".join(columns).replace("_", " ").removesuffix(" id")
+        thing, things = _numbers("partition" if not name or name.isdigit() else name)
+    user, users = _numbers(words.users)
+    bound = ""
+    if drops_records(statement):
+        kappa = statement["max_partitions_per_user"]
+        bound = f", of at most {kappa:,} {things if kappa > 1 else thing} of each {user}"
+    return Wording(
+        f"A differentially private frequency list{of_data}",
+        f"contributions of {users} to",
+        things,
+        users,
+        "Frequency by rank",
+        f"How many {users} the {things} have, from the most frequent on.",
+        _about_passwords([words.about] if words.about else columns or ["password"]),
+        bound,
+    )
+
+
+def _numbers(word: str) -> tuple[str, str]:
+    """A noun in the singular and in the plural, whichever of them is given.
+
+    >>> _numbers("urls"), _numbers("address"), _numbers("category")
+    (('url', 'urls'), ('address', 'addresses'), ('category', 'categories'))
+    """
+    if word.endswith("ss"):
+        return word, f"{word}es"
+    if word.endswith("s"):
+        return word[:-1], word
+    if word.endswith("y") and word[-2:-1] not in "aeiou":
+        return word, f"{word[:-1]}ies"
+    return word, f"{word}s"
+
+
+def _about_passwords(names: Sequence[str]) -> bool:
+    """Tells whether guessing means something: if names of columns are of a password.
+
+    >>> _about_passwords(["page"])
+    False
+    """
+    return any("pass" in name.lower() or "pin" == name.lower() for name in names)
+
+
+def statement_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of any release in paragraphs that a publisher can paste."""
+    if "strategy" in statement:
+        return selection_privacy_words(statement)
+    return (grouped_privacy_words if "lists" in statement else privacy_words)(statement)
+
+
+def privacy_words(statement: dict[str, Any]) -> list[str]:
+    """A privacy.json in paragraphs that a publisher can paste.
+
+    >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
+    ...     "sensitivity": 1, "max_partitions_per_user": 1,
+    ...     "max_partitions_per_user_is": "enforced"})[1]
+    'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
+    """
+    epsilon, unit = statement["epsilon"], statement.get("privacy_unit", "user")
+    whose = "any one person's records were" if unit == "user" else f"any one {unit} was"
+    what = f"This {'degree' if 'degree' in statement else 'frequency'} list was"
+    if "periods" in statement and "period" not in statement:  # all of them
+        epsilon, what = statement["periods"]["epsilon_of_all"], "These frequency lists were"
+    return [
+        f"{what} released under pure epsilon-differential privacy with epsilon = {epsilon:g}. The "
+        f"privacy unit is one {unit}; "
+        f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
+        f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
+        _bound_words(statement) + _period_words(statement),
+        _mechanism_words([statement])
+        + f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
+    ]
+
+
+def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of lists of groups, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    kind = f"({epsilon:g}, {delta:g})-differential privacy"
+    if not delta:
+        kind = f"pure epsilon-differential privacy with epsilon = {epsilon:g}"
+    parts = [
+        f"{one['epsilon']:.3g} for "
+        + (f"the groups by {one['attribute']}" if "attribute" in one else "the list of all users")
+        for one in statement["lists"]
+    ]
+    selection = statement.get("selection_of_groups")
+    if selection:
+        parts.append(f"{selection['epsilon']:g} for the names of groups that were not public")
+    return [
+        f"These lists were released together under {kind}. The privacy unit is one user; "
+        f"neighbouring data sets: {statement['neighbours']}.",
+        f"Epsilon adds up from: {', '.join(parts)}. Of each attribute a user counts in one group "
+        "at most, so that its groups together cost no more than one of them.",
+        _bound_words(statement),
+        _mechanism_words(statement["lists"]) + "users do, and their costs add up.",
+    ]
+
+
+def selection_privacy_words(statement: dict[str, Any]) -> list[str]:
+    """The privacy.json of names of partitions, in such paragraphs."""
+    epsilon, delta = statement["epsilon"], statement["delta"]
+    strategy = f"selection strategy {statement['strategy']}"
+    words = [
+        f"These names were released under ({epsilon:g}, {delta:g})-differential privacy. The "
+        f"privacy unit is one user; neighbouring data sets: {statement['neighbours']}. Whatever "
+        f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
+        f"with the other, and {delta:g} more.",
+        _bound_words(statement) + _periods_of_names(statement),
+        _MECHANISM_WORDS.format(strategy) + "users do, and their costs add up.",
+    ]
+    if statement.get("public_partitions"):
+        words.insert(
+            2,
+            f"{statement['public_partitions']:,} names were public before: of these the release "
+            "tells no more than the numbers of their users.",
+        )
+    if statement["pre_threshold"] > 1:
+        words.insert(
+            2, f"Partitions of fewer than {statement['pre_threshold']:,} users are never named."
+        )
+    return words
+
+
+def _periods_of_names(statement: dict[str, Any]) -> str:
+    periods = statement.get("periods")
+    if periods is None:
+        return ""
+    which = "the names"
+    if "period" in statement:
+        which = f"the names of {statement['period']}, one"
+    return (
+        f" These are {which} of the releases of each {periods['of']} from {periods['first']} to "
+        f"{periods['last']}. The numbers above are for "
+        f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
+        f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
+        "at random."
+    )
+
+
+def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
+    names = dict.fromkeys(one.get("mechanism", ExponentialDistribution.title) for one in lists)
+    return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))
+
+
+def _period_words(statement: dict[str, Any]) -> str:
+    periods = statement.get("periods")
+    if periods is None:
+        return ""
+    which = "These are the lists"
+    if "period" in statement:
+        which = f"This is the list of {statement['period']}, one of those"
+    return (
+        f" {which} of each {periods['of']} from {periods['first']} to {periods['last']}, whose "
+        f"partitions are bounded so each. A user counts in at most "
+        f"{periods['max_periods_per_user']} of them, chosen at random, so that "
+        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
+    )
+
+
+def _bound_words(statement: dict[str, Any]) -> str:
+    if statement.get("privacy_unit") == NODE:
+        return (
+            f"The graph was first projected to degrees of at most {statement['degree_bound']}, a "
+            f"bound that was chosen without looking at it (edge addition: Day, Li and Lyu, SIGMOD "
+            f"2016). Self-loops were dropped, and repeated edges counted once."
+        )
+    if "degree" in statement:
+        return "Self-loops were dropped, and repeated edges counted once."
+    kappa = statement["max_partitions_per_user"]
+    counts = f"Each user counts in at most {kappa} partition{'s' if kappa > 1 else ''}"
+    if not drops_records(statement):
+        return f"{counts}; this is the publisher's declaration about the data."
+    return (
+        f"{counts}, chosen at random; the job that made this release saw to it. Where users have "
+        "more, numbers of partitions, totals and counts are lower here than in all records."
+    )
+
+
+def drops_records(statement: dict[str, Any]) -> bool:
+    """Tells whether the job may have dropped records, so that true numbers may be larger."""
+    return statement.get("max_partitions_per_user_is") == "enforced"

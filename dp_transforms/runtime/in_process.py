@@ -1,0 +1,333 @@
+"""The engine of one process, without Beam, whose import and runner take seconds.
+
+It has the kernels of the transforms, under the same keys, so that releases under one secret are
+equal to those on Beam.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+
+from dp_transforms.columnar.attributes import LIST, histograms, users_of_lists
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import (
+    COUNT,
+    HIGH,
+    LOW,
+    NOISY_COUNT,
+    PARTITION,
+    USER,
+    coded_table,
+    concat,
+    decoded,
+)
+from dp_transforms.columnar.counting import (
+    SOURCE,
+    TARGET,
+    WEIGHT,
+    count_pairs,
+    histogram,
+    neighbours,
+    sum_counts,
+    sum_weights,
+    user_degrees,
+)
+from dp_transforms.columnar.scattering import Reduce
+from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    project_degrees,
+    project_directed_degrees,
+)
+from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.selection import WeightedStrategy
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
+from dp_transforms.runtime.local import reduced
+from dp_transforms.runtime.named_lists import (
+    NamedList,
+    attribute_columns,
+    attribute_table,
+    bounds_of_groups,
+    bounds_of_periods,
+    in_all_lists,
+    in_known_periods,
+    in_lists_of,
+    in_periods,
+    list_of_group,
+    lists_of_periods,
+    names_of_periods,
+    public_lists,
+)
+from dp_transforms.runtime.selecting import (
+    InMemory,
+    decider,
+    in_rounds,
+    noisy_users,
+    public_counts,
+    users_of_others,
+)
+from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.specs import (
+    DegreesSpec,
+    GroupsSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    UserDegreesSpec,
+)
+
+Tables = Iterable[pa.Table]
+
+
+class Source(Protocol):
+    """Records, as tables with the columns ``user`` and ``partition`` and perhaps others."""
+
+    num_buckets: int
+    estimated_rows: int
+
+    def tables(self) -> Iterator[pa.Table]:
+        """The records."""
+
+
+class Watch(Protocol):
+    """Passes on what it is told of."""
+
+    def __call__(
+        self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
+    ) -> Tables:
+        """Returns the tables of a stage; ``rows`` are what they hold, about ``total`` of them, and
+        whether it is private how many."""
+
+
+def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
+    return tables
+
+
+@contextlib.contextmanager
+def enough_memory() -> Iterator[None]:
+    """Has an error for want of memory say what to do, and nothing else."""
+    try:
+        yield
+    except MemoryError:
+        raise MemoryError(
+            "the records need more memory than there is: give it more, or take a job on a runner "
+            "of several machines, such as Flink"
+        ) from None
+
+
+class InProcess:
+    """Makes releases of records in this process. What comes out of a verb is a list, of elements as
+    the transform of the same release gives them.
+
+    Args:
+      source: the records.
+      secret: the job's; it serves one release.
+      num_buckets: into how many parts rows are split at most; by default what the source says.
+      watch: is told of each stage.
+
+    Raises, in each verb:
+      ValueError, TypeError: the records cannot be used, see ``BoundContributions``.
+      SpillError: records that are too many for the memory do not fit on the disk either.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        secret: JobSecret,
+        num_buckets: int | None = None,
+        watch: Watch = _unwatched,
+    ):
+        self._source, self._secret, self._watch = source, secret, watch
+        self._num_buckets = num_buckets or source.num_buckets
+
+    def frequency_list(self, spec: ListSpec) -> list[ReleasedList]:
+        """See ``ReleaseFrequencyList``; of bounded records."""
+        pairs = self._bounded(spec.mechanism.sensitivity)
+        return [self._list(self._counts(pairs), spec.mechanism)]
+
+    def names(self, spec: NamesSpec) -> tuple[list[pa.Table], list[int]]:
+        """See ``SelectPartitions``: the names and, if it is released, the number of users of other
+        partitions."""
+        weighted = isinstance(spec.strategy, WeightedStrategy)
+        if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
+            pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
+            return self._by_counts(self._counts(pairs), spec), []
+        # Of each user, all distinct pairs are in one of these tables.
+        pairs = list(self._reduced(self._records(), (USER, PARTITION), distinct_pairs))
+        found = self._selected(pairs, spec)
+        if spec.others_epsilon is None:
+            return found, []
+        others = functools.partial(users_of_others, beside=found)
+        users = sum(one.num_rows for one in map_ahead(others, map(decoded, pairs)))
+        return found, [noisy_users(users, spec, self._secret)]
+
+    def list_and_names(
+        self, one: ListSpec, names: NamesSpec
+    ) -> tuple[list[ReleasedList], list[pa.Table]]:
+        """A list and names of the same bounded records."""
+        pairs, counts = self._bounded(one.mechanism.sensitivity), []
+        if isinstance(names.strategy, WeightedStrategy):
+            pairs = list(pairs)
+            released = self._list(self._counts(pairs), one.mechanism)
+            return [released], self._selected(pairs, names)
+        counts = list(self._counts(pairs))
+        return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
+
+    def lists_by_period(self, spec: PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
+        """See ``ReleaseListsByPeriod``."""
+        found = self._histograms(self._in_periods(spec))
+        lists = lists_of_periods(spec)
+        return [(name, self._named(found.get(name, {}), one)) for name, one in lists.items()]
+
+    def names_by_period(self, spec: PeriodNamesSpec) -> list[pa.Table]:
+        """See ``SelectPartitionsByPeriod``."""
+        pairs = map(distinct_pairs, self._in_periods(spec))
+        return [names_of_periods(one) for one in self._selected(pairs, spec.names)]
+
+    def grouped_lists(self, spec: GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
+        """See ``ReleaseGroupedLists``."""
+        tables = (attribute_table(one, spec.attributes) for one in self._records())
+        names = (USER, PARTITION, *attribute_columns(spec))
+        bound = bounds_of_groups(spec, self._secret)
+        bounded = list(self._bounding(self._reduced(tables, names, bound)))
+        every = (in_all_lists(one, len(spec.attributes)) for one in bounded)
+        found = self._histograms(itertools.chain.from_iterable(every))
+        wanted = public_lists(spec)
+        if spec.names is not None:
+            of_groups = (
+                concat([users_of_lists(in_lists_of(one, i)) for i in spec.to_select])
+                for one in bounded
+            )
+            for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
+                wanted += selected[PARTITION].to_pylist()
+        lists = sorted((list_of_group(name, spec), name) for name in wanted)
+        released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)
+        return [(attribute, group, one) for (attribute, group), one in released]
+
+    def degree_list(self, spec: DegreesSpec) -> list[ReleasedList]:
+        """See ``CountDegrees``, ``CountProjectedDegrees`` and ``ReleaseFrequencyList``."""
+        ends = (
+            coded_table([edge], (USER, PARTITION)).rename_columns([SOURCE, TARGET])
+            for edge in self._records("edges")
+        )
+        to = OUT if spec.degree_bound is not None else spec.degree
+        turned = (neighbours(one, to) for one in ends)
+        pairs = self._reduced(turned, (USER, PARTITION), distinct_pairs)
+        if spec.degree_bound is None:
+            counts = self._watch(self._added(pairs), "counting degrees", "nodes")
+            return [self._list(counts, spec.mechanism)]
+        # Of edges out of them, sources are the partitions.
+        edges = itertools.chain.from_iterable(
+            zip(one[PARTITION].to_pylist(), one[USER].to_pylist(), strict=True)
+            for one in map(decoded, pairs)
+        )
+        order = self._secret.key("order of edges")
+        if spec.degree == UNDIRECTED:
+            degrees = project_degrees(edges, spec.degree_bound, order)
+        else:
+            both = project_directed_degrees(edges, spec.degree_bound, order)
+            degrees = both[spec.degree == OUT]
+        return [release_frequency_list(degrees, spec.mechanism, self._secret)]
+
+    def user_degrees(self, spec: UserDegreesSpec) -> list[ReleasedDegrees]:
+        """See ``ReleaseUserDegrees``."""
+        # All of a user's pairs are in one of the tables.
+        found = _sum(map(user_degrees, self._bounded(spec.max_degree)))
+        return [spec.mechanism.release_under(found, self._secret.secret)]
+
+    def _records(self, rows: str = "records") -> Tables:
+        total = self._source.estimated_rows
+        return self._watch(self._source.tables(), f"reading {rows}", "records", total)
+
+    def _reduced(
+        self, tables: Tables, names: tuple[str, ...], reduce: Reduce
+    ) -> Iterator[pa.Table]:
+        key = self._secret.key(f"route {names[0]}s")
+        return reduced(tables, names, reduce, key, self._num_buckets)
+
+    def _bounded(self, max_partitions: int) -> Tables:
+        names = (USER, PARTITION)
+        return self._bounding(self._reduced(self._records(), names, self._bound(max_partitions)))
+
+    def _bound(self, max_partitions: int) -> Reduce:
+        key = self._secret.key("bound contributions")
+        return functools.partial(distinct_pairs, at_most=max_partitions, key=key)
+
+    def _bounding(self, pairs: Tables) -> Tables:
+        return self._watch(pairs, "bounding contributions", "contributions kept")
+
+    def _counts(self, pairs: Tables) -> Tables:
+        return self._watch(self._added(pairs), "counting users per partition", "partitions")
+
+    def _added(self, pairs: Tables) -> Iterator[pa.Table]:
+        # Nobody is in two of the tables, so the counts of partitions in them add.
+        return self._reduced(map(count_pairs, pairs), (PARTITION, COUNT), sum_counts)
+
+    def _in_periods(self, spec: PeriodListsSpec | PeriodNamesSpec) -> Iterator[pa.Table]:
+        tables = (in_known_periods(one, spec.periods) for one in self._records())
+        bound = bounds_of_periods(spec, self._secret)
+        kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
+        return map(in_periods, self._bounding(kept))
+
+    def _selected(self, pairs: Tables, spec: NamesSpec) -> list[pa.Table]:
+        """Selects from tables of distinct pairs, each with all pairs of its users."""
+        strategy = spec.strategy
+        if not isinstance(strategy, WeightedStrategy):
+            if not spec.already_bounded:
+                pairs = map_ahead(self._bound(strategy.max_partitions_per_user), pairs)
+            return self._by_counts(self._counts(pairs), spec)
+
+        def add(tables: Tables) -> Iterator[pa.Table]:
+            return self._reduced(tables, (PARTITION, WEIGHT, COUNT), sum_weights)
+
+        engine = InMemory(list(pairs), add)
+        found = in_rounds(engine, strategy, spec.context, self._secret)
+        return self._found(itertools.chain.from_iterable(found), spec)
+
+    def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
+        decide = decider(spec, self._secret)
+        if spec.public_distribution is not None:
+            public = public_counts(spec)
+            decide = functools.partial(decide, beside=[public])
+            every = itertools.chain(counts, [public])
+            counts = self._reduced(every, (PARTITION, COUNT), sum_counts)
+        return self._found(map_ahead(decide, map(decoded, counts)), spec)
+
+    def _found(self, selected: Tables, spec: NamesSpec) -> list[pa.Table]:
+        """The tables of names, of which there is one at least."""
+        found = list(self._watch(selected, "selecting partitions", "selected", private=False))
+        if found:
+            return found
+        added = [NOISY_COUNT] * spec.noisy_counts + [LOW, HIGH] * spec.intervals
+        nothing = dict.fromkeys(added, pa.array([], pa.int64()))
+        return [pa.table({PARTITION: pa.array([], pa.string())} | nothing)]
+
+    def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:
+        found: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+        for counts in self._counts(in_lists):
+            for name, one in histograms(counts):
+                found[name].update(one)
+        return found
+
+    def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
+        return release_histogram(_sum(map(histogram, counts)), mechanism, self._secret)
+
+    def _named(self, counts: Mapping[int, int], one: NamedList) -> ReleasedList:
+        return release_histogram(counts, one.mechanism, self._secret, one.context)
+
+
+def _sum(found: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
+    counts: collections.Counter[int] = collections.Counter()
+    for one in found:
+        counts.update(one)
+    return counts

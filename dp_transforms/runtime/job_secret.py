@@ -1,0 +1,234 @@
+"""The secret under which one job makes its random decisions."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.randomness import RandomTape
+
+if TYPE_CHECKING:
+    import apache_beam as beam
+    from apache_beam.options.pipeline_options import PipelineOptions
+
+    from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+    from dp_transforms.mechanisms.released_list import ReleasedList
+
+SECRET_BYTES = 32
+
+_FLEX_LAUNCH = re.compile(r"/template_launches/[^/]+/job_object$")
+
+
+@dataclass(frozen=True)
+class JobSecret:
+    """32 secret bytes from which every random decision of a job follows.
+
+    Each use has a purpose of its own, and different purposes are independent. A retried bundle
+    repeats its decisions, and two consumers of the same purpose agree. A secret travels to the
+    workers inside the job's description, so that description is as confidential as the data.
+
+    One secret, one run: the same noise on changed data would cancel. A fresh one is drawn for each
+    job when none is given, and one that is given serves a single pipeline, which runs once.
+
+    Args:
+      secret: 32 bytes. Use ``from_os`` rather than making them yourself.
+
+    Raises:
+      ValueError: there are not 32 bytes.
+
+    >>> JobSecret.from_os()
+    JobSecret(<hidden>)
+    """
+
+    secret: bytes = field(repr=False)
+    _pipeline: Any = field(default=None, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.secret, bytes) or len(self.secret) != SECRET_BYTES:
+            raise ValueError(f"secret must be {SECRET_BYTES} bytes, see JobSecret.from_os()")
+
+    @classmethod
+    def from_os(cls) -> JobSecret:
+        """A fresh secret from the operating system's generator."""
+        return cls(secrets.token_bytes(SECRET_BYTES))
+
+    @classmethod
+    def insecure_for_testing(cls, seed: int) -> JobSecret:
+        """A secret that anyone can repeat from a small seed. For tests; never for a release.
+
+        It serves any number of pipelines.
+        """
+        return _InsecureSecret(hashlib.sha256(b"insecure test secret %d" % seed).digest())
+
+    def tape(self, context: str) -> RandomTape:
+        """The random tape of a purpose.
+
+        Raises:
+          ValueError: the purpose is empty.
+        """
+        return RandomTape.from_secret(self.secret, context)
+
+    def key(self, context: str) -> bytes:
+        """32 bytes that key the pseudorandom functions of ``columnar`` for a purpose.
+
+        Raises:
+          ValueError: the purpose is empty.
+        """
+        if not context:
+            raise ValueError("purpose must name what the key is for, got an empty string")
+        return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
+
+    def serve(self, pipeline: beam.Pipeline) -> None:
+        """Notes which pipeline the secret serves.
+
+        Raises:
+          ValueError: it serves another one.
+        """
+        if self._pipeline is None:
+            object.__setattr__(self, "_pipeline", weakref.ref(pipeline))
+        elif self._pipeline() is not pipeline:
+            raise ValueError(
+                "this secret serves another pipeline, and the same noise on changed data would "
+                "cancel: draw one for each with JobSecret.from_os(), or give none"
+            )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.secret,)
+
+    def __repr__(self) -> str:
+        return "JobSecret(<hidden>)"
+
+
+class _InsecureSecret(JobSecret):
+    """See ``JobSecret.insecure_for_testing``."""
+
+    def serve(self, pipeline: beam.Pipeline) -> None:
+        pass
+
+
+def release_frequency_list(
+    frequency_list: FrequencyList,
+    mechanism: PartitionMechanism,
+    secret: JobSecret,
+    context: str = "frequency list",
+) -> ReleasedList:
+    """Releases one list under a job's secret; what ``ReleaseFrequencyList`` does.
+
+    The mechanism's tape is derived from the secret, the purpose, the mechanism and the list itself.
+    The same release repeated is the same, and releases of other lists or by other mechanisms under
+    the same secret are independent of it, as composition assumes: neither can noise on changed data
+    cancel.
+
+    Args:
+      frequency_list: the private input.
+      mechanism: what releases it; its repr must say all its parameters.
+      secret: the job's secret.
+      context: tells several lists under one secret apart. Two that are equal would otherwise have
+        equal releases, which would tell that they are.
+    """
+    content = hashlib.sha256()
+    for array in (frequency_list.frequencies, frequency_list.multiplicities):
+        content.update(array.astype("<i8").tobytes())
+    tape = secret.tape(f"{context} {content.hexdigest()} by {mechanism!r}")
+    return mechanism.release(frequency_list, tape=tape)
+
+
+def release_histogram(
+    histogram: Mapping[int, int],
+    mechanism: PartitionMechanism,
+    secret: JobSecret,
+    context: str = "frequency list",
+) -> ReleasedList:
+    """``release_frequency_list`` of the list that has these counts: {count: partitions}.
+
+    Raises:
+      ValueError: a count is not a positive integer.
+    """
+    try:
+        frequency_list = FrequencyList.from_histogram(histogram)
+    except ValueError:
+        # The original message names the entry.
+        raise ValueError("counts must be positive integers, and partitions be counted") from None
+    return release_frequency_list(frequency_list, mechanism, secret, context)
+
+
+def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
+    """The secret of a transform that is applied to a pipeline, which can run once only from now on.
+
+    Random decisions are fixed when a transform is applied. A second run would repeat them on
+    whatever the data are by then. What a pipeline's own methods cannot know is not seen: do not
+    submit a description from ``Pipeline.to_runner_api`` twice.
+
+    Args:
+      pipeline: where the transform is applied.
+      secret: what the caller gave; a fresh one is drawn by default.
+
+    Raises:
+      ValueError: the pipeline's description is kept or run in parts, so that it could run again
+        (see ``refuse_reruns``); the secret serves another pipeline.
+    """
+    refuse_reruns(pipeline.options)
+    # Asked for by its name: to import it takes IPython.
+    if type(pipeline.runner).__name__ == "InteractiveRunner":
+        raise ValueError(
+            "the InteractiveRunner runs parts of a pipeline again, and each run would repeat the "
+            "random numbers of the first: name another runner"
+        )
+    _run_only_once(pipeline)
+    secret = secret or JobSecret.from_os()
+    secret.serve(pipeline)
+    return secret
+
+
+def _run_only_once(pipeline: beam.Pipeline) -> None:
+    """Makes a second ``pipeline.run()`` an error."""
+    if "run" in vars(pipeline):
+        return
+    first = [pipeline.run]
+
+    def run(*args: Any, **options: Any) -> Any:
+        if not first:
+            raise ValueError(
+                "this pipeline has run: a second run would repeat its random numbers, on data that "
+                "may have changed, so that their noise cancels; build a new pipeline"
+            )
+        return first.pop()(*args, **options)
+
+    pipeline.run = run  # type: ignore[method-assign]
+
+
+def refuse_reruns(options: PipelineOptions) -> None:
+    """Refuses a job description that could be run many times under the same secret.
+
+    A Flex Template's launcher uses the option of classic templates, with a new directory for each
+    launch: it builds the job, and draws a secret, every time.
+
+    Raises:
+      ValueError: ``--template_location`` asks for a classic Dataflow template, or
+        ``--output_executable_path`` for a jar that holds the job.
+
+    >>> from apache_beam.options.pipeline_options import PipelineOptions
+    >>> launch = "gs://bucket/staging/template_launches/2026-01-01_00_00_00-17/job_object"
+    >>> refuse_reruns(PipelineOptions(template_location=launch))
+    """
+    # A list on one machine is released under a secret without Beam.
+    from apache_beam.options.pipeline_options import GoogleCloudOptions, PortableOptions
+
+    if options.view_as(PortableOptions).output_executable_path:
+        raise ValueError(
+            "--output_executable_path makes a jar, whose runs would all share one secret, so that "
+            "their noise on changed data could cancel. Submit each job instead"
+        )
+    location = options.view_as(GoogleCloudOptions).template_location
+    if location and not _FLEX_LAUNCH.search(location):
+        raise ValueError(
+            "--template_location makes a classic template, whose runs would all share one "
+            "secret, so that their noise on changed data could cancel. Launch each job, or use a "
+            "flex template: it builds the job, and draws a secret, for every launch"
+        )

@@ -1,0 +1,201 @@
+"""Degrees of a graph's nodes, from its edges: what a degree list is released from."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.budget.budget import PrivacyUnit
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
+from dp_transforms.columnar.counting import SOURCE, TARGET, neighbours
+from dp_transforms.mechanisms.degree_projection import (
+    OUT,
+    UNDIRECTED,
+    edge_private_sensitivity,
+    known_degree,
+    node_private_sensitivity,
+    project_degrees,
+    project_directed_degrees,
+)
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Bound, TellsBound
+from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.records import refuse_windows
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.release import ON_ONE_WORKER
+
+
+class CountDegrees(TellsBound, beam.PTransform):
+    """The degree of each node: edges (source, target) in, (node, degree) out, exact and private.
+
+    Self-loops are dropped, and an edge counts once however often it is there. For the undirected
+    degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
+
+    Privacy is per edge: adding or removing all records of one edge moves the sorted list of degrees
+    by ``edge_private_sensitivity(degree)``, which ``ReleaseFrequencyList`` knows. For the privacy
+    of nodes see ``CountProjectedDegrees``.
+
+    Takes tuples (source, target), rows with these fields or Arrow tables with these columns. Gives
+    the same kind, with the parts of ``CountDistinctUsers``: partition (the node) and count.
+
+    Args:
+      degree: "undirected", "in" or "out".
+      secret: keys the hashes that spread the load; a fresh one by default.
+      num_buckets: how many parts edges and nodes are split into.
+
+    Raises:
+      ValueError: an argument is out of range, the input is unbounded or windowed, the job is a
+        classic template; at run time, there are nulls.
+      TypeError, at run time: nodes are not strings, bytes or integers of one type.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     edges = pipeline | beam.Create([("a", "b"), ("b", "a"), ("a", "a"), ("c", "a")])
+    ...     degrees = edges | CountDegrees() | beam.combiners.ToList()
+    ...     _ = degrees | beam.Map(sorted) | beam.Map(print)
+    [('a', 2), ('b', 1), ('c', 1)]
+    """
+
+    def __init__(
+        self,
+        degree: str = UNDIRECTED,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._degree = known_degree(degree)
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, edges: beam.PCollection) -> beam.PCollection:
+        refuse_windows(edges)
+        turn = functools.partial(_neighbours, degree=self._degree)
+        return (
+            edges
+            | "ToTables" >> ToTables((SOURCE, TARGET))
+            | "Neighbours" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Count"
+            >> CountDistinctUsers(
+                already_distinct=False, secret=self._secret, num_buckets=self._num_buckets
+            )
+            | "FromTables" >> FromTables(edges, (PARTITION, COUNT), (SOURCE, PARTITION))
+        )
+
+    def bound(self, before: Bound) -> Bound:
+        sensitivity = edge_private_sensitivity(self._degree)
+        return Bound(sensitivity, counted=True, distinct=True, unit=PrivacyUnit.EDGE)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"degree": self._degree}
+
+
+class CountProjectedDegrees(TellsBound, beam.PTransform):
+    """The degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
+
+    Adding or removing one node with all its edges moves the sorted list of these degrees by at most
+    ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
+    the projection and the proof. Self-loops and repeated edges are as in ``CountDegrees``.
+
+    The projection goes through the distinct edges one after the other, so one worker holds them
+    all: some 300 bytes an edge.
+
+    Takes edges as ``CountDegrees`` does. Gives Arrow tables with the column ``count``, one row for
+    each node that keeps an edge: ``ReleaseFrequencyList`` takes them.
+
+    Args:
+      degree_bound: D, public: chosen without looking at the graph.
+      degree: "undirected", "in" or "out".
+      secret: decides the order in which edges are taken; a fresh one by default.
+      num_buckets: how many parts edges are split into while duplicates are dropped.
+
+    Raises:
+      ValueError, TypeError: as for ``CountDegrees``.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     edges = pipeline | beam.Create([("hub", leaf) for leaf in "abcde"])
+    ...     degrees = edges | CountProjectedDegrees(degree_bound=3)
+    ...     _ = degrees | beam.Map(lambda table: print(table["count"].to_pylist()))
+    [3, 1, 1, 1]
+    """
+
+    def __init__(
+        self,
+        degree_bound: int,
+        degree: str = UNDIRECTED,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self._degree = known_degree(degree)
+        # Checks the bound.
+        node_private_sensitivity(degree_bound)
+        self._degree_bound = degree_bound
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, edges: beam.PCollection) -> beam.PCollection:
+        refuse_windows(edges)
+        secret = secret_for(edges.pipeline, self._secret)
+        turn = functools.partial(_neighbours, degree=OUT)
+        tables = (
+            edges
+            | "ToTables" >> ToTables((SOURCE, TARGET))
+            | "Directed" >> beam.ParDo(OnThreads(turn)).with_output_types(pa.Table)
+            | "Distinct"
+            >> ReduceByHash(
+                distinct_pairs, (USER, PARTITION), secret.key("route edges"), self._num_buckets
+            )
+        )
+        return (
+            edges.pipeline
+            | "Once" >> beam.Create([None], reshuffle=False)
+            | "Project"
+            >> beam.FlatMap(
+                _projected,
+                beam.pvalue.AsIter(tables),
+                self._degree_bound,
+                self._degree,
+                secret.key("order of edges"),
+            )
+            .with_output_types(pa.Table)
+            .with_resource_hints(**ON_ONE_WORKER)
+            # The hints above are for one step: what follows is not fused to it.
+            | "Bracket" >> beam.Reshuffle()
+        )
+
+    def bound(self, before: Bound) -> Bound:
+        sensitivity = node_private_sensitivity(self._degree_bound, self._degree != UNDIRECTED)
+        # A degree may move by more than one, which a selection of partitions does not expect.
+        return Bound(sensitivity, counted=True, distinct=False, unit=PrivacyUnit.NODE)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"degree": self._degree, "degree_bound": self._degree_bound}
+
+
+def _neighbours(edges: pa.Table, degree: str) -> list[pa.Table]:
+    return [neighbours(edges, degree)]
+
+
+def _projected(
+    _: None, tables: Iterable[pa.Table], degree_bound: int, degree: str, order_key: bytes
+) -> Iterator[pa.Table]:
+    edges = itertools.chain.from_iterable(map(_pairs, tables))
+    if degree == UNDIRECTED:
+        projected = project_degrees(edges, degree_bound, order_key)
+    else:
+        projected = project_directed_degrees(edges, degree_bound, order_key)[degree == OUT]
+    yield pa.table({COUNT: projected.frequencies.repeat(projected.multiplicities)})
+
+
+def _pairs(table: pa.Table) -> Iterable[tuple[Any, Any]]:
+    # Of edges out of them, sources are the partitions.
+    columns = decoded(table)
+    return zip(columns[PARTITION].to_pylist(), columns[USER].to_pylist(), strict=True)

@@ -1,0 +1,241 @@
+"""Frequency lists of overlapping groups of the same users, under one composed budget.
+
+Records carry attributes of their users, such as gender, age band and language. Released are the
+list of all users and one for each value of each attribute, as of the Yahoo! passwords (Bonneau,
+"The science of guessing", IEEE S&P 2012; Blocki, Datta and Bonneau, NDSS 2016).
+
+Neighbours: one input is the other with all records of one user added. The argument, for any value
+of the secret that keys the bounding:
+
+1. Which partitions are kept of a user (at most kappa), and which value of each attribute (at most
+   one), depends on the user's own records alone. So the bounded inputs are equal but for that user.
+2. The list of all users moves by at most kappa in L1. Its release is epsilon_all-DP.
+3. For one attribute, the user is in one group at most. That group's list moves by at most kappa,
+   and the lists of the other groups are the same. Each is released with random numbers of its own,
+   so the lists of one attribute are together as private as one of them: parallel composition.
+4. Each of the a attributes gets epsilon_groups / a, and these add up: sequential composition.
+5. Group names are public, or else selected: a user counts in one group of each attribute to select,
+   so (epsilon, delta)-DP for all names together. A name that no user has is never selected, and the
+   lists of names that are not selected are dropped, whatever they are: that is post-processing.
+
+Altogether (epsilon_all + epsilon_groups + selection.epsilon, selection.delta)-DP, and pure if all
+names are public. All consumers read the same bounded records.
+"""
+
+from __future__ import annotations
+
+import datetime
+import functools
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.columnar.attributes import NO_VALUE, users_of_lists
+from dp_transforms.columnar.columns import PARTITION, USER, single
+from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.partition.registry import AUTO
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import Releases
+from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.named_lists import (
+    attribute_columns,
+    attribute_table,
+    bounds_of_groups,
+    in_all_lists,
+    in_lists_of,
+    list_of_group,
+    public_lists,
+    with_texts,
+)
+from dp_transforms.runtime.python_values import is_row
+from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.specs import Attribute, GroupsSpec, arguments
+from dp_transforms.transforms.release import ReleaseNamedLists
+from dp_transforms.transforms.selection import SelectPartitions
+
+
+class ReleaseGroupedLists(Releases, beam.PTransform):
+    """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
+
+    See the module for what it guarantees, and why. The list of all users has the attribute and the
+    group ``ALL_USERS``.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
+    with such fields; or tuples (user, partition, value, ...) with the values in the order of the
+    attributes. A user with several values of an attribute is in one of these groups, as the secret
+    decides.
+
+    Args:
+      attributes: one at least.
+      epsilon_all: for the list of all users.
+      epsilon_groups: for the lists of all groups; each attribute gets an equal part.
+      max_partitions_per_user: kappa.
+      selection: the budget for the names of groups, if any attribute's are not public.
+      mechanism: what releases the lists, as for ``partition_mechanism``.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users, or partitions, are split into.
+
+    Attributes:
+      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
+        follow from them.
+
+    Raises:
+      ValueError: an argument is out of range or missing, attributes have one name, the input is
+        unbounded or windowed, the job is a classic template; at run time, there are nulls.
+      TypeError, at run time: values have a type that cannot be used.
+
+    >>> records = [("ann", "jazz", "f"), ("bob", "jazz", "m"), ("cy", "rock", "m")]
+    >>> release = ReleaseGroupedLists(
+    ...     [Attribute("gender", ("f", "m", "x"))],
+    ...     epsilon_all=50, epsilon_groups=50, max_partitions_per_user=1,
+    ... )
+    >>> with beam.Pipeline() as pipeline:
+    ...     lists = pipeline | beam.Create(records) | release
+    ...     found = lists | beam.MapTuple(lambda attribute, group, found: (group, list(found)))
+    ...     _ = found | beam.combiners.ToList() | beam.Map(sorted) | beam.Map(print)
+    [('', [(2, 1), (1, 1)]), ('f', [(1, 1)]), ('m', [(1, 2)]), ('x', [])]
+    """
+
+    def __init__(
+        self,
+        attributes: Sequence[Attribute],
+        *,
+        epsilon_all: Real,
+        epsilon_groups: Real,
+        max_partitions_per_user: int,
+        selection: PrivacyBudget | None = None,
+        mechanism: str = AUTO,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        self.spec = GroupsSpec(
+            attributes=attributes,
+            epsilon_all=epsilon_all,
+            epsilon_groups=epsilon_groups,
+            max_partitions_per_user=max_partitions_per_user,
+            selection=selection,
+            mechanism=mechanism,
+        )
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        refuse_windows(records)
+        secret, spec = secret_for(records.pipeline, self._secret), self.spec
+        bound = bounds_of_groups(spec, secret)
+        bounded = (
+            records
+            | "ToAttributeTables" >> _ToAttributeTables(spec.attributes)
+            | "ToTables" >> ToTables((USER, PARTITION, *attribute_columns(spec)))
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+        )
+        wanted = records.pipeline | "Public" >> beam.Create(
+            [(name, None) for name in public_lists(spec)], reshuffle=False
+        )
+        if spec.names is not None:
+            users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
+            select = SelectPartitions(
+                **arguments(spec.names), secret=secret, num_buckets=self._num_buckets
+            )
+            selected = (
+                bounded
+                | "UsersOfGroups" >> beam.ParDo(users).with_output_types(pa.Table)
+                | "Select" >> select
+                | "Selected" >> beam.FlatMap(_selected_names)
+            )
+            wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
+        in_lists = OnThreads(functools.partial(in_all_lists, attributes=len(spec.attributes)))
+        of_name = functools.partial(list_of_group, spec=spec)
+        kind = tuple[str, str, ReleasedList]
+        return (
+            bounded
+            | "InLists" >> beam.ParDo(in_lists).with_output_types(pa.Table)
+            | "Release" >> ReleaseNamedLists(wanted, of_name, kind, secret, self._num_buckets)
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        spec = self.spec
+        return {
+            "attributes": ", ".join(attribute.name for attribute in spec.attributes),
+            "mechanism_of_all": type(spec.for_all).__name__,
+            "mechanism_of_groups": type(spec.for_group).__name__,
+            "epsilon_all": spec.for_all.epsilon_cost,
+            "epsilon_of_each_attribute": spec.for_group.epsilon_cost,
+            "max_partitions_per_user": spec.max_partitions_per_user,
+        }
+
+
+class _ToAttributeTables(beam.PTransform):
+    """Makes tables of records of any kind: see ``named_lists.attribute_table``."""
+
+    def __init__(self, attributes: Sequence[Attribute]):
+        super().__init__()
+        self._attributes = attributes
+        self._names = [USER, PARTITION, *(attribute.name for attribute in attributes)]
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        kind = RecordKind.of(records)
+        if kind is not RecordKind.TUPLES:
+            check_known_fields(records, self._names)
+        if kind is RecordKind.TABLES:
+            return records | beam.Map(self._of_table).with_output_types(pa.Table)
+        # Partition and values travel as a composite partition until they are a table.
+        pairs = records | "Pairs" >> beam.Map(self._pair)
+        return (
+            pairs
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(self._of_composite).with_output_types(pa.Table)
+        )
+
+    def _pair(self, record: Any) -> tuple[Any, tuple[Any, ...]]:
+        if is_row(type(record)):
+            record = tuple(getattr(record, name) for name in self._names if hasattr(record, name))
+        elif isinstance(record, dict):
+            # Which keys it has may be private.
+            record = tuple(record[name] for name in self._names if name in record)
+        if not isinstance(record, (tuple, list)) or len(record) != len(self._names):
+            raise ValueError(
+                f"records must have {len(self._names)} parts: user, partition and a value of each "
+                "attribute"
+            )
+        user, partition, *values = record
+        texts = (
+            _text(value, attribute.name)
+            for value, attribute in zip(values, self._attributes, strict=True)
+        )
+        return user, (partition, *texts)
+
+    def _of_composite(self, table: pa.Table) -> pa.Table:
+        partition, *texts = single(table[PARTITION]).flatten()
+        return with_texts(table[USER], partition, texts, self._attributes)
+
+    def _of_table(self, batch: Any) -> pa.Table:
+        return attribute_table(table_from(batch, self._names), self._attributes)
+
+
+def _text(value: Any, name: str) -> str:
+    """Returns the same text as ``attribute_text`` of a column of such values."""
+    if value is None:
+        return NO_VALUE
+    if isinstance(value, bool):
+        return str(value).lower()
+    if not isinstance(value, (str, int, datetime.date)):
+        raise TypeError(
+            f"values of attribute {name!r} must be text, integers, booleans or dates, got "
+            f"{type(value).__name__}"
+        )
+    return str(value)
+
+
+def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
+    return (users_of_lists(in_lists_of(table, i)) for i in attributes)
+
+
+def _selected_names(table: pa.Table) -> list[tuple[str, None]]:
+    return [(name, None) for name in table[PARTITION].to_pylist()]

@@ -1,0 +1,282 @@
+"""Releasing lists of counts, and numbers of users by their partitions: each on one worker."""
+
+from __future__ import annotations
+
+import collections
+import functools
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+import apache_beam as beam
+
+from dp_transforms.columnar import counting
+from dp_transforms.columnar.attributes import histograms
+from dp_transforms.columnar.columns import plain_table
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.batching import ToTables
+from dp_transforms.runtime.bounds import Releases, known_bound
+from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
+from dp_transforms.runtime.named_lists import NamedList
+from dp_transforms.runtime.records import COUNT, RecordKind, refuse_windows, table_from
+from dp_transforms.specs import UserDegreesSpec
+from dp_transforms.transforms.contributions import BoundContributions
+from dp_transforms.transforms.counting import CountDistinctUsers
+
+ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
+"""Resource hints of a step that holds all there is."""
+
+
+class ReleaseFrequencyList(Releases, beam.PTransform):
+    """Releases how often partitions occur, without saying which: counts in, one ReleasedList out.
+
+    Neighbours: add or remove all records of one user, whose partitions are at most kappa. That
+    moves the sorted list of counts by at most kappa in L1, which is the mechanism's sensitivity,
+    and the release is epsilon-differentially private, with delta = 0 unless the mechanism says
+    otherwise (Blocki, Datta and Bonneau, NDSS 2016). Kappa is known from ``BoundContributions`` or
+    ``DeclareBounded`` before (see ``runtime.bounds``); counts of which it is not known are refused.
+
+    Counts become a histogram, of which one worker gets at most sqrt(2 N) pairs for N records. No
+    counts are an empty list, which is released like any other.
+
+    Args:
+      epsilon: the privacy loss of this release; positive. The mechanism is then the one that
+        ``partition_mechanism`` chooses.
+      max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
+        it is that kappa.
+      mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
+        mechanism between bounds. Its sensitivity must be at least kappa.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      context: tells several lists under one secret apart, see ``release_frequency_list``.
+
+    Raises:
+      ValueError: an argument is out of range, neither or both of epsilon and mechanism are given,
+        kappa is not known of the input or is too large, the input is unbounded or windowed, the job
+        is a classic template; at run time, a count is not a positive integer.
+    """
+
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        max_partitions_per_user: int | None = None,
+        *,
+        mechanism: PartitionMechanism | None = None,
+        secret: JobSecret | None = None,
+        context: str = "frequency list",
+    ):
+        super().__init__()
+        if max_partitions_per_user is not None:
+            positive_integer("max_partitions_per_user", max_partitions_per_user)
+        self._max_partitions = max_partitions_per_user
+        if (epsilon is None) == (mechanism is None):
+            raise ValueError("give either epsilon or mechanism")
+        if not isinstance(mechanism, PartitionMechanism | None):
+            raise TypeError(
+                f"mechanism must be a PartitionMechanism, got {type(mechanism).__name__}"
+            )
+        self._epsilon = epsilon
+        self._mechanism = mechanism
+        # Arguments are checked now.
+        self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
+        self._secret = secret
+        self._context = context
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        refuse_windows(counts)
+        secret = secret_for(counts.pipeline, self._secret)
+        max_partitions = known_bound(counts, self._max_partitions, "ReleaseFrequencyList")
+        kind = RecordKind.of(counts)
+        histograms = counts | "Histogram" >> beam.Map(_histogram, kind)
+        mechanism = self._mechanism_for(max_partitions)
+        return (
+            merged(histograms)
+            | "Release"
+            >> beam.Map(release_histogram, mechanism, secret, self._context)
+            .with_output_types(ReleasedList)
+            .with_resource_hints(**ON_ONE_WORKER)
+            # The hints above are for one step: what follows is not fused to it.
+            | "Bracket" >> beam.Reshuffle()
+        )
+
+    def _mechanism_for(self, max_partitions: int) -> PartitionMechanism:
+        if self._mechanism is None:
+            return partition_mechanism(self._epsilon, max_partitions)
+        if self._mechanism.sensitivity < max_partitions:
+            raise ValueError(
+                "the mechanism's sensitivity must be at least max_partitions_per_user = "
+                f"{max_partitions}, got {self._mechanism.sensitivity}"
+            )
+        return self._mechanism
+
+    def display_data(self) -> dict[str, Any]:
+        mechanism = self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
+        max_partitions = (
+            {}
+            if self._max_partitions is None
+            else {"max_partitions_per_user": self._max_partitions}
+        )
+        return max_partitions | {
+            "mechanism": type(mechanism).__name__,
+            "epsilon": mechanism.epsilon_cost,
+            "delta": mechanism.failure_probability,
+        }
+
+
+class ReleaseUserDegrees(Releases, beam.PTransform):
+    """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
+
+    Epsilon-DP with delta = 0, for adding or removing all records of one user: see
+    ``noise.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+
+    Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
+
+    Args:
+      epsilon: what this release costs, beside what follows.
+      max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
+        the records.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users are split into.
+      context: tells several of these releases under one secret apart.
+
+    Raises:
+      ValueError, TypeError: an argument is out of range; or as ``BoundContributions``.
+
+    >>> with beam.Pipeline() as pipeline:
+    ...     records = pipeline | beam.Create([("ann", "jazz"), ("ann", "rock"), ("bob", "jazz")])
+    ...     degrees = records | ReleaseUserDegrees(epsilon=100, max_degree=3)
+    ...     _ = degrees | beam.Map(lambda released: print(released.lowest, released.users))
+    (1, 2, 3) (1, 1, 0)
+    """
+
+    def __init__(
+        self,
+        epsilon: Number,
+        max_degree: int = MAX_DEGREE,
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        context: str = "user degrees",
+    ):
+        super().__init__()
+        self._mechanism = UserDegreesSpec(epsilon, max_degree).mechanism
+        self._secret = secret
+        self._num_buckets = num_buckets
+        self._context = context
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        secret = secret_for(records.pipeline, self._secret)
+        bound = BoundContributions(
+            self._mechanism.max_degree, secret=secret, num_buckets=self._num_buckets
+        )
+        # All of a user's pairs are in one of the bounded tables.
+        degrees = (
+            records
+            | "ToTables" >> ToTables()
+            | "Bound" >> bound
+            | "Degrees" >> beam.Map(counting.user_degrees)
+        )
+        release = functools.partial(
+            self._mechanism.release_under, secret=secret.secret, context=self._context
+        )
+        return merged(degrees) | "Release" >> beam.Map(release).with_output_types(ReleasedDegrees)
+
+    def display_data(self) -> dict[str, Any]:
+        return {"epsilon": self._mechanism.epsilon_cost, "max_degree": self._mechanism.max_degree}
+
+
+class ReleaseNamedLists(beam.PTransform):
+    """Releases a list for each wanted name, in order: (*label, ReleasedList), which is ``kind``.
+
+    Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
+    the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no
+    pair has gets an empty list, which is released like any other; one that is not wanted gets none.
+    """
+
+    def __init__(
+        self,
+        wanted: beam.PCollection,
+        of_name: Callable[[str], NamedList],
+        kind: Any,
+        secret: JobSecret,
+        num_buckets: int | None,
+    ):
+        super().__init__()
+        self._wanted, self._kind = wanted, kind
+        self._release = functools.partial(_release_wanted, of_name=of_name, secret=secret)
+        self._count = CountDistinctUsers(
+            already_distinct=True, secret=secret, num_buckets=num_buckets
+        )
+
+    def expand(self, pairs: beam.PCollection) -> beam.PCollection:
+        found = (
+            pairs
+            | "Count" >> self._count
+            | "Histograms" >> beam.FlatMap(histograms)
+            | "Merge" >> beam.CombinePerKey(MergeHistograms())
+        )
+        return (
+            {"found": found, "wanted": self._wanted}
+            | "OfWanted" >> beam.CoGroupByKey()
+            | "Release" >> beam.FlatMap(self._release).with_resource_hints(**ON_ONE_WORKER)
+            # The hints above are for one step: what follows is not fused to it. Lists come in
+            # order, not in that in which the records were read.
+            | "Gather" >> beam.combiners.ToList()
+            | "InOrder" >> beam.FlatMap(_in_order).with_output_types(self._kind)
+        )
+
+
+def merged(histograms: beam.PCollection) -> beam.PCollection:
+    """The sum of histograms {count: number of partitions}; an empty one if there are none."""
+    nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
+    merge = beam.CombineGlobally(MergeHistograms()).without_defaults()
+    return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
+
+
+class MergeHistograms(beam.CombineFn):
+    """Adds histograms {count: number of partitions}."""
+
+    def create_accumulator(self) -> collections.Counter[int]:
+        return collections.Counter()
+
+    def add_input(
+        self, accumulator: collections.Counter[int], element: Mapping[int, int]
+    ) -> collections.Counter[int]:
+        accumulator.update(element)
+        return accumulator
+
+    def merge_accumulators(
+        self, accumulators: Iterable[collections.Counter[int]]
+    ) -> collections.Counter[int]:
+        return functools.reduce(self.add_input, accumulators, self.create_accumulator())
+
+    def extract_output(self, accumulator: collections.Counter[int]) -> dict[int, int]:
+        return dict(accumulator)
+
+
+def _release_wanted(
+    element: tuple[str, Mapping[str, Iterable[Any]]],
+    of_name: Callable[[str], NamedList],
+    secret: JobSecret,
+) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    name, parts = element
+    histogram: dict[int, int] = next(iter(parts["found"]), {})
+    for _ in parts["wanted"]:
+        place, label, mechanism, context = of_name(name)
+        yield place, (*label, release_histogram(histogram, mechanism, secret, context))
+
+
+def _in_order(lists: list[tuple[Any, tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+    return (labelled for _, labelled in sorted(lists, key=operator.itemgetter(0)))
+
+
+def _histogram(counts: Any, kind: RecordKind) -> Mapping[int, int]:
+    if kind is RecordKind.TABLES:
+        return counting.histogram(plain_table(table_from(counts, [COUNT]), [COUNT]))
+    if kind is RecordKind.DICTS:
+        return {counts[COUNT]: 1}
+    return {counts.count if kind is RecordKind.ROWS else counts[1]: 1}

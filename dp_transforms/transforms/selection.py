@@ -1,0 +1,482 @@
+"""Selecting partitions: the names that may be released, from users' records or from counts."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+
+from dp_transforms.budget import PrivacyUnit
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
+from dp_transforms.columnar.counting import WEIGHT, sum_counts, sum_weights
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.selection import (
+    MeasuredSelection,
+    SelectionStrategy,
+    TruncatedGeometricSelection,
+    WeightedStrategy,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.runtime.batching import FromTables, ToTables
+from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
+from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
+from dp_transforms.runtime.selecting import (
+    bounds,
+    decider,
+    distinct_users,
+    in_rounds,
+    noisy_users,
+    public_counts,
+    users_by_partitions,
+    users_of_others,
+)
+from dp_transforms.runtime.shuffle import (
+    InOrder,
+    OnThreads,
+    OnThreadsBeside,
+    ReduceByHash,
+    unless_empty,
+)
+from dp_transforms.specs import NamesSpec
+from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
+from dp_transforms.transforms.counting import CountDistinctUsers
+
+
+class SelectPartitions(Releases, beam.PTransform):
+    """Selects the partitions that may be named, under (epsilon, delta)-differential privacy.
+
+    Neighbours: add or remove all records of one user. Each user counts in at most
+    ``max_partitions_per_user`` partitions, and once in each: the transform sees to that, unless it
+    is known of the records (see ``runtime.bounds``) or ``already_bounded`` declares it. A partition
+    that no record has is never selected, unless it is public.
+
+    Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
+    partitions themselves for tuples, rows with the field ``partition``, tables with that column;
+    with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
+    of the ends of an interval. With ``others_epsilon`` it gives a dictionary of these,
+    ``"partitions"``, and of one integer, ``"other_users"``: about how many users have a partition
+    that is not among them (see ``CountOtherUsers``).
+
+    Every decision is exact and follows from the secret and the partition's name, so that a retried
+    bundle repeats it (see ``mechanisms.selection``). Partitions come in the order of
+    their names, as long as they fit in one table: the order tells nothing else of the records.
+
+    Args:
+      epsilon, delta: the budget of the whole selection.
+      max_partitions_per_user: kappa. By default what is known of the records, if it is.
+      strategy: "auto", which takes what should name the most partitions; a name of
+        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making, which has
+        these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
+      noisy_counts: release noisy counts with the names, at no further cost.
+      intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
+        users that the partition has within kappa, with 95% confidence given that it is selected
+        (see ``count_intervals``).
+      already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
+        does. Repeated records are still counted once.
+      others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
+        there is no such number.
+      pre_threshold: partitions with fewer users than this are never selected.
+      neighbours: "replace" protects the exchange of one user's records by another's, at twice the
+        cost.
+      public_partitions: names that are public anyway, of the partitions' type. They may be selected
+        without having users, and are kept if their noisy count exceeds ``public_threshold``. For
+        the strategy "truncated_geometric", which "auto" then takes.
+      public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
+        with users is missed, at k none without users is selected.
+      context: tells several selections under one secret apart. Two with the same purpose and
+        strategy would use the same random numbers, so that their noise could be compared away.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users and partitions are split into, see ``shuffle``.
+
+    Raises:
+      ValueError: an argument is out of range or missing, the records are bounded to more than is
+        declared, the input is unbounded or windowed or holds counts, the job is a classic template;
+        at run time, there are nulls.
+      TypeError, at run time: users or partitions are not strings, bytes or integers of one type.
+
+    >>> records = [(user, "jazz") for user in range(400)] + [(999, "rock")]
+    >>> with beam.Pipeline() as pipeline:
+    ...     _ = (
+    ...         pipeline
+    ...         | beam.Create(records)
+    ...         | SelectPartitions(epsilon=1, delta=1e-9, max_partitions_per_user=1)
+    ...         | beam.Map(print)
+    ...     )
+    jazz
+    """
+
+    def __init__(
+        self,
+        epsilon: Number | None = None,
+        delta: Number | None = None,
+        max_partitions_per_user: int | None = None,
+        *,
+        strategy: str | SelectionStrategy = AUTO,
+        noisy_counts: bool = False,
+        already_bounded: bool = False,
+        intervals: bool = False,
+        others_epsilon: Number | None = None,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        public_partitions: Iterable[Any] = (),
+        public_threshold: int | None = None,
+        context: str = "selection",
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        names = public_partitions
+        if not isinstance(names, pa.Array):
+            names = tuple(names)
+        self._max_partitions = max_partitions_per_user
+        optional = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        options: dict[str, Any] = {k: value for k, value in optional.items() if value is not None}
+        self._make: Callable[[int, bool], SelectionStrategy] | None = None
+        self._is_auto = strategy == AUTO
+        if isinstance(strategy, str):
+            if strategy == AUTO and len(names):
+                strategy = TruncatedGeometricSelection.name
+            if epsilon is None or delta is None:
+                name = "epsilon" if epsilon is None else "delta"
+                raise ValueError(f"{name} must be given, unless strategy is one of your own making")
+            of_budget = functools.partial(
+                make_strategy, strategy, epsilon, delta, noisy_counts, **options
+            )
+            self._make = lambda max_partitions, bounded: of_budget(
+                already_bounded=bounded, max_partitions_per_user=max_partitions
+            )
+            # Arguments are checked now, whatever kappa will be.
+            strategy = self._make(
+                1 if self._max_partitions is None else self._max_partitions, already_bounded
+            )
+        else:
+            given = (epsilon, delta, max_partitions_per_user, *options.values())
+            if any(value is not None for value in given):
+                raise ValueError("a strategy of your own has its budget and bounds in it already")
+        self._spec = NamesSpec(
+            strategy,
+            noisy_counts=noisy_counts,
+            already_bounded=already_bounded,
+            intervals=intervals,
+            others_epsilon=others_epsilon,
+            public_partitions=names,
+            public_threshold=public_threshold,
+            context=context,
+        )
+        if self._make is None:
+            self._max_partitions = strategy.max_partitions_per_user
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    @property
+    def strategy(self) -> SelectionStrategy:
+        """The strategy in use, as chosen by "auto" or given.
+
+        Raises:
+          ValueError: it depends on what is known of the records.
+        """
+        if self._max_partitions is None:
+            raise ValueError("give max_partitions_per_user: the strategy depends on it")
+        return self._spec.strategy
+
+    def _resolved(self, max_partitions: int, known: int | None) -> SelectionStrategy:
+        """The strategy at this kappa, for users who are known to have at most so many partitions,
+        if that is known."""
+        strategy = self._spec.strategy
+        if self._make is None:
+            return strategy
+        if max_partitions != strategy.max_partitions_per_user:
+            strategy = self._make(max_partitions, self._spec.already_bounded)
+        if self._is_auto and isinstance(strategy, MeasuredSelection):
+            # With all of them within kappa there is nothing to measure.
+            if known is not None and known <= max_partitions:
+                strategy = self._make(max_partitions, True)
+        return strategy
+
+    def expand(self, records: beam.PCollection) -> Any:
+        refuse_windows(records)
+        known = refuse_counts(records, "SelectPartitions").partitions
+        max_partitions = self._max_partitions
+        if max_partitions is None:
+            max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
+        spec = dataclasses.replace(self._spec, strategy=self._resolved(max_partitions, known))
+        secret = secret_for(records.pipeline, self._secret)
+        tables = records | "ToTables" >> ToTables()
+        if spec.already_bounded:
+            tables |= "Declare" >> DeclareBounded(max_partitions)
+        if isinstance(spec.strategy, WeightedStrategy):
+            selected = tables | "Rounds" >> _SelectInRounds(spec, secret, self._num_buckets)
+        else:
+            pairs = tables
+            if not spec.already_bounded and (known is None or known > max_partitions):
+                pairs |= "Bound" >> BoundContributions(
+                    max_partitions, secret=secret, num_buckets=self._num_buckets
+                )
+            counts = pairs | "Count" >> CountDistinctUsers(
+                spec.cap, secret=secret, num_buckets=self._num_buckets
+            )
+            selected = counts | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
+        names = selected | "FromTables" >> FromTables(records, _columns(spec))
+        if spec.others_epsilon is None:
+            return names
+        others = _CountOtherUsers(selected, spec, secret, self._num_buckets)
+        return {"partitions": names, "other_users": tables | "OtherUsers" >> others}
+
+    def display_data(self) -> dict[str, Any]:
+        described = {} if self._max_partitions is None else displayed(self._spec.strategy)
+        return described | {"already_bounded": self._spec.already_bounded}
+
+
+class SelectFromCounts(Releases, beam.PTransform):
+    """Selects partitions by their counts of distinct users: (partition, count) in, partitions out.
+
+    The privacy is that of the strategy, if the counts are of distinct users and no user is counted
+    in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
+    refused (see ``runtime.bounds``). They may stop at ``cap``.
+
+    Args:
+      strategy: one that needs counts alone.
+      noisy_counts: release noisy counts with the names.
+      intervals: give the ends of ``count_intervals`` with noisy counts, as ``low`` and ``high``.
+      public_partitions, public_threshold, context, secret, num_buckets: see ``SelectPartitions``.
+
+    Raises:
+      ValueError: an argument is out of range, see ``SelectPartitions``; it is not known to how many
+        partitions users are bounded, or these are more than the strategy allows; the counts are
+        several collections of counts put together, in which a partition may be twice.
+
+    >>> from dp_transforms import DeclareBounded
+    >>> from dp_transforms.mechanisms.selection import OptimalSelection
+    >>> with beam.Pipeline() as pipeline:
+    ...     counts = pipeline | beam.Create([("jazz", 40), ("rock", 1)]) | DeclareBounded(1)
+    ...     _ = counts | SelectFromCounts(OptimalSelection(1, 1e-9)) | beam.Map(print)
+    jazz
+    """
+
+    def __init__(
+        self,
+        strategy: SelectionStrategy,
+        *,
+        noisy_counts: bool = False,
+        intervals: bool = False,
+        public_partitions: Iterable[Any] = (),
+        public_threshold: int | None = None,
+        context: str = "selection",
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+    ):
+        super().__init__()
+        if not isinstance(public_partitions, pa.Array):
+            public_partitions = tuple(public_partitions)
+        self._spec = NamesSpec(
+            strategy,
+            noisy_counts=noisy_counts,
+            intervals=intervals,
+            public_partitions=public_partitions,
+            public_threshold=public_threshold,
+            context=context,
+        )
+        self._spec.require_counts()
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, counts: beam.PCollection) -> beam.PCollection:
+        spec = self._spec
+        refuse_windows(counts)
+        known_bound(counts, spec.strategy.max_partitions_per_user, "SelectFromCounts")
+        if bound_of(counts).distinct is False:
+            # A partition's decisions share one number, so that two of them tell of each other.
+            raise ValueError(
+                "SelectFromCounts takes one count of each partition, by which one user moves it by "
+                "one: flatten records before they are counted, not counts"
+            )
+        unit = bound_of(counts).unit
+        if unit is not PrivacyUnit.USER:
+            raise ValueError(
+                f"SelectFromCounts protects users, but these counts are bounded for each "
+                f"{unit.value}: count the users of records that are bounded by user"
+            )
+        secret = secret_for(counts.pipeline, self._secret)
+        return (
+            counts
+            | "ToTables" >> ToTables((PARTITION, COUNT))
+            | "Select" >> _SelectByCounts(spec, secret, self._num_buckets)
+            | "FromTables" >> FromTables(counts, _columns(spec), like_names=(PARTITION, COUNT))
+        )
+
+    def display_data(self) -> dict[str, Any]:
+        return displayed(self._spec.strategy)
+
+
+class _SelectByCounts(beam.PTransform):
+    """Selects by tables of counts: tables of names out."""
+
+    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
+        super().__init__()
+        self._decide = decider(spec, secret)
+        self._spec = spec
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        chosen = beam.ParDo(OnThreads(functools.partial(unless_empty, self._decide)))
+        if self._spec.public_distribution is not None:
+            tables, public = self._with_public(tables)
+            chosen = beam.ParDo(OnThreadsBeside(self._decide), public)
+        return (
+            tables
+            | "Decide" >> chosen.with_output_types(pa.Table)
+            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+        )
+
+    def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
+        """Counts that include public partitions without users, and the public names beside them."""
+        public = tables.pipeline | "Public" >> beam.Create(
+            [public_counts(self._spec)], reshuffle=False
+        ).with_output_types(pa.Table)
+        add = ReduceByHash(
+            sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
+        )
+        both = (tables, public) | beam.Flatten() | "ByPartition" >> add
+        return both, beam.pvalue.AsList(public)
+
+
+class _SelectInRounds(beam.PTransform):
+    """The partitions that a weighted strategy selects: record tables in, tables of names out.
+
+    In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
+    more; a user with no more than kappa needs no other bound. All distinct partitions of one user
+    are held together.
+    """
+
+    def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
+        super().__init__()
+        assert isinstance(spec.strategy, WeightedStrategy)
+        self._strategy = spec.strategy
+        self._context = spec.context
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        rounds = bounds(self._strategy, self._secret)
+        # A single round needs no more of a user than what counts in it.
+        distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
+        by_user, by_partition = (
+            functools.partial(
+                ReduceByHash,
+                names=(name,),
+                key=self._secret.key(f"route {name}s"),
+                num_buckets=self._num_buckets,
+            )
+            for name in (USER, PARTITION)
+        )
+        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
+        return (
+            tuple(in_rounds(engine, self._strategy, self._context, self._secret))
+            | beam.Flatten()
+            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+        )
+
+
+class _OnBeam:
+    """The engine of PCollections: what earlier rounds selected, and a plan, are side inputs."""
+
+    def __init__(self, users: beam.PCollection, add: ReduceByHash):
+        self._users = users
+        self._add = add
+
+    def measure(
+        self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
+    ) -> beam.pvalue.AsSingleton:
+        sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
+        planned = (
+            self._users
+            | "Users" >> beam.Map(users_by_partitions, edges=edges)
+            | "Sum" >> beam.CombineGlobally(sums)
+            | "Plan" >> beam.Map(plan)
+        )
+        return beam.pvalue.AsSingleton(planned)
+
+    def one_round(
+        self,
+        index: int,
+        weigh: Callable[..., pa.Table],
+        decide: Callable[..., pa.Table],
+        earlier: Sequence[beam.PCollection],
+        measured: beam.pvalue.AsSingleton | None,
+    ) -> beam.PCollection:
+        beside = []
+        if earlier:
+            beside.append(beam.pvalue.AsList(tuple(earlier) | f"Earlier{index}" >> beam.Flatten()))
+        planned = {} if measured is None else {"measured": measured}
+
+        def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
+            tables = beam.ParDo(OnThreadsBeside(kernel), *beside, **planned)
+            return tables.with_output_types(pa.Table)
+
+        return (
+            self._users
+            | f"Weigh{index}" >> on_threads(weigh)
+            | f"Batch{index}" >> ToTables((PARTITION, WEIGHT, COUNT))
+            | f"ByPartition{index}" >> self._add
+            | f"Decide{index}" >> on_threads(decide)
+        )
+
+
+class _CountOtherUsers(beam.PTransform):
+    """About how many users have a partition that was not named: tables of records in, one integer
+    out, at no less than 0.
+
+    Privacy. Let the names be given, which another release chose and paid for. A user has another
+    partition or has none, whatever others do, so that all records of one user more or less change
+    the number of such users by one at most, however many partitions that user has; and so do one
+    user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
+    number is epsilon-differentially private given the names, and by adaptive composition costs
+    epsilon beside them.
+    """
+
+    def __init__(
+        self,
+        named: beam.PCollection,
+        spec: NamesSpec,
+        secret: JobSecret,
+        num_buckets: int | None,
+    ):
+        super().__init__()
+        self._named = named
+        self._noisy = functools.partial(noisy_users, spec=spec, secret=secret)
+        key = secret.key("route users")
+        self._by_user = ReduceByHash(distinct_users, (USER,), key, num_buckets)
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        others = beam.ParDo(OnThreadsBeside(users_of_others), beam.pvalue.AsList(self._named))
+        return (
+            tables
+            | "Others" >> others.with_output_types(pa.Table)
+            | "ByUser" >> self._by_user
+            | "Users" >> beam.Map(lambda users: users.num_rows).with_output_types(int)
+            | "Sum" >> beam.CombineGlobally(sum)
+            | "Noise" >> beam.Map(self._noisy).with_output_types(int)
+        )
+
+
+def _columns(spec: NamesSpec) -> tuple[str, ...]:
+    """The names of the parts of a selected record."""
+    ends = (LOW, HIGH) if spec.intervals else ()
+    return (PARTITION, NOISY_COUNT, *ends) if spec.noisy_counts else (PARTITION,)
+
+
+def displayed(strategy: SelectionStrategy) -> dict[str, Any]:
+    """A strategy's description as display data, whose values are plain."""
+    return {
+        name: value if isinstance(value, (str, int, float)) else str(value)
+        for name, value in strategy.describe().items()
+    }

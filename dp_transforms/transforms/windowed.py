@@ -1,0 +1,420 @@
+"""A frequency list, or names, for each window of time, under one budget over all of them.
+
+Neighbours: one input is the other with all records of one user added, in whichever windows they
+are. The argument, for any value of the secret that keys the bounding:
+
+1. Which windows there are is public: all that begin in a range that is given. A window without
+   records has an empty list, which is released like any other. So that there is a release for a
+   window tells nothing. Records in other windows are left out, each for its own time's sake.
+2. Which windows are kept of a user (at most w), and which partitions in each of them (at most
+   kappa), depends on the user's own records alone. So the bounded inputs are equal but for that
+   user, who is in w windows at most.
+3. The list of such a window moves by at most kappa in L1, and its release is (epsilon / w)-DP. The
+   lists of all other windows are the same. Each release has random numbers of its own, so that the
+   probability of all of them together is a product, of which at most w factors differ.
+
+Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
+and parallel over all others.
+
+Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
+w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
+budget goes to a window, and strategies account for all pairs of a user together.
+
+Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
+release the same records again, and unbounded input has no last window to charge for. These are
+refused.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+import pyarrow as pa
+from apache_beam.transforms.trigger import DefaultTrigger
+from apache_beam.transforms.window import FixedWindows, GlobalWindows
+from apache_beam.utils.timestamp import Timestamp, TimestampTypes
+
+from dp_transforms.columnar.attributes import LIST
+from dp_transforms.columnar.columns import PARTITION, USER, plain, single
+from dp_transforms.mechanisms.decimals import Number
+from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime.batching import ToTables, objects
+from dp_transforms.runtime.bounds import Releases, refuse_counts
+from dp_transforms.runtime.job_secret import JobSecret, secret_for
+from dp_transforms.runtime.named_lists import (
+    bounds_of_periods,
+    in_known_periods,
+    in_periods,
+    lists_of_periods,
+    names_of_periods,
+)
+from dp_transforms.runtime.records import (
+    RecordKind,
+    is_batch,
+    put_together,
+    refuse_windows,
+    table_from,
+)
+from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
+from dp_transforms.specs import MOST_PERIODS, PeriodListsSpec, PeriodNamesSpec, arguments
+from dp_transforms.transforms.release import ReleaseNamedLists
+from dp_transforms.transforms.selection import SelectPartitions, displayed
+
+
+class _ByPeriod(Releases, beam.PTransform):
+    """Bounds users in public periods, whose names are in the column ``list`` of tables."""
+
+    spec_type: type
+
+    def __init__(
+        self,
+        periods: Sequence[str],
+        *,
+        secret: JobSecret | None = None,
+        num_buckets: int | None = None,
+        **options: Any,
+    ):
+        super().__init__()
+        self.spec = self.spec_type(periods=periods, **options)
+        self._secret = secret
+        self._num_buckets = num_buckets
+
+    def _bounded(self, tables: beam.PCollection) -> tuple[beam.PCollection, JobSecret]:
+        """Distinct pairs of a user and a struct of ``list`` and ``partition``, and the secret."""
+        name = type(self).__name__
+        refuse_windows(tables)
+        refuse_counts(tables, name)
+        if RecordKind.of(tables) is not RecordKind.TABLES:
+            raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
+        secret = secret_for(tables.pipeline, self._secret)
+        bound = bounds_of_periods(self.spec, secret)
+        pairs = (
+            tables
+            | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
+            | "ToTables" >> ToTables((USER, PARTITION, LIST))
+            | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
+            | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
+        )
+        return pairs, secret
+
+    def display_data(self) -> dict[str, Any]:
+        return {
+            "periods": len(self.spec.periods),
+            "max_periods_per_user": self.spec.periods_per_user,
+            "max_partitions_per_user": self.spec.max_partitions_per_user,
+        }
+
+
+class ReleaseListsByPeriod(_ByPeriod):
+    """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
+
+    Args:
+      periods: the names of all periods, which are public; each has a release. They come out in this
+        order.
+      epsilon: the privacy loss of all releases together.
+      max_periods_per_user: w, in how many periods a user counts.
+      max_partitions_per_user: kappa, in how many partitions of each of these.
+      mechanism: as for ``partition_mechanism``.
+      secret: the job's secret; a fresh one when the transform is applied, by default.
+      num_buckets: how many parts users, or partitions, are split into.
+
+    Attributes:
+      spec: the ``PeriodListsSpec`` with these arguments.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
+
+    Raises:
+      ValueError: an argument is out of range, or two periods have one name; the input is unbounded
+        or windowed, holds counts, or is not declared as tables.
+    """
+
+    spec_type = PeriodListsSpec
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        bounded, secret = self._bounded(tables)
+        lists = lists_of_periods(self.spec)
+        wanted = tables.pipeline | "Public" >> beam.Create(
+            [(name, None) for name in lists], reshuffle=False
+        )
+        kind = tuple[str, ReleasedList]
+        release = ReleaseNamedLists(wanted, lists.__getitem__, kind, secret, self._num_buckets)
+        return bounded | "Release" >> release
+
+    def display_data(self) -> dict[str, Any]:
+        return super().display_data() | {
+            "mechanism": type(self.spec.of_each).__name__,
+            "epsilon_of_each_period": self.spec.of_each.epsilon_cost,
+        }
+
+
+class _ByWindow(Releases, beam.PTransform):
+    by_period: Callable[..., _ByPeriod]
+
+    def __init__(
+        self,
+        *,
+        epsilon: Number,
+        start: TimestampTypes,
+        stop: TimestampTypes,
+        max_windows_per_user: int,
+        max_partitions_per_user: int,
+        **options: Any,
+    ):
+        super().__init__()
+        self._windows = _WindowRange(start, stop)
+        positive_integer("max_windows_per_user", max_windows_per_user)
+        self._release = functools.partial(
+            self.by_period,
+            epsilon=epsilon,
+            max_periods_per_user=max_windows_per_user,
+            max_partitions_per_user=max_partitions_per_user,
+            **options,
+        )
+        # Arguments are checked now.
+        self._release(["one"])
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        names = self._windows.names(records, type(self).__name__)
+        return records | _NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+
+
+class ReleaseWindowedLists(_ByWindow):
+    """Releases a list for each fixed window: records in, (beginning, ReleasedList) out.
+
+    The records are bounded input in ``FixedWindows`` with the default trigger, of any kind that
+    ``BoundContributions`` takes; an Arrow table belongs to one window as a whole. Epsilon-DP with
+    delta = 0 over all windows together, for adding or removing all records of one user. The
+    beginnings of windows are text, as 2026-01-31T00:00:00Z.
+
+    Args:
+      epsilon: what all releases cost together; each costs epsilon / max_windows_per_user.
+      start, stop: the windows that begin from start on, and before stop, are released, and no
+        others. Public: choose them without looking at the records.
+      max_windows_per_user: in how many windows a user counts, at random.
+      max_partitions_per_user: kappa, in how many partitions of each window.
+      mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
+
+    Raises:
+      ValueError: an argument is out of range, the input is unbounded, is not in fixed windows or
+        has another trigger, or holds counts.
+
+    >>> day = 24 * 60 * 60
+    >>> visits = [("ann", "home", 5), ("bob", "home", 7), ("bob", "home", day + 1)]
+    >>> with beam.Pipeline() as pipeline:
+    ...     windowed = (
+    ...         pipeline
+    ...         | beam.Create(visits)
+    ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
+    ...         | beam.WindowInto(beam.window.FixedWindows(day))
+    ...     )
+    ...     release = ReleaseWindowedLists(
+    ...         epsilon=200,
+    ...         start=0,
+    ...         stop=3 * day,
+    ...         max_windows_per_user=2,
+    ...         max_partitions_per_user=1,
+    ...     )
+    ...     _ = windowed | release | beam.MapTuple(lambda begin, one: print(begin, list(one)))
+    1970-01-01T00:00:00Z [(2, 1)]
+    1970-01-02T00:00:00Z [(1, 1)]
+    1970-01-03T00:00:00Z []
+    """
+
+    by_period = ReleaseListsByPeriod
+
+
+class SelectPartitionsByPeriod(_ByPeriod):
+    """Selects the partitions that may be named in each of some public periods: tables in and out.
+
+    (epsilon, delta)-DP over all periods together: see the module.
+
+    Args:
+      periods: the names of all periods, which are public. Records of others are left out.
+      epsilon, delta: what all periods together cost.
+      max_periods_per_user: w, in how many periods a user counts.
+      max_partitions_per_user: kappa, in how many partitions of each of these.
+      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
+        ``SelectPartitions``.
+
+    Attributes:
+      spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
+        ``spec.names.strategy`` is that of all periods together.
+
+    Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
+    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
+    ``low`` and ``high``.
+
+    Raises:
+      ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
+    """
+
+    spec_type = PeriodNamesSpec
+
+    def expand(self, tables: beam.PCollection) -> beam.PCollection:
+        bounded, secret = self._bounded(tables)
+        select = SelectPartitions(
+            **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
+        )
+        split = beam.Map(names_of_periods).with_output_types(pa.Table)
+        return bounded | "Select" >> select | "OfPeriods" >> split
+
+    def display_data(self) -> dict[str, Any]:
+        return super().display_data() | displayed(self.spec.names.strategy)
+
+
+def _tuples(table: pa.Table) -> Iterable[tuple[Any, ...]]:
+    return objects(table, RecordKind.TUPLES, tuple(table.column_names))
+
+
+class SelectWindowedPartitions(_ByWindow):
+    """Selects the partitions that may be named in each fixed window: (beginning, partition) out.
+
+    As ``SelectPartitionsByPeriod``, of records in windows as ``ReleaseWindowedLists`` takes them.
+    With ``noisy_counts`` what comes out is (beginning, partition, noisy_count).
+
+    Args:
+      epsilon, delta: what all windows together cost.
+      start, stop, max_windows_per_user, max_partitions_per_user: see ``ReleaseWindowedLists``.
+      **options: strategy, noisy_counts, ... of ``SelectPartitionsByPeriod``.
+
+    Raises:
+      ValueError: as ``ReleaseWindowedLists`` and ``SelectPartitions``.
+
+    >>> visits = [(user, "home", 5) for user in range(50)] + [(1, "home", 70)]
+    >>> with beam.Pipeline() as pipeline:
+    ...     _ = (
+    ...         pipeline
+    ...         | beam.Create(visits)
+    ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
+    ...         | beam.WindowInto(beam.window.FixedWindows(60))
+    ...         | SelectWindowedPartitions(
+    ...             epsilon=1,
+    ...             delta=1e-9,
+    ...             start=0,
+    ...             stop=120,
+    ...             max_windows_per_user=1,
+    ...             max_partitions_per_user=1,
+    ...         )
+    ...         | beam.Map(print)
+    ...     )
+    ('1970-01-01T00:00:00Z', 'home')
+    """
+
+    by_period = SelectPartitionsByPeriod
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
+
+
+class _WindowRange:
+    """The windows that begin from start on, and before stop, which is later, or a ValueError."""
+
+    def __init__(self, start: TimestampTypes, stop: TimestampTypes):
+        try:
+            self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+        except OverflowError:
+            raise ValueError("start and stop must be finite") from None
+        if self._start >= self._stop:
+            raise ValueError("start must be before stop")
+
+    def names(self, records: beam.PCollection, transform: str) -> dict[int, str]:
+        """{beginning in microseconds: its name} of each window that records may be in.
+
+        Raises:
+          ValueError: these are counts, or not in fixed windows; there are too many windows.
+        """
+        refuse_counts(records, transform)
+        windows = _windows_of(records)
+        size, offset = windows.size.micros, windows.offset.micros
+        first = -((offset - self._start.micros) // size)
+        if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
+            raise ValueError(f"there are more than {MOST_PERIODS:,} windows from start to stop")
+        begins = range(first * size + offset, self._stop.micros, size)
+        return {micros: Timestamp(micros=micros).to_rfc3339() for micros in begins}
+
+
+class _NameWindows(beam.PTransform):
+    """Records in windows as tables in the global one, with the window's name as ``list``. Those of
+    windows that are not in ``_WindowRange.names`` are left out."""
+
+    def __init__(self, names: Mapping[int, str]):
+        super().__init__()
+        self._names = names
+
+    def expand(self, records: beam.PCollection) -> beam.PCollection:
+        # The partition travels with its window until it is in a table.
+        label = beam.ParDo(_Label(self._names)).with_output_types(
+            pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
+        )
+        return (
+            records
+            | "Label" >> label
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
+        )
+
+
+class _Label(beam.DoFn):
+    """Users and partitions of records in the wanted windows, with the names of these."""
+
+    def __init__(self, names: Mapping[int, str]):
+        self._names = names
+
+    def process(self, element: Any, window: Any = beam.DoFn.WindowParam) -> Iterator[Any]:
+        name = self._names.get(window.start.micros)
+        if name is None:
+            return
+        if is_batch(element):
+            table = table_from(element, (USER, PARTITION))
+            parts = [pa.repeat(name, table.num_rows), plain(table[PARTITION], PARTITION)]
+            # As a tuple of the two would be.
+            partition = pa.StructArray.from_arrays(parts, names=["0", "1"])
+            yield pa.table({USER: table[USER], PARTITION: partition})
+            return
+        if isinstance(element, beam.Row) or hasattr(element, "_fields"):
+            user, partition = getattr(element, USER), getattr(element, PARTITION)
+        elif isinstance(element, dict) and {USER, PARTITION} <= element.keys():
+            user, partition = element[USER], element[PARTITION]
+        elif type(element) in (tuple, list) and len(element) == 2:
+            user, partition = element
+        else:
+            raise TypeError(
+                f"records must be pairs ({USER}, {PARTITION}), or rows, dictionaries or tables "
+                "with these"
+            )
+        yield user, (name, partition)
+
+
+def _windows_of(records: beam.PCollection) -> FixedWindows:
+    merged = put_together(records)
+    windowing = merged[0].windowing
+    if not all(one.is_bounded for one in merged):
+        raise ValueError("unbounded input has no last window to charge for: give bounded input")
+    if any(one.windowing != windowing for one in merged):
+        raise ValueError("a Flatten put different windows together: apply beam.WindowInto after it")
+    if type(windowing.windowfn) is not FixedWindows:
+        raise ValueError(
+            "records must be in beam.window.FixedWindows: sliding windows would release a record "
+            "several times, and sessions tell by where they begin when a user was there"
+        )
+    if not isinstance(windowing.triggerfn, DefaultTrigger):
+        raise ValueError("a trigger that fires again would release the same records again")
+    return windowing.windowfn
+
+
+def _split(table: pa.Table) -> pa.Table:
+    name, partition = single(table[PARTITION]).flatten()
+    return pa.table({USER: table[USER], PARTITION: partition, LIST: name})
+
+
+def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
+    return in_known_periods(table_from(table, (USER, PARTITION, LIST)), periods)
+
+
+def _in_lists(table: pa.Table) -> list[pa.Table]:
+    return [in_periods(table)]

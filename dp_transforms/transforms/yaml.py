@@ -1,0 +1,192 @@
+"""The transforms as Beam YAML knows them: over rows, with plain parameters, and rows as results.
+
+``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. No secret can be given: each
+job draws its own.
+"""
+
+# Beam YAML reads these signatures' types, so they are not deferred.
+
+import apache_beam as beam
+from apache_beam.typehints.row_type import RowTypeConstraint
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms.degree_projection import UNDIRECTED
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.runtime.records import ToRecords
+from dp_transforms.specs import Attribute
+from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
+from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
+from dp_transforms.transforms.grouped import ReleaseGroupedLists
+from dp_transforms.transforms.release import ReleaseFrequencyList
+from dp_transforms.transforms.selection import SelectPartitions
+
+
+def to_records(user: str, partition: list[str], drop_nulls: bool = False) -> beam.PTransform:
+    """Rows with the fields user and partition, from rows in which these are called otherwise.
+
+    Args:
+      user: the field that says whose record it is.
+      partition: the field, or the fields together, that say what the record is counted for.
+      drop_nulls: leave out records without a user or without a partition.
+    """
+    return ToRecords(user, partition, drop_nulls=drop_nulls)
+
+
+def bound_contributions(
+    max_partitions_per_user: int, num_buckets: int | None = None
+) -> beam.PTransform:
+    """Keeps at most kappa distinct partitions of each user, at random.
+
+    Args:
+      max_partitions_per_user: how many.
+      num_buckets: how many parts users are split into.
+    """
+    return BoundContributions(max_partitions_per_user, num_buckets=num_buckets)
+
+
+def declare_bounded(max_partitions_per_user: int) -> beam.PTransform:
+    """Declares that users have, or are counted in, at most kappa partitions already.
+
+    Args:
+      max_partitions_per_user: how many.
+    """
+    return DeclareBounded(max_partitions_per_user)
+
+
+def count_distinct_users(cap: int | None = None, num_buckets: int | None = None) -> beam.PTransform:
+    """Rows of partition and count: how many distinct users each partition has. Private.
+
+    Args:
+      cap: a count stops at this.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    return CountDistinctUsers(cap, num_buckets=num_buckets)
+
+
+def select_partitions(
+    epsilon: float,
+    delta: float,
+    max_partitions_per_user: int | None = None,
+    strategy: str = "auto",
+    noisy_counts: bool = False,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Rows of partition (and noisy_count): the partitions that may be named.
+
+    Args:
+      epsilon: the privacy loss, for adding or removing all records of one user.
+      delta: the probability with which it may be exceeded.
+      max_partitions_per_user: how many partitions of each user count; by default what contributions
+        were bounded to before.
+      strategy: how to select; auto takes the best for these parameters.
+      noisy_counts: release noisy counts with the names.
+      num_buckets: how many parts users and partitions are split into.
+    """
+    return SelectPartitions(
+        epsilon,
+        delta,
+        max_partitions_per_user,
+        strategy=strategy,
+        noisy_counts=noisy_counts,
+        num_buckets=num_buckets,
+    )
+
+
+def release_frequency_list(
+    epsilon: float, max_partitions_per_user: int | None = None
+) -> beam.PTransform:
+    """Rows of frequency and multiplicity: how many partitions have how many users, released.
+
+    Args:
+      epsilon: the privacy loss, for adding or removing all records of one user.
+      max_partitions_per_user: how many partitions the noise is for, if not as many as contributions
+        were bounded to.
+    """
+    return ReleaseFrequencyList(
+        epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
+    ) | "Rows" >> beam.FlatMap(_rows).with_output_types(_FREQUENCIES)
+
+
+def release_grouped_lists(
+    attributes: list[str],
+    epsilon_all: float,
+    epsilon_groups: float,
+    max_partitions_per_user: int,
+    groups: dict[str, list[str]] | None = None,
+    epsilon_selection: float | None = None,
+    delta: float | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Rows of attribute, group, frequency and multiplicity: the list of all users, in which
+    attribute and group are empty, and one for each group.
+
+    Takes rows with the fields user, partition and the attributes.
+
+    Args:
+      attributes: the fields whose values are the groups.
+      epsilon_all: the privacy loss of the list of all users.
+      epsilon_groups: that of all groups; each attribute gets an equal part.
+      max_partitions_per_user: how many partitions of each user count.
+      groups: the names of an attribute's groups that are public. Others are selected.
+      epsilon_selection: the privacy loss of the names that are selected.
+      delta: the probability with which it may be exceeded.
+      num_buckets: how many parts users, or partitions, are split into.
+    """
+    public = groups or {}
+    for name in public:
+        if name not in attributes:
+            raise ValueError(f"groups are given for {name!r}, which is not one of attributes")
+    given = [value for value in (epsilon_selection, delta) if value is not None]
+    if len(given) == 1:
+        raise ValueError("epsilon_selection and delta are given together, or neither is")
+    release = ReleaseGroupedLists(
+        [Attribute(name, tuple(public[name]) if name in public else None) for name in attributes],
+        epsilon_all=epsilon_all,
+        epsilon_groups=epsilon_groups,
+        max_partitions_per_user=max_partitions_per_user,
+        selection=PrivacyBudget(*given) if given else None,
+        num_buckets=num_buckets,
+    )
+    return release | "Rows" >> beam.FlatMapTuple(_grouped_rows).with_output_types(_GROUPED)
+
+
+def release_degree_list(
+    epsilon: float,
+    degree: str = UNDIRECTED,
+    degree_bound: int | None = None,
+    num_buckets: int | None = None,
+) -> beam.PTransform:
+    """Rows of frequency and multiplicity: how many nodes (multiplicity) have which degree
+    (frequency), released.
+
+    Takes rows with the fields source and target, one for each edge.
+
+    Args:
+      epsilon: the privacy loss, for adding or removing one edge; with degree_bound, one node.
+      degree: undirected, in or out.
+      degree_bound: protects nodes with all their edges. Edges beyond it at a node are dropped.
+        Public: choose it without looking at the graph.
+      num_buckets: how many parts edges and nodes are split into.
+    """
+    count: beam.PTransform
+    if degree_bound is None:
+        count = CountDegrees(degree, num_buckets=num_buckets)
+    else:
+        count = CountProjectedDegrees(degree_bound, degree, num_buckets=num_buckets)
+    return count | "Release" >> release_frequency_list(epsilon)
+
+
+_LIST = [("frequency", int), ("multiplicity", int)]
+_FREQUENCIES = RowTypeConstraint.from_fields(_LIST)
+_GROUPED = RowTypeConstraint.from_fields([("attribute", str), ("group", str), *_LIST])
+
+
+def _rows(released: FrequencyList) -> list[beam.Row]:
+    return [beam.Row(frequency=f, multiplicity=m) for f, m in released]
+
+
+def _grouped_rows(attribute: str, group: str, released: FrequencyList) -> list[beam.Row]:
+    return [
+        beam.Row(attribute=attribute, group=group, frequency=f, multiplicity=m) for f, m in released
+    ]

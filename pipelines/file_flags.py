@@ -1,0 +1,210 @@
+"""The flags that describe files: of records, of periods, and of a release."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.files.filenames import FORMATS
+from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.period_names import PERIODS
+from pipelines import flag_types
+from pipelines.command_line import refuse
+
+if TYPE_CHECKING:
+    from dp_transforms.files.record_source import RecordSource
+
+# Readers are imported where they are used: a command's help needs neither Arrow nor Beam.
+
+PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
+"""The flags that go with --period alone."""
+_TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
+_NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
+
+
+def add_column_flags(group: Any) -> None:
+    """The flags that say which columns hold users and partitions."""
+    group.add_argument(
+        "--user_column",
+        metavar="COLUMN",
+        help="whose record it is: the column's name, or its position from 1 with --no_header",
+    )
+    group.add_argument(
+        "--partition_column",
+        metavar="COLUMN",
+        action="append",
+        help="what is counted (a password, a page, a product), likewise; give it several times for "
+        "partitions of several columns",
+    )
+
+
+def add_input_flags(
+    parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
+) -> None:
+    """The flags from which ``records_from_flags`` makes a reader; ``add_columns`` adds those that
+    name columns to a group."""
+    group = parser.add_argument_group("records")
+    group.add_argument(
+        "--input",
+        metavar="GLOB",
+        help="files of records, of any Beam filesystem; or, with --query, a database: "
+        "postgresql://USER@HOST/NAME, duckdb:FILE or sqlite:FILE",
+    )
+    group.add_argument(
+        "--query",
+        metavar="SQL",
+        help="read the records that this query gives, whose columns are then named by the flags "
+        "below (extra: database)",
+    )
+    add_columns(group)
+    group.add_argument(
+        "--input_format",
+        choices=("auto", *FORMATS),
+        default="auto",
+        help="csv is any delimited text, jsonl an object on each line; auto goes by the first "
+        "file's name (default)",
+    )
+    group.add_argument(
+        "--drop_nulls",
+        action="store_true",
+        help="leave out records without a user or a partition; without this flag they are refused",
+    )
+    group.add_argument(
+        "--num_buckets",
+        type=_num_buckets,
+        metavar="N",
+        help="how many parts the records are shuffled in (default: by the files' sizes); more "
+        "parts need less memory each",
+    )
+    text = parser.add_argument_group("records in delimited text (also .gz, .bz2 and .zst)")
+    text.add_argument(
+        "--delimiter",
+        metavar="CHAR",
+        help="between fields: one character, or 'tab' (default: comma, tab for .tsv)",
+    )
+    text.add_argument(
+        "--no_header", action="store_true", help="the first line is a record; columns by position"
+    )
+    text.add_argument(
+        "--no_quotes", action="store_true", help='the character " has no meaning of its own'
+    )
+    text.add_argument(
+        "--multiline", action="store_true", help="quoted fields may contain line breaks (slower)"
+    )
+    text.add_argument("--encoding", metavar="CODEC", help="of the text (default: utf-8)")
+
+
+def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
+    """The files, or the query, that the flags of ``add_input_flags`` describe. Raises what these
+    do."""
+    from dp_transforms.files.paths import local_path, match_files
+    from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
+
+    columns = flags.user_column, flags.partition_column
+    options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
+    if getattr(flags, "time_column", None) is not None:
+        options["attribute_flag"] = "time_column"
+    if flags.query is not None:
+        from dp_transforms.files.database import query_of
+
+        refuse(flags, "is for delimited text, not for a --query: leave it out", *_TEXT_FLAGS)
+        if flags.input_format != "auto":
+            raise ValueError("--input_format is for files, not for a --query: leave it out")
+        return query_of(flags.input, flags.query, *columns, **options)
+    name = flags.input_format
+    if name == "auto":
+        first = match_files(local_path(flags.input))[0].path
+        name, file_format = format_name(first), format_of(first)
+    else:
+        file_format = reader_of(name)()
+    if name == "csv":
+        delimiter = flags.delimiter or file_format.delimiter
+        file_format = reader_of(name)(
+            delimiter=_NAMED_DELIMITERS.get(delimiter, delimiter),
+            header=not flags.no_header,
+            quotes=not flags.no_quotes,
+            multiline=flags.multiline,
+            encoding=flags.encoding or file_format.encoding,
+        )
+    else:
+        refuse(
+            flags,
+            f"is for delimited text, but these files are {FORMATS[name].title}: leave it out, or "
+            "give --input_format=csv",
+            *_TEXT_FLAGS,
+        )
+    return RecordFiles(flags.input, *columns, file_format, **options)
+
+
+def period_records(flags: argparse.Namespace) -> RecordSource:
+    """The records that ``records`` gives, with the period of each."""
+    source = records(flags, [flags.time_column])
+    source.name_periods(flags.period)
+    return source
+
+
+def add_period_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags of a release for each period."""
+    periods = parser.add_argument_group("a release for each period (optional)")
+    periods.add_argument(
+        "--period", choices=PERIODS, help="make a release for each, in a directory of its name"
+    )
+    periods.add_argument(
+        "--time_column",
+        metavar="COLUMN",
+        help="when it was: 2026-01-31 or 2026-01-31 23:59, taken as written; in Parquet and Avro a "
+        "date or a timestamp, in UTC if it has a zone",
+    )
+    periods.add_argument(
+        "--periods",
+        metavar="FIRST..LAST",
+        help="the days from which to which there is one for each period; public: choose them "
+        "without looking at the records, of which others are left out",
+    )
+    periods.add_argument(
+        "--max_periods_per_user",
+        type=flag_types.positive_integer,
+        metavar="N",
+        help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
+        "budget is that of all periods together",
+    )
+
+
+def add_output_flags(group: Any) -> None:
+    """The flags of a ReleaseDirectory, for a group of a parser's flags."""
+    group.add_argument(
+        "--output", metavar="DIR", help="directory for the release, on any filesystem"
+    )
+    group.add_argument(
+        "--overwrite", action="store_true", help="replace an earlier release in the directory"
+    )
+    group.add_argument(
+        "--output_format",
+        choices=OUTPUT_FORMATS,
+        action="append",
+        default=[],
+        help="write the release in this format too, beside the CSV file; may be given twice",
+    )
+
+
+def directory_from_flags(
+    flags: Any,
+    file_name: str,
+    path: str | None = None,
+    numbers: int = 2,
+    beside: tuple[str, ...] = (),
+) -> ReleaseDirectory:
+    """The directory that the flags of ``add_output_flags`` name, or the one at another path."""
+    formats = tuple(dict.fromkeys(flags.output_format))
+    path = path or flags.output
+    return ReleaseDirectory(path, file_name, flags.overwrite, formats, numbers, beside)
+
+
+def _num_buckets(text: str) -> int:
+    from dp_transforms.columnar.scattering import MAX_BUCKETS
+
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= MAX_BUCKETS):
+        raise argparse.ArgumentTypeError(f"must be between 1 and {MAX_BUCKETS}, got {text!r}")
+    return int(text)

@@ -1,0 +1,213 @@
+import contextlib
+import datetime
+import os
+import shutil
+import sqlite3
+import subprocess
+
+import duckdb
+import pytest
+
+from dp_transforms.errors import InputError
+from dp_transforms.files import database
+from dp_transforms.files.database import RecordQuery, query_of
+from dp_transforms.files.logical_types import logical_name
+from dp_transforms.transforms.reading import ReadRecords
+from pipelines import release_frequency_list, select_partitions
+from tests.beam_runs import rows_of, run
+from tests.usual_flags import flags_over
+
+ROWS = [(i % 90, f'p"{i % 7}', datetime.date(2026, 1, 1 + i % 2)) for i in range(300)]
+PAIRS = sorted((user, page) for user, page, _ in ROWS)
+ALL = "SELECT * FROM visits"
+
+
+@pytest.fixture
+def visits(tmp_path):
+    """A DuckDB file with the table visits, whose columns are visitor, "the page" and day."""
+    path = tmp_path / "visits.duckdb"
+    with duckdb.connect(path) as connection:
+        connection.execute('CREATE TABLE visits (visitor INT, "the page" VARCHAR, day DATE)')
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", ROWS)
+    return f"duckdb:{path}"
+
+
+def flags(visits, *more):
+    usual = {
+        "--input": visits,
+        "--query": ALL,
+        "--user_column": "visitor",
+        "--partition_column": "the page",
+        "--epsilon": "100",
+        "--max_partitions_per_user": "4",
+        "--output": f"{os.path.dirname(visits.partition(':')[2])}/out",
+    }
+    return flags_over(usual, *more)
+
+
+def test_records_of_a_query(visits):
+    source = RecordQuery(visits, ALL + ";", "visitor", ["the page"], attribute_columns=["day"])
+    assert [logical_name(field) for field in source.attribute_fields] == ["date"]
+    (table,) = source.tables()
+    assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
+    assert sorted(table["day"].to_pylist())[-1] == "2026-01-02"
+    (table,) = run(lambda pipeline: pipeline | ReadRecords(source))
+    assert sorted(rows_of([table.select(["user", "partition"])])) == PAIRS
+
+
+@pytest.fixture
+def sqlite(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "visits %41.db")) as connection:
+        connection.execute('CREATE TABLE visits (visitor INT, "the page", score)')
+        rows = [(user, page, [None, 1, 1.5][user % 3]) for user, page, _ in ROWS]
+        connection.executemany("INSERT INTO visits VALUES (?, ?, ?)", rows)
+        connection.commit()
+    return f"sqlite:{tmp_path}/visits %41.db"
+
+
+def test_records_of_sqlite(sqlite, tmp_path):
+    source = query_of(sqlite, ALL + ";", "visitor", ["the page"])
+    assert sorted(rows_of(source.tables())) == PAIRS
+    assert source.user_field.type == "int64" and source.partition_fields[0].type == "string"
+    assert release_frequency_list.main(flags(sqlite)) == 0
+    counts = [len({u for u, p in PAIRS if p == page}) for page in {p for _, p in PAIRS}]
+    lines = [f"{n},{counts.count(n)}\n" for n in sorted({*counts}, reverse=True)]
+    released = (tmp_path / "out/released_frequencies.csv").read_text()
+    assert released == "".join(["frequency,multiplicity\n", *lines])
+
+
+@pytest.mark.parametrize(
+    ("query", "column", "says"),
+    [
+        (ALL, "score", "column 'score' has values of several types, or numbers with a point"),
+        (ALL, "page", "no column 'page': its columns are visitor, the page, score"),
+        ("SELECT * FROM visit", "score", "cannot be planned: no such table"),
+        ("DROP TABLE visits", "score", "cannot be planned: "),
+        (f"{ALL} UNION ALL SELECT NULL, 'x', 2", "the page", "--drop_nulls"),
+        (f'SELECT visitor, json({ALL[-6:]}."the page") AS j FROM visits', "j", "failed while"),
+    ],
+)
+def test_faults_of_sqlite_say_nothing_of_values(sqlite, query, column, says):
+    with pytest.raises(InputError) as error:
+        list(query_of(sqlite, query, "visitor", [column]).tables())
+    assert says in str(error.value) and 'p"' not in str(error.value)
+    with pytest.raises(InputError, match="no database is in"):
+        query_of(sqlite + "x", ALL, "visitor", ["the page"])
+
+
+def test_types_of_sqlite_are_those_of_the_first_values(sqlite):
+    """A user's value of another type is refused behind the rows that are looked at first too."""
+    query = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT 2000) "
+    query += "SELECT i AS visitor, CASE i WHEN 1999 THEN 7 ELSE 'x' END AS page FROM n"
+    source = query_of(sqlite, query, "visitor", ["page"])
+    with pytest.raises(InputError, match="several types"):
+        list(source.tables())
+
+
+def test_nulls_are_refused_or_left_out(visits):
+    query = ALL + " UNION ALL SELECT NULL, 'x', NULL"
+    with pytest.raises(InputError, match="--drop_nulls"):
+        list(RecordQuery(visits, query, "visitor", ["the page"]).tables())
+    source = RecordQuery(visits, query, "visitor", ["the page"], drop_nulls=True)
+    assert sorted(rows_of(source.tables())) == PAIRS
+
+
+def test_the_release_of_a_query_in_this_process_and_on_beam(visits, tmp_path):
+    # At epsilon / kappa = 100 / 4 a release is another list with probability below 1e-9.
+    counts = [len({u for u, p in PAIRS if p == page}) for page in {p for _, p in PAIRS}]
+    lines = [f"{n},{counts.count(n)}\n" for n in sorted({*counts}, reverse=True)]
+    for more in ([], ["--runner=FnApiRunner"]):
+        assert release_frequency_list.main(flags(visits, "--overwrite", *more)) == 0
+        released = (tmp_path / "out/released_frequencies.csv").read_text()
+        assert released == "".join(["frequency,multiplicity\n", *lines])
+    names = flags(visits, "--delta=1e-6", f"--output={tmp_path}/names")
+    assert select_partitions.main(names) == 0
+    assert (tmp_path / "names/released_partitions.csv").read_text().count("\n") == 8
+
+
+FAULTS = {
+    "no such column": (["--partition_column=page"], 1, "columns are visitor, the page, day"),
+    "no such table": (["--query=SELECT * FROM visit"], 1, "cannot be planned: "),
+    "not a query": (["--query=DROP TABLE visits"], 1, "cannot be planned: "),
+    "two statements": (["--query=SELECT 1; SELECT 2"], 1, "cannot be planned: "),
+    "unfit type": (["--query=SELECT 0.5::FLOAT AS visitor, 'x' AS \"the page\""], 1, "type float"),
+    "no database": (["--input=duckdb:none.duckdb"], 1, "no database is in none.duckdb"),
+    "not a database": (["--input=visits.csv"], 2, "goes with a database as --input"),
+    "unknown kind": (["--input=mysql://me:secret@host/db"], 2, "sqlite:FILE, not with mysql"),
+    "of text": (["--no_header"], 2, "--no_header is for delimited text"),
+    "of files": (["--input_format=csv"], 2, "--input_format is for files"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_faults_are_one_line_before_anything_is_spent(visits, tmp_path, failure, name):
+    more, expected, says = FAULTS[name]
+    code, err = failure(release_frequency_list.main, flags(visits, *more))
+    assert code == expected and says in err and "secret" not in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_fault_in_the_records_says_nothing_of_them(visits, failure):
+    query = 'SELECT visitor, CAST("the page" AS INT) AS "the page" FROM visits'
+    code, err = failure(release_frequency_list.main, flags(visits, f"--query={query}"))
+    assert code == 1 and "failed while its records were read" in err and 'p"' not in err
+
+
+def test_a_missing_driver_names_the_extra(visits, monkeypatch, failure):
+    monkeypatch.setitem(database._DRIVERS, "duckdb", "no_such_driver")
+    code, err = failure(release_frequency_list.main, flags(visits))
+    assert code == 1 and "pip install dp-frequency-lists[database]" in err
+
+
+@pytest.fixture(scope="module")
+def postgres(tmp_path_factory):
+    """A PostgreSQL server of this test's own, if there is one on this machine."""
+    found = shutil.which("initdb") or max(
+        (f"/usr/lib/postgresql/{v}/bin/initdb" for v in _versions()), default=None
+    )
+    if found is None or (os.geteuid() == 0 and shutil.which("setpriv") is None):
+        pytest.skip("there is no PostgreSQL server here")
+    bin_, home = os.path.dirname(found), tmp_path_factory.mktemp("postgres")
+    # A server does not run as root.
+    run_as = ["setpriv", "--reuid=nobody", "--clear-groups"] if os.geteuid() == 0 else []
+    if run_as:
+        shutil.chown(home, "nobody")
+        # So deep that temporary directories of parallel workers are among them.
+        for parent in list(home.parents)[:3]:
+            parent.chmod(0o755)
+
+    def do(name, *arguments):
+        command = [*run_as, f"{bin_}/{name}", "-D", str(home / "data"), *arguments]
+        subprocess.run(command, check=True, cwd=home, stdout=subprocess.DEVNULL)
+
+    do("initdb", "--auth=trust", "--username=me")
+    options = f"-c listen_addresses= -c unix_socket_directories={home} -c fsync=off"
+    do("pg_ctl", "-w", "-l", str(home / "log"), "-o", options, "start")
+    yield f"postgresql:///postgres?host={home}&user=me"
+    do("pg_ctl", "-m", "immediate", "stop")
+
+
+def _versions():
+    return os.listdir("/usr/lib/postgresql") if os.path.isdir("/usr/lib/postgresql") else []
+
+
+def test_records_of_a_real_postgres(postgres):
+    query = """SELECT i % 90 AS visitor, 'p"' || i % 7 AS "the page", 2.50 AS price
+        FROM generate_series(0, 299) AS i"""
+    source = RecordQuery(postgres, query, "visitor", ["the page"])
+    assert sorted(rows_of(source.tables())) == PAIRS
+    with pytest.raises(
+        InputError, match="no column 'page': its columns are visitor, the page, price"
+    ):
+        RecordQuery(postgres, query, "visitor", ["page"])
+    with pytest.raises(InputError, match=r'cannot be planned: .*"visit" does not exist'):
+        RecordQuery(postgres, "SELECT * FROM visit", "visitor", ["page"])
+    broken = RecordQuery(
+        postgres,
+        query.replace("'p\"'", "'secret'").replace("i % 90", "('secret' || i)::int"),
+        "visitor",
+        ["the page"],
+    )
+    with pytest.raises(InputError) as raised:
+        list(broken.tables())
+    assert "secret" not in str(raised.value)

@@ -1,0 +1,348 @@
+import csv
+import gzip
+import itertools
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.errors import InputError
+from dp_transforms.files import text_lines
+from dp_transforms.files.delimited_text import DelimitedText
+from dp_transforms.files.paths import FileRange
+
+SECRET = "zanzibar"
+
+
+def records(text_format, path, columns, cuts=None):
+    """All records of a file as tuples, read in ranges that end at the cuts."""
+    size = path.stat().st_size
+    if cuts is None:
+        parts = list(text_format.split(str(path), size))
+    else:
+        ends = sorted({0, size, *(cut for cut in cuts if cut < size)})
+        parts = [FileRange(str(path), a, b) for a, b in itertools.pairwise(ends)]
+    tables = [table for part in parts for table in text_format.read(part, columns)]
+    return [row for table in tables for row in zip(*table.to_pydict().values(), strict=True)]
+
+
+def fault(text_format, path, columns=("user", "page")):
+    with pytest.raises(InputError) as caught:
+        text_format.schema(str(path), columns)
+        records(text_format, path, columns)
+    message = str(caught.value)
+    assert path.name in message
+    assert "\n" not in message
+    assert SECRET not in message
+    return message
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(content, name="records.csv"):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return path
+
+    return write
+
+
+MARK = "\ufeff"
+
+
+@pytest.mark.parametrize("multiline", [False, True])
+def test_a_byte_order_mark_is_left_out_at_the_beginning_of_a_file_alone(
+    tmp_path, monkeypatch, multiline
+):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 64)
+    users = [f"{MARK}user{i}" for i in range(50)]
+    lines = "".join(f"{user},home\n" for user in users)
+    path = tmp_path / "a.csv"
+    for header, left_out in (("user,page\n", 0), ("", 1)):
+        path.write_text(MARK + header + lines.removeprefix(MARK if not header else ""), "utf-8")
+        text_format = DelimitedText(header=bool(header), multiline=multiline)
+        columns = ("user",) if header else ("1",)
+        for part in [[0, 1 << 40], [0, 100, 333, 1 << 40]][: 1 if multiline else 2]:
+            tables = [
+                table
+                for start, stop in itertools.pairwise(part)
+                for table in text_format.read(FileRange(str(path), start, stop), columns)
+            ]
+            found = [user for table in tables for user in table.column(0).to_pylist()]
+            assert found == [user[1:] if i < left_out else user for i, user in enumerate(users)]
+
+
+def test_columns_by_name_and_in_the_order_asked(write):
+    path = write("user,x,page\nann,1,home\nbob,2,help\n")
+    assert records(DelimitedText(), path, ("page", "user")) == [("home", "ann"), ("help", "bob")]
+
+
+def test_columns_by_position(write):
+    path = write("ann\t1\thome\nbob\t2\thelp\n")
+    text_format = DelimitedText(delimiter="\t", header=False)
+    assert records(text_format, path, ("1", "3")) == [("ann", "home"), ("bob", "help")]
+
+
+def test_text_stays_as_it_is(write):
+    path = write("user,page\n007,NA\n7,null\n 7 ,NaN\n1e3,true\n")
+    assert records(DelimitedText(), path, ("user", "page")) == [
+        ("007", "NA"),
+        ("7", "null"),
+        (" 7 ", "NaN"),
+        ("1e3", "true"),
+    ]
+
+
+def test_an_empty_field_is_null_and_a_quoted_one_is_empty(write):
+    path = write('user,page\nann,\nbob,""\n,home\n')
+    assert records(DelimitedText(), path, ("user", "page")) == [
+        ("ann", None),
+        ("bob", ""),
+        (None, "home"),
+    ]
+
+
+def test_without_quotes_a_quote_is_a_character(write):
+    path = write('user,page\nann,"ho\nbob,me"\n')
+    text_format = DelimitedText(quotes=False)
+    assert records(text_format, path, ("user", "page")) == [("ann", '"ho'), ("bob", 'me"')]
+
+
+def test_line_ends_blank_lines_and_a_byte_order_mark(write):
+    path = write('\ufeffuser,page\r\nann,"home"\r\n\r\n\nbob,help')
+    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home"), ("bob", "help")]
+
+
+def test_line_breaks_in_fields(write):
+    path = write('user,page\nann,"ho\nme"\nbob,help\n')
+    text_format = DelimitedText(multiline=True)
+    assert records(text_format, path, ("user", "page")) == [("ann", "ho\nme"), ("bob", "help")]
+
+
+@pytest.mark.parametrize("content", ["user,page\n", "user,page", 'user,"page"\r\n'])
+@pytest.mark.parametrize("multiline", [False, True])
+def test_a_header_alone_is_no_records(write, content, multiline):
+    path = write(content)
+    assert records(DelimitedText(multiline=multiline), path, ("user", "page")) == []
+
+
+def test_an_empty_file_without_a_header_is_no_records(write):
+    assert records(DelimitedText(header=False), write(""), ("1", "2")) == []
+
+
+def test_encoding(write):
+    path = write("user,page\njosé,naïve\n".encode("cp1252"))
+    text_format = DelimitedText(encoding="cp1252")
+    assert records(text_format, path, ("user", "page")) == [("josé", "naïve")]
+
+
+@pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
+def test_compressed_files_are_read_whole_by_one_worker(write, suffix):
+    codec = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}[suffix]
+    target = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(target, codec) as stream:
+        stream.write(b"user,page\n" + b"ann,home\n" * 1000)
+    path = write(target.getvalue().to_pybytes(), f"records.csv.{suffix}")
+    assert len(list(DelimitedText().split(str(path), path.stat().st_size))) == 1
+    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home")] * 1000
+
+
+def test_gzip_members_one_after_another(write):
+    path = write(gzip.compress(b"user,page\nann,home\n") + gzip.compress(b"bob,help\n"), "a.csv.gz")
+    assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home"), ("bob", "help")]
+
+
+# Fields with what CSV finds difficult, and lengths that let cuts fall anywhere.
+FIELDS = st.text(st.sampled_from('a,"é😀 \t'), max_size=5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    rows=st.lists(st.tuples(FIELDS, FIELDS, FIELDS), max_size=12),
+    cuts=st.lists(st.integers(1, 200), max_size=4),
+    block=st.integers(1, 50),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_any_cuts_give_what_the_csv_module_reads(tmp_path_factory, rows, cuts, block, line_end):
+    path = tmp_path_factory.mktemp("cuts") / "records.csv"
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL, lineterminator=line_end)
+        writer.writerow(["user", "x", "page"])
+        writer.writerows(rows)
+    with open(path, newline="", encoding="utf-8") as file:
+        expected = [(row["user"], row["page"]) for row in csv.DictReader(file)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(text_lines, "BLOCK_BYTES", block)
+        assert records(DelimitedText(), path, ("user", "page"), cuts) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    lines=st.lists(st.text(st.sampled_from('a",\n'), max_size=8), max_size=6),
+    cuts=st.lists(st.integers(1, 60), max_size=3),
+)
+def test_cuts_never_change_what_is_read(tmp_path_factory, lines, cuts):
+    """Whatever the quotes: either the file is refused, or cuts make no difference."""
+    path = tmp_path_factory.mktemp("cuts") / "records.csv"
+    path.write_bytes(b"user,page\n" + "".join(f"{line}\n" for line in lines).encode())
+    multiline = DelimitedText(multiline=True)
+    try:
+        in_parts = records(DelimitedText(), path, ("user", "page"), cuts)
+        # Which is strict about quotes.
+        whole = records(multiline, path, ("user", "page"))
+    except InputError:
+        return
+    assert in_parts == whole
+
+
+@pytest.mark.parametrize("block", [3, 1 << 20])
+@pytest.mark.parametrize(
+    "stray",
+    ['u9,"a" b', 'u9,"a"b"', 'u9,"', 'u9,a"', 'u9,a"b"', 'u9, "a"', '"u9"x,a', "u9,a\ru1,forged"],
+)
+def test_a_stray_quote_of_one_user_is_refused_among_line_breaks(write, monkeypatch, block, stray):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", max(block, 64))
+    lines = [f'u{i},"ho\nme {i}"\n' for i in range(9)]
+    text_format = DelimitedText(multiline=True)
+    expected = [(f"u{i}", f"ho\nme {i}") for i in range(9)]
+    assert records(text_format, write("user,page\n" + "".join(lines)), ("user", "page")) == expected
+    for place in (0, 5, 9):
+        text = "".join([*lines[:place], stray + "\n", *lines[place:]])
+        for content, columns in ((f"user,page\n{text}", ("user", "page")), (text, ("1", "2"))):
+            text_format = DelimitedText(multiline=True, header=columns[0] == "user")
+            fault(text_format, write(content), columns)
+
+
+@pytest.mark.parametrize("quotes", [True, False])
+@pytest.mark.parametrize("cuts", [(), (10, 20)])
+def test_a_carriage_return_of_one_user_makes_no_record_of_another(write, quotes, cuts):
+    path = write("user,page\nann,home\nbob,home\rann,forged\n")
+    with pytest.raises(InputError, match="carriage returns inside a line"):
+        records(DelimitedText(quotes=quotes), path, ("user", "page"), cuts)
+
+
+def test_a_quote_that_is_not_closed_behind_the_columns(write):
+    lines = 'ann,home,x\nend of the records,end of the records,"y\nbob,home,z\n'
+    path = write(f"user,page,note\n{lines}")
+    assert "not closed" in fault(DelimitedText(multiline=True), path)
+
+
+@pytest.mark.parametrize("piece", [50, 53, 1000])
+@pytest.mark.parametrize(
+    ("encoding", "letter"),
+    [("utf-8", "é"), ("latin-1", "é"), ("shift_jis", "表"), ("gb18030", "表")],
+)
+def test_pieces_of_any_size_and_encoding(write, monkeypatch, piece, encoding, letter):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", piece)
+    lines = f'"a""{letter},\r\n",{letter}\r\n"","\r"\nb,\n'
+    path = write(("user,page\n" + lines * 9).encode(encoding))
+    found = records(DelimitedText(multiline=True, encoding=encoding), path, ("user", "page"))
+    assert found == [(f'a"{letter},\r\n', letter), ("", "\r"), ("b", None)] * 9
+
+
+def test_the_number_of_rows_is_estimated_from_the_first_lines(write):
+    rows = 20_000
+    text = b"user,page\n" + b"".join(b"user%05d,page\n" % i for i in range(rows))
+    for name, content, factor in (
+        ("a.csv", text, 1.01),
+        ("a.csv.gz", gzip.compress(text, mtime=0), 3),
+        ("b.csv", b"", 1),
+    ):
+        path = write(content, name)
+        found = DelimitedText().estimated_rows(str(path), len(content))
+        expected = rows if content else 0
+        assert expected / factor <= found <= expected * factor
+
+
+def test_a_file_is_cut_into_ranges_that_cover_it():
+    size = 3 * text_lines.RANGE_BYTES + 5
+    parts = list(DelimitedText().split("records.csv", size))
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop, len(parts)) == (0, size, 4)
+    assert len(list(DelimitedText(multiline=True).split("records.csv", size))) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "nothing on its first line"),
+        ("\nuser,page\n", "nothing on its first line"),
+        (f"user;page\n{SECRET};home\n", "1 column with the delimiter ','"),
+        (f"{SECRET},home\n", "no column 'user'"),
+        ("user,page,page\nann,home,x\n", "more than one column 'page'"),
+        (f"user,page\n{SECRET}\n", "2 fields"),
+        (f"user,page\n{SECRET},a,b\n", "2 fields"),
+        (f"user,page\n{SECRET},".encode() + b"\xff\n", "--encoding"),
+        (b"us\xffer,page\nann,home\n", "--encoding"),
+        ("user,page\nann,home\n".encode("utf-16"), "iconv -f UTF-16"),
+        (f'user,page\nann,"{SECRET}\nhome"\n', "--multiline"),
+        (f'user,page\nann,"{SECRET}\n', "--multiline"),
+        (f'user,page\nann,{SECRET}\nbob"x,"{SECRET}\n', "--multiline"),
+        (f"user,page\rann,{SECRET}\r", "carriage returns"),
+        (b"PAR1" + bytes(range(256)), "records.csv"),
+    ],
+)
+def test_faults_say_what_to_do_and_nothing_of_the_data(write, content, says):
+    assert says in fault(DelimitedText(), write(content))
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv.gz", gzip.compress(b"user,page\n" + b"ann,home\n" * 99999, mtime=0)[:-7]),
+        ("a.csv.gz", b"user,page\nann,home\n"),
+        ("a.csv.gz", gzip.compress(b"user,page\nann,home\n", mtime=0) + b"tail"),
+    ],
+)
+def test_a_damaged_compressed_file_is_not_read_in_part(write, name, content):
+    assert "cut short, damaged" in fault(DelimitedText(), write(content, name))
+
+
+def test_compressions_that_are_not_read(write):
+    assert "gzip, bzip2 or zstd" in fault(DelimitedText(), write(b"", "a.csv.xz"))
+
+
+def test_a_position_beyond_the_last_column(write):
+    path = write(f"{SECRET},home\n")
+    assert "has no column 3" in fault(DelimitedText(header=False), path, ("1", "3"))
+
+
+def test_a_line_without_an_end(write, monkeypatch):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(text_lines, "LONGEST_LINE", 1000)
+    assert "a line is longer" in fault(DelimitedText(), write("user,page\n" + SECRET * 1000))
+
+
+def test_a_record_too_long_for_multiline(write, monkeypatch):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 1000)
+    path = write(f'user,page\nann,"{SECRET}\n{SECRET * 500}"\nbob,home\n')
+    assert "a record is longer" in fault(DelimitedText(multiline=True), path)
+
+
+def test_a_missing_file(tmp_path):
+    with pytest.raises(InputError, match="cannot be opened: no such file"):
+        DelimitedText().schema(str(tmp_path / "none.csv"), ("user", "page"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"delimiter": ""}, "delimiter must be one ASCII character"),
+        ({"delimiter": "||"}, "delimiter must be one ASCII character"),
+        ({"delimiter": '"'}, "delimiter must be one ASCII character"),
+        ({"delimiter": "¦"}, "delimiter must be one ASCII character"),
+        ({"encoding": "klingon"}, "encoding must be the name of a Python codec"),
+        ({"encoding": "utf-16"}, "iconv -f utf-16"),
+        ({"encoding": "base64"}, "does not keep ASCII"),
+        ({"encoding": "utf-7"}, "does not keep ASCII"),
+        ({"encoding": "hz"}, "does not keep ASCII"),
+        ({"encoding": "iso2022_jp"}, "does not keep ASCII"),
+        ({"encoding": "iso2022_kr"}, "does not keep ASCII"),
+        ({"encoding": "raw_unicode_escape"}, "does not keep ASCII"),
+        ({"multiline": True, "quotes": False}, "multiline needs quotes"),
+    ],
+)
+def test_arguments_are_checked(arguments, says):
+    with pytest.raises(ValueError, match=says):
+        DelimitedText(**arguments)

@@ -1,0 +1,217 @@
+import datetime
+import decimal
+import gzip
+import json
+import uuid
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.errors import InputError
+from dp_transforms.files import text_lines
+from dp_transforms.files.avro_files import AvroFiles
+from dp_transforms.files.json_lines import JsonLines
+from dp_transforms.files.logical_types import logical_name
+from dp_transforms.files.parquet_files import ParquetFiles
+from dp_transforms.files.paths import FileRange
+from dp_transforms.files.record_files import RecordFiles
+from dp_transforms.transforms.reading import ReadRecords
+from pipelines import release_frequency_list
+from tests.beam_runs import rows_of, run
+
+VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]
+PAIRS = sorted((visit["user"], visit["page"]) for visit in VISITS)
+
+
+def write_json(path, records=VISITS, start=""):
+    text = start + "".join(json.dumps(record) + "\n" for record in records)
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "wt", encoding="utf-8") as file:
+        file.write(text)
+
+
+def write_avro(path, kinds, records, codec="null"):
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    with open(path, "wb") as file:
+        fastavro.writer(file, {"type": "record", "name": "visit", "fields": fields}, records, codec)
+
+
+def read(file_format, path, columns):
+    parts = file_format.split(str(path), path.stat().st_size)
+    return [table for part in parts for table in file_format.read(part, columns)]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.ndjson.gz", "a.avro"])
+def test_records_of_a_job(tmp_path, name):
+    path = tmp_path / name
+    if name.endswith("avro"):
+        visits = [{"user": v["user"], "page": v["page"]} for v in VISITS]
+        write_avro(path, {"user": "string", "page": ["null", "long"]}, visits, "deflate")
+    else:
+        write_json(path)
+    reader = RecordFiles(str(path), "user", ["page"])
+    assert sorted(rows_of(run(lambda pipeline: pipeline | ReadRecords(reader)))) == PAIRS
+    assert [logical_name(field) for field in reader.partition_fields] == ["integer"]
+
+
+def test_a_release_of_json_lines(tmp_path, capsys):
+    write_json(tmp_path / "visits.jsonl")
+    flags = ["--user_column=user", "--partition_column=page", "--epsilon=90"]
+    more = ["--max_partitions_per_user=7", f"--output={tmp_path}/out"]
+    command = [f"--input={tmp_path}/*.jsonl", *flags, *more]
+    assert release_frequency_list.main(command) == 0
+    assert release_frequency_list.main([*command, "--overwrite", "--no_quotes"]) == 2
+    assert "these files are JSON lines" in capsys.readouterr().err
+
+
+def test_ranges_of_json_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(text_lines, "RANGE_BYTES", 333)
+    path = tmp_path / "a.jsonl"
+    write_json(path, start="\ufeff\r\n \n")
+    assert sorted(rows_of(read(JsonLines(), path, ("user", "page")))) == PAIRS
+    assert 100 < JsonLines().estimated_rows(str(path), path.stat().st_size) < 300
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (['{"user": "secret", "page": 1}', "null"], "a line is not one JSON object"),
+        (['{"user": "secret", "page": 1}{"user": "b", "page": 1}'], "a line is not one JSON obj"),
+        (['{"user": "secret",', '"page": 1}'], "a line is not one JSON object"),
+        (['{"user": "\\ud800", "page": 1}'], "not all values of key 'user' are of the type"),
+        (['{"user": "a", "page": 1.5}'], "not all values of key 'page'"),
+        (['{"user": "a", "page": 1}', '{"user": "a", "page": true}'], "not all values of key 'pa"),
+        (
+            ['{"user": "a", "page": 1}', '{"user": "a", "page": "1"}'],
+            "not all values of key 'page'",
+        ),
+        (['{"user": "a", "page": 9223372036854775808}'], "integers of 64 bits"),
+        (['{"user": "a", "secret": 1}'], "the first records have no key 'page'"),
+        (["[" * 99_999], "a line is not one JSON object"),
+    ],
+)
+def test_lines_that_are_no_records(tmp_path, lines, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(InputError, match=message) as error:
+        read(JsonLines(), path, ("user", "page"))
+    assert "secret" not in str(error.value)
+
+
+TYPED = {
+    "day": ({"type": "int", "logicalType": "date"}, datetime.date(2024, 1, 3), pa.date32()),
+    "at": (
+        {"type": "long", "logicalType": "timestamp-millis"},
+        datetime.datetime(2024, 1, 3, 4, 5, 6, 500_000, datetime.timezone.utc),
+        pa.timestamp("ns", "Asia/Tokyo"),
+    ),
+    "local": (
+        {"type": "long", "logicalType": "local-timestamp-micros"},
+        datetime.datetime(2024, 1, 3, 4, 5, 6),
+        pa.timestamp("s"),
+    ),
+    "price": (
+        {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+        decimal.Decimal("1.50"),
+        pa.decimal128(12, 5),
+    ),
+    "flag": ("boolean", True, pa.bool_()),
+    "kind": ({"type": "enum", "name": "E", "symbols": ["a", "b"]}, "b", pa.string()),
+    "code": ({"type": "fixed", "name": "F", "size": 2}, b"ab", pa.binary(2)),
+}
+
+
+def test_avro_and_parquet_give_the_same_values(tmp_path):
+    record = {name: value for name, (_, value, _) in TYPED.items()}
+    write_avro(tmp_path / "a.avro", {name: kind for name, (kind, _, _) in TYPED.items()}, [record])
+    columns = {name: pa.array([value], kind) for name, (_, value, kind) in TYPED.items()}
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = []
+    for file_format, name in ((AvroFiles(), "a.avro"), (ParquetFiles(), "a.parquet")):
+        schema = file_format.schema(str(tmp_path / name), [*TYPED])
+        (row,) = [row for table in read(file_format, tmp_path / name, [*TYPED])
+                  for row in table.to_pylist()]  # fmt: skip
+        found.append((row, [logical_name(field) for field in schema]))
+    assert found[0] == found[1]
+
+
+def test_uuids_are_text(tmp_path):
+    identity = uuid.UUID(int=7)
+    write_avro(tmp_path / "a.avro", {"user": {"type": "string", "logicalType": "uuid"}},
+               [{"user": identity}])  # fmt: skip
+    assert rows_of(read(AvroFiles(), tmp_path / "a.avro", ("user",))) == [(str(identity),)]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ({"user": "string", "other": "long"}, "no column 'page': its columns are user, other"),
+        ({"user": "string", "page": "double"}, "'page' has a type in which it is not clear"),
+        ({"user": "string", "page": ["int", "string"]}, "'page' has a type in which"),
+        ({"user": "string", "page": {"type": "long", "logicalType": "time-micros"}}, "'page' has"),
+        ({"user": "string", "page": {"type": "array", "items": "int"}}, "'page' has a type"),
+    ],
+)
+def test_avro_fields_that_do_not_fit(tmp_path, kinds, message):
+    write_avro(tmp_path / "a.avro", kinds, [])
+    with pytest.raises(InputError, match=message):
+        RecordFiles(f"{tmp_path}/*.avro", "user", ["page"])
+
+
+def test_avro_that_is_none_or_cut_short(tmp_path):
+    path = tmp_path / "a.avro"
+    path.write_bytes(b"secret")
+    with pytest.raises(InputError, match="is not an Avro file"):
+        AvroFiles().schema(str(path), ("user",))
+    write_avro(path, {"user": "string"}, [{"user": "secret"}] * 9)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(InputError, match="cannot be read to its end") as error:
+        list(AvroFiles().read(FileRange(str(path), 0, 1 << 62), ("user",)))
+    assert "secret" not in str(error.value)
+    path.write_bytes(whole)
+    assert 9 <= AvroFiles().estimated_rows(str(path), len(whole)) < 30
+
+
+NESTED = [{"user": {"id": f"u{i % 90}", "deep": {"page": i % 7}}} for i in range(200)]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_nested_keys(tmp_path, name):
+    path = tmp_path / name
+    if name.endswith("jsonl"):
+        write_json(path, NESTED)
+    else:
+        pq.write_table(pa.Table.from_pylist(NESTED), path, row_group_size=70)
+    reader = RecordFiles(str(path), "user.id", ["user.deep.page"])
+    assert sorted(rows_of(reader.tables())) == PAIRS
+    assert [field.name for field in reader.partition_fields] == ["user.deep.page"]
+    for column in ("user.page", "user.deep.page.more", "user.deep"):
+        with pytest.raises(InputError, match=r"no column|no key|not clear which|not all"):
+            RecordFiles(str(path), "user.id", [column])
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def test_a_column_with_a_dot_in_its_name_comes_first(tmp_path, name):
+    rows = [{"user.id": "plain", "user": {"id": "nested"}, "page": "home"}]
+    if name.endswith("jsonl"):
+        write_json(tmp_path / name, rows)
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / name)
+    (table,) = RecordFiles(str(tmp_path / name), "user.id", ["page"]).tables()
+    assert table["user"].to_pylist() == ["plain"]
+
+
+def test_structs_that_are_null_have_null_fields(tmp_path):
+    users = pa.StructArray.from_arrays(
+        [pa.array(["a", "b", "c"])], names=["id"], mask=pa.array([False, True, False])
+    )
+    pq.write_table(pa.table({"user": users, "page": ["x", "y", "z"]}), tmp_path / "a.parquet")
+    path = str(tmp_path / "a.parquet")
+    with pytest.raises(InputError, match="without a user"):
+        list(RecordFiles(path, "user.id", ["page"]).tables())
+    (table,) = RecordFiles(path, "user.id", ["page"], drop_nulls=True).tables()
+    assert table["user"].to_pylist() == ["a", "c"]

@@ -1,0 +1,216 @@
+import json
+import os
+
+import pyarrow as pa
+import pytest
+
+from dp_transforms.errors import InputError
+from dp_transforms.files.filenames import (
+    FREQUENCIES_FILE,
+    FREQUENCIES_HEADER,
+    PARTITIONS_FILE,
+    PRIVACY_FILE,
+    REPORT_FILES,
+)
+from dp_transforms.files.frequency_files import csv_lines
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.paths import LocalFiles
+from dp_transforms.mechanisms import FrequencyList
+from pipelines.release_job import write_names
+
+STATEMENT = {"epsilon": 1.0}
+
+
+def contents(directory):
+    return {path.name: path.read_text() for path in directory.iterdir()}
+
+
+def published(text):
+    return {"list.csv": text, PRIVACY_FILE: '{\n  "epsilon": 1.0\n}\n'}
+
+
+def test_a_release_and_its_statement_appear(tmp_path):
+    directory = ReleaseDirectory(str(tmp_path / "a" / "b"), "list.csv")
+    directory.check()
+    assert not (tmp_path / "a").exists(), "a check leaves nothing behind"
+    directory.publish({"list.csv": [b"one\n", b"two\n"]}, STATEMENT)
+    assert contents(tmp_path / "a" / "b") == published("one\ntwo\n")
+
+
+def test_an_earlier_release_is_not_replaced_by_accident(tmp_path):
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
+    other = ReleaseDirectory(str(tmp_path), "list.csv")
+    with pytest.raises(InputError, match=r"list\.csv exists: give another --output, or --overwr"):
+        other.check()
+    with pytest.raises(InputError, match="has appeared while the job ran"):
+        other.publish({"list.csv": [b"two"]}, STATEMENT)
+    assert contents(tmp_path) == published("one")
+
+
+def test_a_statement_alone_is_an_earlier_release_too(tmp_path):
+    (tmp_path / PRIVACY_FILE).write_text("{}")
+    with pytest.raises(InputError, match=r"privacy\.json exists"):
+        ReleaseDirectory(str(tmp_path), "list.csv").check()
+
+
+def test_a_repeated_step_publishes_the_same_again(tmp_path):
+    directory = ReleaseDirectory(str(tmp_path), "list.csv")
+    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    assert contents(tmp_path) == published("one")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_repeated_step_leaves_a_finished_release_alone(tmp_path, monkeypatch, overwrite):
+    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite)
+    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    (tmp_path / "report.html").write_text("of it")
+    before = (tmp_path / "list.csv").stat()
+    # Neither gone for a moment, nor gone for good where the disk fails.
+    fail_at(monkeypatch, "rename", 1)
+    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    assert (tmp_path / "list.csv").stat() == before
+    assert contents(tmp_path) == published("one") | {"report.html": "of it"}
+
+
+def test_a_step_that_died_between_its_files_is_completed(tmp_path, monkeypatch):
+    directory = ReleaseDirectory(str(tmp_path), "list.csv")
+    with monkeypatch.context() as patched:
+        fail_at(patched, "rename", 2)
+        with pytest.raises(InputError):
+            directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    directory.publish({"list.csv": [b"one"]}, STATEMENT)
+    assert contents(tmp_path) == published("one")
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_one_directory_holds_one_job_s_release(tmp_path, overwrite):
+    ReleaseDirectory(str(tmp_path), FREQUENCIES_FILE).publish(
+        {FREQUENCIES_FILE: [b"one"]}, STATEMENT
+    )
+    before = contents(tmp_path)
+    other = ReleaseDirectory(str(tmp_path), PARTITIONS_FILE, overwrite)
+    for attempt in (
+        other.check,
+        lambda: other.publish({PARTITIONS_FILE: [b"two"]}, {"epsilon": 2}),
+    ):
+        with pytest.raises(InputError, match=r"released_frequencies\.csv is another job's release"):
+            attempt()
+    assert contents(tmp_path) == before
+
+
+def test_a_report_goes_with_its_release(tmp_path):
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    for name in REPORT_FILES:
+        (tmp_path / name).write_text("of one")
+    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
+    directory.check()
+    directory.publish({"list.csv": [b"two"]}, STATEMENT)
+    assert contents(tmp_path) == published("two")
+    # Nor is one left that has lost its release.
+    (tmp_path / "alone").mkdir()
+    (tmp_path / "alone" / "report.html").write_text("of one")
+    with pytest.raises(InputError, match=r"report\.html exists"):
+        ReleaseDirectory(str(tmp_path / "alone"), "list.csv").check()
+
+
+def test_overwrite_replaces_both_files_and_nothing_else(tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
+    directory.check()
+    directory.publish({"list.csv": [b"two"]}, STATEMENT)
+    assert contents(tmp_path) == published("two") | {"notes.txt": "mine"}
+
+
+def fail_at(monkeypatch, method, call):
+    """Makes one call of a method of LocalFiles fail, counting from 1."""
+    calls = 0
+    real = getattr(LocalFiles, method)
+
+    def failing(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == call:
+            raise OSError(28, "No space left on device")
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(LocalFiles, method, failing)
+
+
+@pytest.mark.parametrize(
+    ("method", "call", "left"),
+    [
+        ("create", 1, set()),
+        ("create", 2, set()),
+        ("rename", 1, set()),
+        # The statement goes first: a release without its statement is never seen.
+        ("rename", 2, {PRIVACY_FILE}),
+    ],
+)
+def test_a_failure_leaves_no_part_of_a_release(tmp_path, monkeypatch, method, call, left):
+    fail_at(monkeypatch, method, call)
+    with pytest.raises(InputError, match="cannot be written: no space left on device"):
+        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": [b"one"]}, STATEMENT)
+    assert set(contents(tmp_path)) == left
+
+
+def test_a_failure_never_pairs_an_old_release_with_a_new_statement(tmp_path, monkeypatch):
+    directory = ReleaseDirectory(str(tmp_path), "list.csv", overwrite=True)
+    directory.publish({"list.csv": [b"one"]}, {"epsilon": 2})
+    fail_at(monkeypatch, "rename", 1)
+    with pytest.raises(InputError):
+        directory.publish({"list.csv": [b"two"]}, STATEMENT)
+    assert set(contents(tmp_path)) == {PRIVACY_FILE}
+
+
+def test_content_that_fails_half_way(tmp_path):
+    def pieces():
+        yield b"one"
+        raise RuntimeError("worker lost")
+
+    with pytest.raises(RuntimeError):
+        ReleaseDirectory(str(tmp_path), "list.csv").publish({"list.csv": pieces()}, STATEMENT)
+    assert contents(tmp_path) == {}
+
+
+def test_a_file_where_the_directory_should_be(tmp_path):
+    (tmp_path / "file").write_text("")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(InputError, match="cannot be written: "):
+            ReleaseDirectory(str(path), "list.csv").check()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_directory_that_may_not_be_written(tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(InputError, match="cannot be written: permission denied"):
+        ReleaseDirectory(str(tmp_path), "list.csv").check()
+
+
+def test_a_filesystem_that_is_not_there():
+    with pytest.raises(InputError, match="no filesystem for such a path"):
+        ReleaseDirectory("nosuch://bucket/release", "list.csv").check()
+
+
+@pytest.mark.parametrize("path", ["", "out/*", "out[1]"])
+def test_paths_that_cannot_be_a_directory(path):
+    with pytest.raises(ValueError, match="output must be a directory"):
+        ReleaseDirectory(path, "list.csv")
+
+
+def test_the_lines_of_a_list_are_those_of_its_own_file(tmp_path):
+    released = FrequencyList([10**12, 7, 1], [1, 3, 10**6])
+    released.to_csv(tmp_path / "list.csv")
+    assert FREQUENCIES_HEADER + csv_lines(released) == (tmp_path / "list.csv").read_bytes()
+
+
+@pytest.mark.parametrize("names", [[], ["b", "a", "c"]])
+def test_names_are_sorted_and_written_even_without_any(tmp_path, names):
+    directory = ReleaseDirectory(str(tmp_path), "list.csv")
+    tables = [pa.table({"partition": pa.array([name])}) for name in names]
+    statement = STATEMENT | {"noisy_counts": False}
+    write_names(directory, statement, b"name\n", {"budget": 1}, tables, [7])
+    assert (tmp_path / "list.csv").read_text().split() == ["name", *sorted(names)]
+    said = json.loads((tmp_path / PRIVACY_FILE).read_text())
+    assert said == statement | {"budget": 1, "users_of_other_partitions": 7}

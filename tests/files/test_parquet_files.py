@@ -1,0 +1,154 @@
+import datetime
+import decimal
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from dp_transforms.errors import InputError
+from dp_transforms.files import parquet_files
+from dp_transforms.files.parquet_files import ParquetFiles
+from dp_transforms.files.paths import FileRange
+from dp_transforms.runtime import threads
+
+SECRET = "zanzibar"
+ANN_AND_BOB = pa.array(["ann", "bob"])
+
+
+def write(path, table, **options):
+    pq.write_table(table, path, **options)
+    return str(path)
+
+
+def read(path, columns, cuts=(1 << 40,)):
+    tables = []
+    for start, stop in zip((0, *cuts), cuts, strict=False):
+        tables += ParquetFiles().read(FileRange(path, start, stop), columns)
+    return pa.concat_tables(tables).to_pydict()
+
+
+def test_columns_in_the_order_asked(tmp_path):
+    table = pa.table({"user": ANN_AND_BOB, "x": [1, 2], "page": ["home", None]})
+    path = write(tmp_path / "a.parquet", table)
+    assert read(path, ("page", "user")) == {"page": ["home", None], "user": ["ann", "bob"]}
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "values"),
+    [
+        (pa.array([1, 2], pa.int8()), pa.int64(), [1, 2]),
+        (pa.array([1, 2], pa.uint32()), pa.int64(), [1, 2]),
+        (pa.array([1, 2**64 - 1], pa.uint64()), pa.string(), ["1", "18446744073709551615"]),
+        (pa.array(["a", "é"], pa.large_string()), pa.string(), ["a", "é"]),
+        (pa.array(["a", "é"]).dictionary_encode(), pa.string(), ["a", "é"]),
+        (pa.array([b"\xff", b""]), pa.binary(), [b"\xff", b""]),
+        (pa.array([b"ab", b"cd"], pa.binary(2)), pa.binary(), [b"ab", b"cd"]),
+        (pa.array([True, False]), pa.string(), ["true", "false"]),
+        (pa.array([datetime.date(2009, 12, 4)] * 2), pa.string(), ["2009-12-04"] * 2),
+        (pa.array([decimal.Decimal("1.50")] * 2), pa.string(), ["1.5"] * 2),
+    ],
+)
+def test_types(tmp_path, array, kind, values):
+    path = write(tmp_path / "a.parquet", pa.table({"user": ANN_AND_BOB, "page": array}))
+    assert ParquetFiles().schema(path, ("page",)).field("page").type == kind
+    assert read(path, ("page",)) == {"page": values}
+
+
+def test_every_row_group_is_in_one_range_wherever_the_cuts_are(tmp_path):
+    users = [f"user{i}" for i in range(1000)]
+    path = write(tmp_path / "a.parquet", pa.table({"user": users}), row_group_size=100)
+    size = (tmp_path / "a.parquet").stat().st_size
+    for cuts in [(size,), (4, size), (5, size // 3, size), (*range(7, size, 97), size)]:
+        assert read(path, ("user",), cuts) == {"user": users}
+
+
+@pytest.mark.parametrize(
+    ("limit", "at_most", "sizes"),
+    [
+        pytest.param("BATCH_ROWS", 100, [10_000], id="a large row group"),
+        pytest.param("BATCH_ROWS", 100, [60] * 20 + [5_000] * 2 + [60], id="large and small ones"),
+        # User and page of a row are 28 bytes in the file.
+        pytest.param("BATCH_BYTES", 2_800, [10_000], id="large in bytes"),
+    ],
+)
+def test_few_batches_are_held_whatever_the_row_groups_are(
+    tmp_path, monkeypatch, limit, at_most, sizes
+):
+    users = [f"{i:08d}" for i in range(sum(sizes))]
+    table = pa.table({"user": users, "page": pa.array(users, pa.binary())})
+    path = tmp_path / "a.parquet"
+    with pq.ParquetWriter(path, table.schema, use_dictionary=False) as writer:
+        for i, size in enumerate(sizes):
+            writer.write_table(table.slice(sum(sizes[:i]), size))
+    decoded = []
+    iter_batches = pq.ParquetFile.iter_batches
+
+    def count(self, *args, **kwargs):
+        for batch in iter_batches(self, *args, **kwargs):
+            decoded.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", count)
+    monkeypatch.setattr(parquet_files, limit, at_most)
+    found = []
+    for table in ParquetFiles().read(FileRange(str(path), 0, 1 << 40), ("user", "page")):
+        found += table["user"].to_pylist()
+        # The table, those that threads have and one that waits for them, of 100 rows or so each.
+        assert sum(decoded) - len(found) + table.num_rows <= 110 * (threads.THREADS + 2)
+    assert found == users
+
+
+def test_the_footer_knows_the_number_of_rows(tmp_path):
+    path = write(tmp_path / "a.parquet", pa.table({"user": ["ann"] * 1234}))
+    assert ParquetFiles().estimated_rows(path, 99) == 1234
+
+
+def test_ranges_cover_the_file():
+    parts = list(ParquetFiles().split("a.parquet", 200 << 20))
+    assert [part.start for part in parts[1:]] == [part.stop for part in parts[:-1]]
+    assert (parts[0].start, parts[-1].stop) == (0, 200 << 20)
+    sizes = {part.stop - part.start for part in parts}
+    assert max(sizes) <= parquet_files.RANGE_BYTES and max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(
+    ("array", "says"),
+    [
+        (pa.array([1.0, 2.0]), "double"),
+        (pa.array([["a"], ["b"]]), "list"),
+        (pa.array([{"id": 1}, {"id": 2}]), "struct"),
+    ],
+)
+def test_types_without_clear_equality_are_refused(tmp_path, array, says):
+    path = write(tmp_path / "a.parquet", pa.table({"user": ANN_AND_BOB, "page": array}))
+    with pytest.raises(InputError, match=rf"a\.parquet.*'page'.*{says}"):
+        ParquetFiles().schema(path, ("user", "page"))
+
+
+def test_missing_and_repeated_columns(tmp_path):
+    table = pa.table([ANN_AND_BOB, ANN_AND_BOB, ANN_AND_BOB], names=["user", "x", "x"])
+    path = write(tmp_path / "a.parquet", table)
+    with pytest.raises(InputError, match="no column 'page': its columns are user, x, x"):
+        ParquetFiles().schema(path, ("user", "page"))
+    with pytest.raises(InputError, match="more than one column 'x'"):
+        ParquetFiles().schema(path, ("user", "x"))
+
+
+@pytest.mark.parametrize("content", [b"", b"user,page\nann,home\n", b"PAR1", b"PAR1" + b"x" * 100])
+def test_what_is_not_parquet(tmp_path, content):
+    path = tmp_path / "a.parquet"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file, or is cut short"):
+        ParquetFiles().schema(str(path), ("user",))
+
+
+def test_damage_between_header_and_footer(tmp_path):
+    table = pa.table({"user": [f"{SECRET}{i}" for i in range(5000)]})
+    path = tmp_path / "a.parquet"
+    write(path, table, compression="zstd")
+    content = bytearray(path.read_bytes())
+    content[100:2000] = bytes(1900)
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="cannot be read to its end") as caught:
+        read(str(path), ("user",))
+    assert SECRET not in str(caught.value)

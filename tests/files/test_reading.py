@@ -1,0 +1,145 @@
+from dataclasses import astuple
+
+import apache_beam as beam
+import pytest
+from apache_beam.io.filesystems import FileSystems
+from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
+
+from dp_transforms.columnar.scattering import num_buckets_for
+from dp_transforms.errors import InputError
+from dp_transforms.files import record_files
+from dp_transforms.files.paths import local_path, match_files
+from dp_transforms.files.record_files import RecordFiles, format_of
+from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.runtime.shuffle import ReduceByHash
+from dp_transforms.transforms.reading import ReadRecords
+from pipelines import on_beam, release_frequency_list, select_partitions
+
+LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
+
+
+def flags(tmp_path, *more):
+    return [
+        f"--input={tmp_path}/*.csv",
+        "--user_column=user",
+        "--partition_column=page",
+        "--epsilon=1",
+        "--max_partitions_per_user=1",
+        f"--output={tmp_path}/out",
+        *more,
+    ]
+
+
+def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
+    monkeypatch.setattr(record_files, "num_buckets_for", lambda rows: rows)
+    (tmp_path / "a.csv").write_text("user,page\n")
+    assert RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets <= 1
+    for name in "bcd":
+        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
+    found = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets
+    assert 29_000 <= found <= 31_000
+
+
+def test_files_in_process_are_read_as_a_whole(tmp_path, monkeypatch):
+    # At the end of a range nothing is read ahead.
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
+    monkeypatch.setattr("dp_transforms.files.text_lines.RANGE_BYTES", 10_000)
+    source = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"])
+    read, parts = source.read, []
+    monkeypatch.setattr(source, "read", lambda one: parts.append(one) or read(one))
+    assert sum(table.num_rows for table in source.tables()) == 20_000
+    assert len(parts) == 2
+    assert len(list(source.split(match_files(source.pattern)[0]))) > 10
+
+
+@pytest.mark.parametrize(
+    ("job", "more", "in_order"),
+    # One worker puts selected names in order.
+    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
+)
+def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
+    (tmp_path / "a.csv").write_text("user,page\n" + LINES)
+    numbers = []
+    init = ReduceByHash.__init__
+
+    def record(self, reduce, names, key, num_buckets=None):
+        numbers.append(num_buckets)
+        init(self, reduce, names, key, num_buckets)
+
+    monkeypatch.setattr(ReduceByHash, "__init__", record)
+    for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
+        numbers.clear()
+        parser = job.make_parser()
+        job.prepare(
+            *parser.parse_job(flags(tmp_path, "--overwrite", "--runner=FnApiRunner", *more, *given))
+        )()
+        others = len(numbers) - len(in_order)
+        assert others >= 2 and numbers == [expected] * others + in_order
+
+
+@pytest.mark.parametrize(
+    "pattern", ["a.csv", "*.csv", "*", ".*", "a*", "a*b*", "*.c[st]v", "?.csv", "*/a.csv", "**.csv"]
+)
+def test_a_glob_finds_what_beam_finds(tmp_path, pattern):
+    for name in ("a.csv", "b.csv", "ab.csv.gz", ".a.csv", "a\\b.csv", "in/a.csv", "in/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / "gone.csv").symlink_to("nowhere")
+    (found,) = FileSystems.match([f"{tmp_path}/{pattern}"])
+    expected = sorted(
+        (file.path, file.size_in_bytes, file.last_updated_in_seconds)
+        for file in found.metadata_list
+    )
+    assert [astuple(file) for file in match_files(f"{tmp_path}/{pattern}")] == expected
+
+
+def test_a_glob_needs_no_directory(tmp_path, monkeypatch):
+    (tmp_path / "a.csv").touch()
+    monkeypatch.chdir(tmp_path)
+    assert [file.path for file in match_files(local_path("*.csv"))] == ["./a.csv"]
+
+
+@pytest.mark.parametrize("number", ["0", "65537", "-1", "many", ""])
+def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
+    with pytest.raises(SystemExit) as stop:
+        release_frequency_list.main(flags(tmp_path, f"--num_buckets={number}"))
+    assert stop.value.code == 2
+    assert "--num_buckets: must be between 1 and 65536" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("given", "few", "parts"), [(4, 2, 4), (4, 3, 1), (1, 3, 1), (-1, 3, -1)])
+def test_few_records_are_one_part_of_a_flink_job(given, few, parts, tmp_path, monkeypatch):
+    (tmp_path / "records.jsonl").write_text('{"user": "ann", "partition": "jazz"}\n' * 2)
+    source = RecordFiles(str(tmp_path / "*"), "user", ["partition"])
+    monkeypatch.setattr(on_beam, "FEW_RECORDS", few)
+    monkeypatch.setattr(RecordFiles, "estimated_rows", 2)
+    pipeline = beam.Pipeline(options=PipelineOptions([f"--parallelism={given}"]))
+    options = pipeline.options.view_as(FlinkRunnerOptions)
+    _ = pipeline | "Alone" >> ReadRecords(source)
+    assert options.parallelism == given
+    on_beam.OnBeam(pipeline, source, JobSecret.from_os())
+    assert options.parallelism == parts
+
+
+@pytest.mark.parametrize("name", ["book.xlsx", "BOOK.XLS", "book.ods"])
+def test_spreadsheets_are_no_text(name):
+    with pytest.raises(InputError, match="is a spreadsheet: save it as CSV"):
+        format_of(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "delimiter"),
+    [
+        ("a.csv", "DelimitedText", ","),
+        ("a.log", "DelimitedText", ","),
+        ("a.tsv.gz", "DelimitedText", "\t"),
+        ("A.NDJSON.zst", "JsonLines", None),
+        ("a.csv.pq", "ParquetFiles", None),
+        ("a.parquet", "ParquetFiles", None),
+        ("a.avro", "AvroFiles", None),
+    ],
+)
+def test_names_of_files_tell_their_format(name, kind, delimiter):
+    found = format_of(name)
+    assert (type(found).__name__, getattr(found, "delimiter", None)) == (kind, delimiter)

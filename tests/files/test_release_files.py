@@ -1,0 +1,93 @@
+"""Releases read back, and those of periods in one file."""
+
+import csv
+import shutil
+
+import pytest
+
+import dp_transforms as dp
+from dp_transforms.errors import InputError
+from dp_transforms.files.release_files import read_release, release_directories, write_all_periods
+from pipelines.release_frequency_list import main as release
+from pipelines.release_grouped_lists import main as release_groups
+from pipelines.select_partitions import main as select
+from tests.usual_flags import flags_over
+
+ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in range(3000)]
+
+
+@pytest.fixture
+def flags(tmp_path):
+    lines = [[user, page, f"2026-02-{1 + day:02}", group] for user, page, day, group in ROWS]
+    with open(tmp_path / "visits.csv", "w", newline="") as file:
+        csv.writer(file).writerows([["user", "page", "at", "tongue"], *lines])
+    usual = {
+        "--input": f"{tmp_path}/visits.csv",
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--epsilon": "90",
+        "--max_partitions_per_user": "2",
+        "--output": f"{tmp_path}/out",
+    }
+    return lambda *more: flags_over(usual, *more)
+
+
+PERIODS = ("--time_column=at", "--max_periods_per_user=2")
+
+
+@pytest.mark.parametrize(
+    ("period", "names"),
+    [
+        ("day", [f"2026-02-{day:02}" for day in range(1, 5)]),
+        ("week", ["2026-01-26", "2026-02-02"]),
+        ("month", ["2026-02"]),
+    ],
+)
+@pytest.mark.parametrize("job", [release, select])
+def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, period, names):
+    more = [] if job is release else ["--delta=1e-6", "--noisy_counts"]
+    span = "--periods=2026-02-01..2026-02-04"
+    assert job(flags(f"--period={period}", span, *PERIODS, *more)) == 0
+    found = dp.load(tmp_path / "out")
+    assert (found.kind, [*found]) == (period, names)
+    file = "released_frequencies.csv" if job is release else "released_partitions.csv"
+    path = write_all_periods(str(tmp_path / "out"), names, file)
+    with open(path, newline="") as opened:
+        header, *rows = csv.reader(opened)
+    expected = []
+    for name in names:
+        with open(tmp_path / "out" / name / file, newline="") as opened:
+            head, *one = csv.reader(opened)
+        expected += [[name, *row] for row in one]
+        assert found[name] == dp.load(tmp_path / "out" / name)
+    assert header == ["period", *head] and rows == expected and len(rows) > 0
+    shutil.rmtree(tmp_path / "out" / names[0])
+    with pytest.raises(InputError, match="cannot be read"):
+        write_all_periods(str(tmp_path / "out"), names, file)
+
+
+def test_groups_are_read_back_with_what_each_costs(flags, tmp_path):
+    more = ["--group_by=tongue", "--groups=tongue=a,b", "--epsilon_all=40", "--epsilon_groups=50"]
+    job = [flag for flag in flags(*more) if not flag.startswith("--epsilon=")]
+    assert release_groups(job) == 0
+    found = dp.load(tmp_path / "out")
+    assert [*found] == [("", ""), ("tongue", "a"), ("tongue", "b")]
+    assert found.labels == ["all users", "tongue: a", "tongue: b"]
+    assert [one.statement["epsilon"] for one in found.values()] == [40, 50, 50]
+    assert found.statement["epsilon"] == 90 and "Epsilon adds up from" in found.privacy
+    assert all("at most 2 partitions" in one.privacy for one in found.values())
+    assert [one.number_of_partitions().value for one in found.values()] == [5, 5, 5]
+    assert found.to_arrow().column_names[:3] == ["attribute", "group", "rank"]
+    found.save(tmp_path / "copy")
+    copy = dp.load(tmp_path / "copy")
+    assert dict(copy) == dict(found) and copy.statement == found.statement
+
+
+def test_what_is_no_release(tmp_path):
+    with pytest.raises(InputError, match="cannot be read"):
+        read_release(str(tmp_path))
+    (tmp_path / "day").mkdir()
+    (tmp_path / "day/privacy.json").write_text('{"periods": {"of": "day"}}')
+    with pytest.raises(InputError, match="does not hold a release for each period"):
+        read_release(str(tmp_path))
+    assert release_directories(str(tmp_path)) == [str(tmp_path)]

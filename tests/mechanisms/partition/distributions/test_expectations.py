@@ -1,0 +1,99 @@
+"""The exact expectation against enumeration, and against the mean of releases."""
+
+import statistics
+
+import numpy as np
+import pytest
+
+from dp_transforms import evaluation, sample_data
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.distributions import walk_sums
+from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1, window_for
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.expected_excess import expected_excess
+
+
+@pytest.mark.parametrize("private", [(), (1,), (3, 1), (2, 2, 2), (4, 1, 1, 1)], ids=str)
+@pytest.mark.parametrize("epsilon", [2.0, 4.0])
+def test_expectation_is_that_of_the_enumeration(private, epsilon):
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    q = np.exp(-mechanism.rate)
+    distances = np.array(
+        [enumeration.l1_distance(x, private) for x in enumeration.partitions_of_at_most(34)]
+    )
+    weights = q**distances
+    exact = (weights * distances).sum() / weights.sum()
+    assert evaluation.expected_l1(mechanism, enumeration.as_list(private)) == pytest.approx(
+        exact, rel=1e-6
+    )
+
+
+def test_expectation_on_rockyou_is_the_published_exact_value():
+    """37.23: the exact dist at q = e**-4, the paper's for epsilon = 8; its Table II has 28.8."""
+    exact = expected_l1(sample_data.rockyou(), 4.0) / 2
+    assert round(exact, 2) == 37.23
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "dist"),
+    [
+        ("rockyou", 1, 1396.35),
+        ("rockyou", 0.5, 2644.02),
+        ("rockyou", 8, 0.685),
+        ("yahoo", 1, 1767.61),
+        ("yahoo", 0.5, 3371.32),
+    ],
+)
+def test_expectations_at_the_exact_price_are_those_worked_out_elsewhere(name, epsilon, dist):
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    found = evaluation.expected_l1(mechanism, getattr(sample_data, name)()) / 2
+    assert found == pytest.approx(dist, abs=6e-3)
+
+
+def test_rates_of_any_size():
+    private = sample_data.rockyou()
+    assert 0 < evaluation.expected_l1(IntegerPartitionMechanism(epsilon=60), private) < 1e-8
+    assert evaluation.expected_l1(IntegerPartitionMechanism(epsilon=3000), private) == 0
+
+
+WIDE = pytest.mark.skipif(
+    np.finfo(np.longdouble).maxexp <= 1024, reason="longdouble is float64 on this machine"
+)
+
+
+@WIDE
+@pytest.mark.parametrize("rate", [1 / 260, pytest.param(1 / 1000, marks=pytest.mark.slow)])
+def test_a_large_square_costs_three_unrestricted_partitions(rate):
+    """Its corners are far apart: one sticks out, and two lie beside it. E|x| = sum n / (e**cn - 1).
+
+    The walk goes as far as ln(2) / c from zero there, beyond float64's range.
+    """
+    square, n = FrequencyList([10**7], [10**7]), np.arange(1, int(50 / rate))
+    one = (n / np.expm1(rate * n)).sum()
+    assert expected_l1(square, rate, window_for(rate)) == pytest.approx(3 * one, rel=1e-10)
+
+
+@WIDE
+@pytest.mark.parametrize("rate", [0.1, 1.0])
+def test_the_wide_numbers_give_the_same(monkeypatch, rate):
+    private, window = FrequencyList([500, 30, 29, 2, 1], [1, 90, 3, 4, 500]), window_for(rate)
+    expected = expected_l1(private, rate, window)
+    excess = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
+    monkeypatch.setattr(walk_sums, "FLOAT64_RATE", 10.0)
+    assert expected_l1(private, rate, window) == pytest.approx(expected, rel=1e-12)
+    found = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
+    assert found == pytest.approx(excess, rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("epsilon", [8, 4, 2, 1, 0.5, 0.25, 0.2, 0.1])
+def test_mean_of_200_releases_is_within_four_standard_errors(epsilon):
+    """Seeded; for another seed each fails with probability 6e-5."""
+    private = sample_data.rockyou()
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    released = mechanism.release_many(private, 200, map(InsecureSeededTape, range(200)))
+    distances = [private.l1_distance(x) for x in released]
+    error = statistics.stdev(distances) / 200**0.5
+    assert abs(statistics.fmean(distances) - evaluation.expected_l1(mechanism, private)) < 4 * error

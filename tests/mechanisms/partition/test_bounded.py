@@ -1,0 +1,263 @@
+"""The mechanism between bounds: its distribution, its levels, and how it relates to the
+unrestricted one."""
+
+import itertools
+import random
+from collections import defaultdict
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from gmpy2 import mpq
+
+from dp_transforms.mechanisms import (
+    Eta,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+    PartitionTable,
+)
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.cases import slow_unless
+from tests.statistical import distributions
+from tests.statistical.draws import RELEASES, Numbers, drawn_lists
+from tests.walk_reference import total_weight
+
+HALF = Eta(1, 1, 1)
+STAIRS = enumeration.as_list((5, 4, 3, 2, 1))
+BOUNDS = {
+    "total": PartitionBounds.of_total(8),
+    "around": PartitionBounds.around(enumeration.as_list((4, 2, 2)), 1),
+    "ball": PartitionBounds.within_distance(enumeration.as_list((3, 2)), 2),
+    "one list": PartitionBounds(STAIRS, STAIRS),
+    "below stairs": PartitionBounds(upper=STAIRS),
+    "first rank free": PartitionBounds(upper=enumeration.as_list((3, 1)), unbounded_ranks=1),
+    "at most two items": PartitionBounds(unbounded_ranks=2),
+    "values up to two": PartitionBounds(beyond=2),
+    "stairs and more": PartitionBounds(enumeration.as_list((3, 1)), unbounded_ranks=2, beyond=1),
+}
+
+
+def release_seeds(private, bounds, rate, seeds):
+    sampler = Sampler(Blocks.of(private, bounds), decay_of(rate))
+    return [sampler.release(InsecureSeededTape(seed)) for seed in range(seeds)]
+
+
+def decay_of(rate):
+    return Decay(base=rate) if isinstance(rate, Eta) else Decay(Fraction(rate))
+
+
+def weight_within(private, bounds, rate=HALF):
+    """The enclosure of the sum of q**||x - f||_1 over the lists within the bounds."""
+    decay = decay_of(rate)
+    lo, hi = total_weight(Blocks.of(private, bounds), decay)
+    moved = decay.power(private.l1_distance(bounds.nearest(private)), 128)
+    return lo * mpq(moved[0]), hi * mpq(moved[1])
+
+
+def within(bounds, reach=26):
+    """The lists within bounds, cut off where 2**-distance is negligible, as raw rank bounds."""
+    ranks = bounds.unbounded_ranks + bounds.upper.distinct + (reach if bounds.beyond else 0)
+    upper = [reach] * bounds.unbounded_ranks
+    upper += np.repeat(bounds.upper.frequencies, bounds.upper.multiplicities).tolist()
+    upper += [bounds.beyond] * (ranks - len(upper))
+    return upper, bounds.lower
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_the_total_weight_is_the_tables(name):
+    """Pr[x] is q**||x - f||_1 / Z, so this is the distribution of every list at once."""
+    bounds = BOUNDS[name]
+    for target in enumeration.partitions_of_at_most(5):
+        private = enumeration.as_list(target)
+        lo, hi = weight_within(private, bounds)
+        table = PartitionTable(private, HALF, *within(bounds)).total_weight
+        assert lo * (1 - 2.0**-14) <= table <= hi
+
+
+@pytest.mark.parametrize("seed", slow_unless(range(4), [0]))
+def test_random_bounds_have_the_total_weight_of_enumeration(seed):
+    numbers = random.Random(seed)
+    tried = 0
+    while tried < 8:
+        lower, upper = ([numbers.randint(0, 7) for _ in range(5)] for _ in range(2))
+        target = tuple(sorted((numbers.randint(0, 7) for _ in range(5)), reverse=True))
+        outcomes = [
+            x
+            for x in enumeration.partitions(5, 7)
+            if all(a <= v <= b for a, v, b in zip(lower, x, upper, strict=True))
+        ]
+        if not outcomes:
+            continue
+        tried += 1
+        exact = sum(Fraction(3, 4) ** enumeration.l1_distance(x, target) for x in outcomes)
+        bounds = PartitionBounds.of_runs(lower, upper, [1] * 5)
+        lo, hi = weight_within(enumeration.as_list(target), bounds, Eta(3, 2, 1))
+        assert lo <= exact <= hi
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(
+    "target", slow_unless([((),), ((3, 1),), ((6, 2, 2, 1, 1),)], [((3, 1),)]), ids=str
+)
+def test_releases_follow_the_distribution(name, target):
+    check_distribution([(name, target)], HALF, 1500)
+
+
+def many_cases():
+    """Bounds with lists which are different ones when they are moved between them."""
+    targets = [(), (1,), (3, 1), (8,), (1,) * 8, (6, 2, 2, 1, 1)]
+    moved = {
+        (name, BOUNDS[name].nearest(enumeration.as_list(target))): (name, target)
+        for name, target in itertools.product(BOUNDS, targets)
+        if name != "one list"
+    }
+    return list(moved.values())
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
+def test_many_releases_of_each_follow_the_distribution(eta):
+    check_distribution(many_cases(), eta, RELEASES)
+
+
+def check_distribution(cases, eta, draws):
+    fits = defaultdict(dict)
+    for number, (name, target) in enumerate(cases):
+        private, bounds = enumeration.as_list(target), BOUNDS[name]
+        table = PartitionTable(private, eta, *within(bounds))
+        sampler = Sampler(Blocks.of(private, bounds), decay_of(eta))
+        drawn = drawn_lists(sampler, draws, first=number * draws)
+        assert all(bounds.contain(x) for x in drawn)
+        # The table is cut off; what lies within its bounds has its distribution.
+        inside = {x: times for x, times in drawn.items() if table.probability(x)}
+        assert sum(inside.values()) > 0.9 * draws
+        found = Numbers(inside, target)
+        for rank in range(min(3, table.ranks)):
+            fits[rank][name, target] = distributions.fit(
+                found.values[:, rank], table.marginal(rank)
+            )
+    for of_cases in fits.values():
+        distributions.assert_all_follow(of_cases)
+
+
+@pytest.mark.parametrize("rate", [HALF, 0.05], ids=str)
+@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 2), (4, 2, 1, 1)], ids=str)
+def test_loose_bounds_leave_the_unrestricted_distribution(target, rate):
+    private = enumeration.as_list(target)
+    bounds = PartitionBounds(unbounded_ranks=2**20, beyond=2**20)
+    window = 40 if rate == HALF else 110
+    free, walled = (
+        total_weight(blocks, decay_of(rate), window)
+        for blocks in (Blocks.of(private), Blocks.of(private, bounds))
+    )
+    # A list outside has more than 2**20 items of more than 2**20 each.
+    assert walled[0] <= free[1] and free[0] <= walled[1]
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_neighbours_keep_the_ratio_of_probabilities(name):
+    """Pr[x] / Pr'[x] = q**(||x - f|| - ||x - f'||) Z' / Z, and the exponent is at least -1."""
+    totals = {
+        target: weight_within(enumeration.as_list(target), BOUNDS[name])
+        for target in enumeration.partitions_of_at_most(6)
+    }
+    for a, b in itertools.permutations(totals, 2):
+        if enumeration.l1_distance(a, b) == 1:
+            assert totals[b][0] <= totals[a][1] * 2
+
+
+@pytest.mark.parametrize("rate", slow_unless([1.0, 0.02], [1.0]), ids=str)
+@pytest.mark.parametrize(
+    ("private", "bounds"),
+    [
+        (
+            FrequencyList([10**6], [10**6]),
+            PartitionBounds.around(FrequencyList([10**6], [10**6]), 1000),
+        ),
+        (FrequencyList([1000], [1000]), PartitionBounds.of_total(10**6)),
+        (FrequencyList([10**9], [1]), PartitionBounds.around(FrequencyList([10**9], [1]), 3)),
+        (FrequencyList([1], [10**9]), PartitionBounds(unbounded_ranks=10**9)),
+        (FrequencyList([1], [10**9]), PartitionBounds(beyond=1)),
+        (
+            FrequencyList([10**12, 1], [1, 10**6]),
+            PartitionBounds(FrequencyList([7], [5]), beyond=9),
+        ),
+        (
+            FrequencyList(np.arange(400, 0, -1), [1] * 400),
+            PartitionBounds.within_distance(FrequencyList(np.arange(400, 0, -2), [2] * 200), 50),
+        ),
+        (FrequencyList(), PartitionBounds(FrequencyList([10**6], [10**6]), unbounded_ranks=10**6)),
+    ],
+    ids=[
+        "square",
+        "square below n / i",
+        "one item",
+        "no more items",
+        "no larger",
+        "gap",
+        "alternating",
+        "far",
+    ],
+)
+def test_large_lists_stay_between_large_bounds(private, bounds, rate):
+    for released in release_seeds(private, bounds, rate, 20):
+        assert bounds.contain(released)
+
+
+def test_the_mechanism_is_its_sampler_and_keeps_its_parameters():
+    bounds = BOUNDS["total"]
+    mechanism = IntegerPartitionMechanism(bounds=bounds, eta=HALF)
+    private = enumeration.as_list((4, 2, 1))
+    tapes = (InsecureSeededTape(seed) for seed in range(20))
+    assert mechanism.release_many(private, 20, tapes) == release_seeds(private, bounds, HALF, 20)
+    with pytest.raises(ValueError, match="epsilon"):
+        IntegerPartitionMechanism(bounds=bounds, epsilon=0)
+    with pytest.raises(ValueError, match="2\\*\\*62"):
+        mechanism.release(FrequencyList([2**62, 1], [1, 1]))
+
+
+LARGEST = 2**60
+LARGE_BOUNDS = {
+    "beyond and unbounded": (
+        PartitionBounds(beyond=LARGEST, unbounded_ranks=LARGEST),
+        PartitionBounds(beyond=LARGEST + 1),
+    ),
+    "unbounded": (
+        PartitionBounds(unbounded_ranks=LARGEST),
+        PartitionBounds(unbounded_ranks=LARGEST + 1),
+    ),
+    "many ranks": (
+        PartitionBounds(upper=FrequencyList([1], [LARGEST]), unbounded_ranks=LARGEST),
+        PartitionBounds(upper=FrequencyList([1], [LARGEST + 1]), unbounded_ranks=LARGEST),
+    ),
+    "one rank from below": (
+        PartitionBounds(lower=FrequencyList([LARGEST], [1]), unbounded_ranks=1),
+        PartitionBounds(lower=FrequencyList([LARGEST + 1], [1]), unbounded_ranks=1),
+    ),
+    "many ranks from below": (
+        PartitionBounds(lower=FrequencyList([1], [LARGEST]), unbounded_ranks=LARGEST),
+        PartitionBounds(lower=FrequencyList([1], [LARGEST + 1]), unbounded_ranks=2 * LARGEST),
+    ),
+}
+LARGE_LISTS = [
+    FrequencyList(),
+    FrequencyList([2**62], [1]),
+    FrequencyList([1], [2**62]),
+    FrequencyList([2**31], [2**31]),
+]
+
+
+@pytest.mark.parametrize("name", LARGE_BOUNDS)
+def test_bounds_work_or_are_refused_before_any_list_is_seen(name):
+    """An error at a release would depend on the list, and could print its total."""
+    largest, too_large = LARGE_BOUNDS[name]
+    mechanism = IntegerPartitionMechanism(bounds=largest, epsilon=1.0)
+    for seed, private in enumerate(LARGE_LISTS):
+        assert largest.contain(mechanism.release(private, InsecureSeededTape(seed)))
+    with pytest.raises(ValueError, match=r"must be at most 2\*\*60"):
+        IntegerPartitionMechanism(bounds=too_large, epsilon=1.0)

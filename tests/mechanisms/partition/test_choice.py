@@ -1,0 +1,81 @@
+"""Which mechanism releases a list, by public numbers alone."""
+
+import pytest
+
+from dp_transforms import evaluation
+from dp_transforms.mechanisms import (
+    Eta,
+    FrequencyList,
+    FrobeniusMechanism,
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+    partition_mechanism,
+)
+from dp_transforms.mechanisms.partition.registry import MECHANISMS, REGISTRY
+from dp_transforms.postprocessing.planning import expected_dist
+from dp_transforms.transforms.release import ReleaseFrequencyList
+
+LIST = FrequencyList([4000, 300, 20, 3, 1], [1, 3, 40, 900, 7000])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        ({"epsilon": 1.0987}, GeometricPartitionMechanism),
+        ({"epsilon": 1.0986}, FrobeniusMechanism),
+        ({"epsilon": 3.3, "sensitivity": 3}, GeometricPartitionMechanism),
+        ({"epsilon": 3.2, "sensitivity": 3}, FrobeniusMechanism),
+        ({"eta": Eta(1, 2, 1)}, GeometricPartitionMechanism),
+        ({"eta": Eta(1, 1, 1)}, FrobeniusMechanism),
+        ({"epsilon": 8, "mechanism": "exponential"}, IntegerPartitionMechanism),
+        ({"epsilon": 1, "bounds": PartitionBounds.of_total(9)}, FrobeniusMechanism),
+        (
+            {"mechanism": "exponential", "epsilon": 1, "bounds": PartitionBounds.of_total(9)},
+            IntegerPartitionMechanism,
+        ),
+        ({"epsilon": 2, "bounds": PartitionBounds.of_total(9)}, GeometricPartitionMechanism),
+    ],
+    ids=str,
+)
+def test_the_choice(arguments, kind):
+    chosen = partition_mechanism(**arguments)
+    assert type(chosen) is kind
+    if "bounds" in arguments:
+        assert chosen.bounds == arguments["bounds"]
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1, 1.1, 1.5, 3, 8])
+def test_the_papers_mechanism_is_not_nearer_on_average(epsilon):
+    chosen = expected_dist(partition_mechanism(epsilon), LIST).dist
+    assert chosen <= evaluation.expected_l1(IntegerPartitionMechanism(epsilon), LIST) / 2
+
+
+def test_the_registry_names_each_mechanism_once():
+    titles = {one.mechanism.title for one in REGISTRY}
+    assert len(titles) == len(REGISTRY) == len(MECHANISMS) - 1
+
+
+def test_a_weight_costs_less_under_the_mechanism_that_is_chosen():
+    eta = Eta(1, 2, 1)
+    assert (
+        partition_mechanism(eta=eta).epsilon_cost < IntegerPartitionMechanism(eta=eta).epsilon_cost
+    )
+
+
+def test_bad_choices_are_named():
+    with pytest.raises(ValueError, match=f"one of {', '.join(MECHANISMS)}, got 'laplace'"):
+        partition_mechanism(1, mechanism="laplace")
+    with pytest.raises(ValueError, match=r"raise epsilon to 1\.0987"):
+        partition_mechanism(1, mechanism="geometric")
+    with pytest.raises(ValueError, match="give epsilon or eta"):
+        partition_mechanism()
+
+
+def test_the_transform_says_what_it_chose():
+    for epsilon, name in (
+        (2, "GeometricPartitionMechanism"),
+        (1, "FrobeniusMechanism"),
+    ):
+        release = ReleaseFrequencyList(epsilon=epsilon, max_partitions_per_user=1)
+        assert release.display_data()["mechanism"] == name

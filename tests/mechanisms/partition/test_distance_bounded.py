@@ -1,0 +1,152 @@
+"""The mechanism near the private list: its distribution, its delta, and that both keep what they
+promise."""
+
+import functools
+import math
+from fractions import Fraction
+
+import pytest
+
+from dp_transforms.mechanisms import (
+    DistanceBoundedPartitionMechanism,
+    Eta,
+    FrequencyList,
+    PartitionBounds,
+)
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition.distance_bounded import (
+    probability_outside,
+    smallest_distance,
+)
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.cases import slow_unless
+from tests.statistical import distributions
+from tests.walk_reference import total_weight
+
+EIGHTH = Eta(1, 3, 1)
+
+
+def near(target, distance):
+    bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
+    outcomes = enumeration.partitions_of_at_most(sum(target) + 20)
+    return [x for x in outcomes if bounds.contain(enumeration.as_list(x))]
+
+
+@pytest.mark.parametrize("distance", slow_unless([0, 1, 3], [1]))
+@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 1)], ids=str)
+def test_releases_follow_the_distribution(target, distance):
+    outcomes = near(target, distance)
+    distribution = enumeration.distribution(Fraction(1, 2), target, iter(outcomes))
+    bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
+    sampler = Sampler(Blocks.of(enumeration.as_list(target), bounds), Decay(base=Eta(1, 1, 1)))
+    distributions.assert_follows(
+        [sampler.release(InsecureSeededTape(i)) for i in range(800)], distribution
+    )
+
+
+@pytest.mark.parametrize("rate", [Fraction(2), Fraction(4)], ids=str)
+def test_releases_leave_no_ball_more_often_than_said(rate):
+    """The exact probability, for all lists of up to 6 users."""
+    q = math.exp(-rate)
+    for target in enumeration.partitions_of_at_most(6):
+        weights = [0.0] * 40
+        for x in enumeration.partitions_of_at_most(sum(target) + 16):
+            weights[enumeration.l1_distance(x, target)] += q ** enumeration.l1_distance(x, target)
+        for distance in range(12):
+            outside = sum(weights[distance + 1 :]) / sum(weights)
+            assert outside <= probability_outside(Decay(rate), 6, distance)
+
+
+def test_the_bound_is_that_of_its_series():
+    """Term by term, far enough for what follows not to matter."""
+    rate, total = Fraction(1, 2), 1000
+    root = math.pi * math.sqrt(2 / 3)
+    for distance in (300, 400, 600):
+        series = sum(
+            (m + 1) * math.exp(root * math.sqrt(total + m) - float(rate) * m)
+            for m in range(distance + 1, distance + 3000)
+        )
+        found = probability_outside(Decay(rate), total, distance)
+        assert min(series, 1) <= found <= min(1.05 * series, 1)
+    distance = smallest_distance(Decay(rate), total, 1e-9)
+    assert probability_outside(Decay(rate), total, distance) <= 1e-9
+    assert probability_outside(Decay(rate), total, distance - 1) > 1e-9
+
+
+@pytest.mark.parametrize("distance", [7, 9, 12])
+def test_the_total_variation_from_the_unrestricted_mechanism_is_below_delta(distance):
+    mechanism = DistanceBoundedPartitionMechanism(max_total=5, distance=distance, eta=EIGHTH)
+    assert 0 < mechanism.delta < 0.02
+    for target in enumeration.partitions_of_at_most(5):
+        private = enumeration.as_list(target)
+        bounds = PartitionBounds.within_distance(private, distance)
+        lo, hi = (
+            total_weight(blocks, mechanism.decay, 12)
+            for blocks in (Blocks.of(private, bounds), Blocks.of(private))
+        )
+        # The total variation is the probability of what lies outside.
+        assert 1 - lo[0] / hi[1] <= mechanism.delta
+
+
+@functools.cache
+def distribution_of_everything(base, target):
+    return enumeration.distribution(base, target, enumeration.partitions_of_at_most(20))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("distance", [2, 4])
+def test_neighbours_keep_epsilon_and_delta_prime(distance):
+    """Exact distributions; delta is the largest exact total variation, not the bound, so as to be
+    tight."""
+    base = Fraction(1, 8)
+    targets = list(enumeration.partitions_of_at_most(4))
+    outside, inside = {}, {}
+    for target in targets:
+        everything = distribution_of_everything(base, target)
+        inside[target] = enumeration.distribution(base, target, iter(near(target, distance)))
+        outside[target] = 1 - sum(everything[x] for x in inside[target])
+    delta = max(outside.values())
+    assert delta > 0
+    for a in targets:
+        for b in targets:
+            if enumeration.l1_distance(a, b) == 1:
+                # q = e**(-epsilon / 2).
+                excess = sum(max(p - 64 * inside[b].get(x, 0), 0) for x, p in inside[a].items())
+                assert excess <= delta * (1 + 64)
+
+
+def test_a_real_release_is_near():
+    private = FrequencyList([4000, 300, 2, 1], [10, 200, 10**4, 10**5])
+    mechanism = DistanceBoundedPartitionMechanism(max_total=300_000, delta=1e-9, epsilon=1)
+    released = mechanism.release(private, InsecureSeededTape(1))
+    assert released.l1_distance(private) <= mechanism.distance
+    assert mechanism.delta_prime == pytest.approx(1e-9 * (1 + math.e))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"max_total": -1, "delta": 0.1}, "max_total must be an integer"),
+        ({"max_total": 10}, "give either delta or distance"),
+        ({"max_total": 10, "delta": 0.1, "distance": 4}, "give either delta or distance"),
+        ({"max_total": 10, "delta": 0.0}, "delta must be a float between 0 and 1"),
+        ({"max_total": 10, "delta": math.nan}, "delta must be a float between 0 and 1"),
+        ({"max_total": 10, "distance": -4}, "distance must be an integer"),
+        ({"max_total": 10, "distance": 2**60}, r"distance must be at most 2\*\*40"),
+        ({"max_total": 1000, "distance": 4}, "is not below 1, which promises nothing"),
+        ({"max_total": 1000, "delta": 0.5}, "is not below 1, which promises nothing"),
+        ({"max_total": 1000, "delta": 0.1, "epsilon": -1}, "epsilon"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        DistanceBoundedPartitionMechanism(**{"epsilon": 1, **arguments})
+
+
+def test_a_list_above_the_bound_is_refused():
+    mechanism = DistanceBoundedPartitionMechanism(max_total=10, delta=1e-6, epsilon=1)
+    with pytest.raises(ValueError, match="above max_total"):
+        mechanism.release(FrequencyList([11], [1]))

@@ -1,0 +1,87 @@
+"""The exact price of the exponential mechanism: against sums over all lists between walls."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.evaluation.auditing import exact_partition_epsilon
+from dp_transforms.mechanisms import (
+    Eta,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+)
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition.exponential import rate_of, unit_cost
+from tests import enumeration
+from tests.geometric_reference import rational_decay
+
+
+def price(rate):
+    """c + ln R(c), in another arithmetic and with phi as a product."""
+    c = number(rate)
+    phi = mpmath.qp(mpmath.exp(-c))
+    return c + mpmath.log(mpmath.exp(c) - phi * (mpmath.exp(c) - mpmath.exp(-c)))
+
+
+def number(value):
+    return mpmath.mpf(value.numerator) / value.denominator
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.fractions(Fraction(1, 100), 60, max_denominator=1000))
+def test_the_rate_costs_no_more_than_epsilon_and_nearly_as_much(epsilon):
+    rate = rate_of(epsilon)
+    # At small rates phi is as small as 1e-143.
+    with mpmath.workdps(200):
+        assert price(rate) <= number(epsilon)
+        said = Fraction(*map(int, unit_cost(Decay(rate)).as_integer_ratio()))
+        assert price(rate) <= number(said) * (1 + mpmath.mpf("1e-50"))
+        if epsilon > Fraction(1, 4):
+            assert price(rate * (1 + Fraction(1, 10**12))) > number(epsilon)
+        else:
+            assert rate == epsilon / 2
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "rate"), [(1, 0.568526), (2, 1.7237), (4, 3.963), (8, 7.99933), (0.6, 0.304776)]
+)
+def test_rates_worked_out_elsewhere(epsilon, rate):
+    assert float(rate_of(Fraction(epsilon))) == pytest.approx(rate, abs=6e-5)
+    bounds = PartitionBounds.of_total(9)
+    for max_partitions in (1, 3):
+        for mechanism in (
+            IntegerPartitionMechanism(epsilon * max_partitions, max_partitions),
+            IntegerPartitionMechanism(epsilon * max_partitions, max_partitions, bounds=bounds),
+        ):
+            assert mechanism.rate == pytest.approx(rate, abs=6e-5)
+
+
+@pytest.mark.parametrize("q", [Fraction(9, 10), Fraction(3, 5), Fraction(3, 10)], ids=str)
+def test_ratios_between_walls_are_within_the_price(q):
+    """For all neighbours in boxes of 3 by 4; the price is that of all lists, so it is not met."""
+    limit = math.exp(float(unit_cost(rational_decay(q))))
+    outcomes = list(enumeration.partitions(3, 4))
+    worst = 0
+    for f in outcomes:
+        distribution = enumeration.distribution(q, f, iter(outcomes))
+        for i in range(3):
+            g = (*f[:i], f[i] + 1, *f[i + 1 :])
+            if g in outcomes:
+                other = enumeration.distribution(q, g, iter(outcomes))
+                ratios = [distribution[x] / other[x] for x in distribution]
+                worst = max(worst, *ratios, 1 / min(ratios))
+    assert worst <= limit
+    # A smaller q needs less room: then the walls hardly matter.
+    assert q > Fraction(1, 2) or worst > 0.97 * limit
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 2, 1)], ids=str)
+def test_the_empty_list_and_one_user_meet_the_price(eta):
+    mechanism = IntegerPartitionMechanism(eta=eta)
+    exact = exact_partition_epsilon(mechanism, FrequencyList(), FrequencyList([1], [1]))
+    assert exact == pytest.approx(mechanism.epsilon_cost, rel=1e-13)

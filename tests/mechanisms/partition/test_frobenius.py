@@ -1,0 +1,261 @@
+"""The Frobenius mechanism: its loss by enumeration, its noise, where drawing ends, and releases."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_transforms import sample_data
+from dp_transforms.mechanisms import Eta, FrequencyList, FrobeniusMechanism, PartitionBounds
+from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
+from dp_transforms.mechanisms.partition.frobenius import EndingRule
+from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
+from tests.enumeration import as_list, partitions_of_at_most
+
+RATIO = Eta(1, 1, 1)  # q = 1/2
+
+
+def cells_of_arms(values, size=12):
+    """The coordinates of a tuple, by counting cells."""
+    arms = np.zeros((2, size), np.int64)
+    for i, value in enumerate(values):
+        for j in range(value):
+            arms[int(j < i), min(i, j)] += 1
+    return arms
+
+
+def with_a_user(values, max_partitions):
+    """All lists with one more user, who has up to kappa partitions, old or new."""
+    padded = [*values, *[0] * max_partitions]
+    for count in range(max_partitions + 1):
+        for chosen in itertools.combinations(range(len(padded)), count):
+            more = [value + (i in chosen) for i, value in enumerate(padded)]
+            yield tuple(sorted(filter(None, more), reverse=True))
+
+
+@pytest.mark.parametrize("kappa", [1, 2, 3])
+def test_the_loss_is_at_most_epsilon_for_all_neighbours_and_reached(max_partitions):
+    # 2**-eta = 1/2: each cell costs ln 2, and the whole release kappa ln 2.
+    mechanism = FrobeniusMechanism(eta=RATIO, sensitivity=max_partitions)
+    assert mechanism.epsilon_cost == pytest.approx(max_partitions * math.log(2), rel=1e-14)
+    q, reach = Fraction(1, 2), range(-12, 25)
+    noise = TwoSidedGeometric(RATIO)
+    assert all(
+        noise.probability(n, 200).is_at_most(q ** abs(n) / 3 + Fraction(1, 2**150))
+        and not noise.probability(n, 200).is_at_most(q ** abs(n) / 3 - Fraction(1, 2**150))
+        for n in range(-5, 6)
+    )
+    losses = set()
+    # The largest ratio of two products is the product of the largest ratios.
+    worst = {
+        (a, b): max(q ** (abs(z - a) - abs(z - b)) for z in reach)
+        for a, b in itertools.product(range(12), repeat=2)
+    }
+    for values in partitions_of_at_most(7):
+        here = drawn_around(mechanism, values)
+        assert np.array_equal(here, cells_of_arms(values))
+        for neighbour in with_a_user(values, max_partitions):
+            there = cells_of_arms(neighbour)
+            pairs = list(zip(here.ravel().tolist(), there.ravel().tolist(), strict=True))
+            losses.add(math.prod(worst[pair] for pair in pairs))
+            losses.add(math.prod(worst[pair[::-1]] for pair in pairs))
+    assert max(losses) == q**-max_partitions
+
+
+def test_the_rate_is_epsilon_over_the_sensitivity():
+    for max_partitions in (1, 2, 7):
+        assert FrobeniusMechanism(
+            epsilon=Fraction(1, 3), sensitivity=max_partitions
+        ).decay.rate * max_partitions == (Fraction(1, 3))
+
+
+def drawn_around(mechanism, values, size=12):
+    """The numbers that the mechanism adds noise to: the noisy coordinates less the tape's noise."""
+    tape = LongTape(7)
+    drawn = mechanism.noisy_coordinates(as_list(values), tape)
+    arms = []
+    for arm, noisy in ((ROWS, drawn.rows), (COLUMNS, drawn.columns)):
+        assert len(noisy) >= size
+        arms.append(noisy[:size] - TwoSidedGeometric(mechanism.eta).sample(tape, arm, size))
+    return np.array(arms)
+
+
+class LongTape(InsecureSeededTape):
+    """A tape whose noise keeps arms alive for a while."""
+
+    def words(self, channel, count, start=0):
+        words = super().words(channel, count, start).copy()
+        words[: max(0, 16 - start)] |= np.uint64(0b11111 << 59)
+        return words
+
+
+def reference_end(noisy, decay):
+    """The rule by the definition, in integers: the first end, or None."""
+    rate = decay.rate
+    refuted = math.ceil(60 * math.log(2) / float(rate))
+    longest = EndingRule(decay).longest
+    for end in range(1, len(noisy) + 1):
+        ratio = 0
+        for t in range(1, min(end, longest) + 1):
+            z = int(noisy[end - t])
+            ratio += abs(z) - abs(z - t)
+            if ratio <= -refuted:
+                return end
+    return None
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(8), Fraction(1), Fraction(1, 4), Fraction(1, 20)])
+@pytest.mark.parametrize("values", [(), (1,) * 30, (9, 9, 9), tuple(range(40, 0, -1)), (500, 3)])
+def test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone(epsilon, values):
+    mechanism = FrobeniusMechanism(epsilon=epsilon)
+    for seed in range(3):
+        drawn = mechanism.noisy_coordinates(as_list(values), InsecureSeededTape(seed))
+        for noisy in (drawn.rows, drawn.columns):
+            assert reference_end(noisy, mechanism.decay) == len(noisy)
+
+
+def test_a_batch_more_or_less_gives_the_same_prefix():
+    noisy = np.array([*range(30, 0, -1), *[0] * 40])
+    rule = EndingRule(FrobeniusMechanism(epsilon=1).decay)
+    (end,) = {rule.end(noisy[:length], 0) for length in range(40, 71)}
+    assert rule.end(noisy[: end - 1], 0) is None
+    assert rule.end(noisy, end - 1) == end
+
+
+def test_the_rule_hardly_ever_ends_an_arm_early():
+    # The flattest living arm. The bound is 2**-60 at each coordinate.
+    mechanism = FrobeniusMechanism(epsilon=Fraction(1, 5))
+    staircase = FrequencyList(np.arange(400, 0, -1), np.ones(400, np.int64))
+    square = int(np.sum(np.arange(400, 0, -1) > np.arange(400)))
+    for seed in range(50):
+        drawn = mechanism.noisy_coordinates(staircase, InsecureSeededTape(seed))
+        assert min(len(drawn.rows), len(drawn.columns)) > square
+
+
+def test_neighbours_share_the_noise_of_a_tape_and_arms_do_not():
+    mechanism, tape = FrobeniusMechanism(epsilon=Fraction(1, 10)), InsecureSeededTape(1)
+    one, other = (mechanism.noisy_coordinates(as_list(x), tape) for x in ((5, 2), (6, 2)))
+    common = min(len(one.rows), len(other.rows))
+    assert np.flatnonzero(one.rows[:common] != other.rows[:common]).tolist() == [0]
+    empty = mechanism.noisy_coordinates(FrequencyList(), tape)
+    common = min(len(empty.rows), len(empty.columns))
+    # Equal by chance at 1 of 20 coordinates.
+    assert (empty.rows[:common] == empty.columns[:common]).mean() < 0.3
+
+
+@pytest.mark.parametrize("epsilon", [Fraction(1, 2)])
+def test_the_noise_of_each_coordinate_has_its_distribution(epsilon):
+    """Chi-square over noise values of the first coordinates of both arms, on 2,000 releases.
+
+    Six tests at a level of 1e-6 each.
+    """
+    from scipy.stats import chi2
+
+    private, count = FrequencyList([9, 4], [1, 3]), 2000
+    arms = cells_of_arms((9, 4, 4, 4))
+    mechanism = FrobeniusMechanism(epsilon=epsilon)
+    drawn = [
+        mechanism.noisy_coordinates(private, InsecureSeededTape(seed)) for seed in range(count)
+    ]
+    q = math.exp(-epsilon)
+    for index in range(3):
+        for row, arm in enumerate((ROWS, COLUMNS)):
+            noise = np.array([getattr(one, arm)[index] for one in drawn]) - arms[row, index]
+            edges = np.arange(-4, 5)
+            seen = np.array([(noise == n).sum() for n in edges])
+            expected = count * (1 - q) / (1 + q) * q ** np.abs(edges)
+            seen = np.append(seen, count - seen.sum())
+            expected = np.append(expected, count - expected.sum())
+            statistic = ((seen - expected) ** 2 / expected).sum()
+            assert chi2.sf(statistic, len(seen) - 1) > 1e-6
+
+
+@pytest.mark.slow
+def test_the_tails_of_a_million_draws():
+    # A tail probability p is seen within 6 standard errors: all 40 but with probability 1e-7.
+    private = FrequencyList(np.arange(100_000, 0, -1), np.full(100_000, 2))
+    q, count = math.exp(-1), 0
+    seen = np.zeros(20)
+    for seed in range(5):
+        drawn = FrobeniusMechanism(epsilon=1).noisy_coordinates(private, InsecureSeededTape(seed))
+        for arm, noisy in ((ROWS, drawn.rows), (COLUMNS, drawn.columns)):
+            true = np.maximum(private.at_ranks(np.arange(1, len(noisy) + 1)), 0)
+            if arm == COLUMNS:
+                true = np.maximum(2 * (100_000 - np.arange(len(noisy))), 0) - 1
+            noise = np.abs(noisy - np.maximum(true - np.arange(len(noisy)), 0))
+            seen += [(noise >= t).sum() for t in range(1, 21)]
+            count += len(noise)
+    tails = 2 * q ** np.arange(1, 21) / (1 + q)
+    assert np.all(np.abs(seen / count - tails) < 6 * np.sqrt(tails / count) + 6 / count)
+
+
+@pytest.mark.parametrize("epsilon", [8, 1, 0.1, Fraction(1, 1024)])
+@pytest.mark.parametrize(
+    "private",
+    [
+        FrequencyList(),
+        FrequencyList([1], [1]),
+        FrequencyList([10**15], [1]),
+        FrequencyList([1], [10**6]),
+        FrequencyList([40], [25]),
+        FrequencyList(np.arange(60, 0, -1), np.ones(60, np.int64)),
+        FrequencyList([100, 50, 10], [3, 7, 40]),
+    ],
+    ids=["empty", "one", "large", "ones", "rectangle", "staircase", "heaped"],
+)
+def test_every_list_is_released(private, epsilon):
+    mechanism = FrobeniusMechanism(epsilon=epsilon)
+    released = mechanism.release(private, InsecureSeededTape(5))
+    assert released.mechanism == mechanism and released.coordinates is not None
+    # Far more than the noise, and far less than the largest of these lists.
+    assert released.l1_distance(private) < 3000 / epsilon**1.4 + 30
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "most"),
+    # What a prototype needed, whose decoder this one is at least as good as, and 2% for 6 draws.
+    [
+        (1, 822),
+        (0.5, 1488),
+        pytest.param(0.1, 4460, marks=pytest.mark.slow),
+        pytest.param(0.02, 11362, marks=pytest.mark.slow),
+    ],
+)
+def test_rockyou_is_released_as_accurately_as_ever(epsilon, most):
+    private = sample_data.rockyou()
+    released = FrobeniusMechanism(epsilon=epsilon).release_many(
+        private, 6, map(InsecureSeededTape, range(6))
+    )
+    assert np.mean([one.l1_distance(private) / 2 for one in released]) < 1.02 * most
+
+
+def test_public_bounds_hold_and_cost_nothing():
+    private = FrequencyList([30, 4, 1], [1, 3, 20])
+    bounds = PartitionBounds.around(private, 2)
+    mechanism = FrobeniusMechanism(epsilon=0.1, bounds=bounds)
+    assert mechanism.decay == FrobeniusMechanism(epsilon=0.1).decay
+    assert bounds.contain(mechanism.release(private, InsecureSeededTape(2)))
+    limited = FrobeniusMechanism(epsilon=0.1, max_total=70)
+    assert limited.release(private, InsecureSeededTape(2)).total <= 70
+    assert limited.possible_lists()["max_total"] == 70
+
+
+def test_bad_parameters_are_named():
+    with pytest.raises(ValueError, match=r"epsilon must be at least .*raise epsilon"):
+        FrobeniusMechanism(epsilon=1e-7)
+    with pytest.raises(ValueError, match="max_total must be an integer"):
+        FrobeniusMechanism(epsilon=1, max_total=-1)
+    with pytest.raises(ValueError, match=r"2\*\*24"):
+        FrobeniusMechanism(epsilon=1).release(FrequencyList([2**25], [2**25]))
+    for draw in (FrobeniusMechanism(epsilon=1).release, FrobeniusMechanism(1).noisy_coordinates):
+        with pytest.raises(ValueError, match=r"at most 2\*\*62"):
+            draw(FrequencyList([2**62 + 1], [1]))
+        with pytest.raises(TypeError, match=r"from_counts"):
+            draw([3, 1])
+        tape = RandomTape.from_os()
+        draw(FrequencyList(), tape)
+        with pytest.raises(ValueError, match="has served a release"):
+            draw(FrequencyList(), tape)

@@ -1,0 +1,123 @@
+"""The geometric mechanism: its means, its distribution by draws, where it exists, and what it
+costs."""
+
+import math
+from collections import Counter
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms import sample_data
+from dp_transforms.mechanisms import (
+    Eta,
+    GeometricPartitionMechanism,
+    PartitionBounds,
+)
+from dp_transforms.mechanisms.partition.geometric import least_epsilon
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.geometric_reference import probability
+from tests.list_strategies import frequency_lists
+from tests.statistical import distributions
+
+DIST = {
+    ("rockyou", 8): 0.684,
+    ("rockyou", 4): 37.329,
+    ("rockyou", 2): 277.743,
+    ("rockyou", 1.1): 733.94,
+    ("yahoo", 8): 0.864,
+    ("yahoo", 4): 47.107,
+    ("yahoo", 2): 350.145,
+    ("yahoo", 1.1): 924.76,
+}
+"""Half the expected L1 distance: the sum over cells of q**k / (1 + q), worked out elsewhere."""
+
+
+def check_mean(name, epsilon, count):
+    private = getattr(sample_data, name)()
+    tapes = map(InsecureSeededTape, range(count))
+    released = GeometricPartitionMechanism(epsilon=epsilon).release_many(private, count, tapes)
+    dist = [one.l1_distance(private) / 2 for one in released]
+    # Four standard errors: a false alarm in one of 16,000 were it a normal distribution.
+    assert abs(np.mean(dist) - DIST[name, epsilon]) < 4 * np.std(dist) / math.sqrt(count)
+
+
+@pytest.mark.parametrize(("name", "epsilon"), [("rockyou", 1.1), ("yahoo", 4)])
+def test_the_mean_distance_of_30_releases(name, epsilon):
+    check_mean(name, epsilon, 30)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "epsilon"), DIST)
+def test_the_mean_distance_of_200_releases(name, epsilon):
+    check_mean(name, epsilon, 200)
+
+
+def check_draws(private, count):
+    """2**-eta = 5/16: the distribution is rational."""
+    mechanism, q = GeometricPartitionMechanism(eta=Eta(5, 4, 1)), Fraction(5, 16)
+    frequency_list = enumeration.as_list(private)
+    tapes = map(InsecureSeededTape, range(count))
+    drawn = Counter(mechanism.release_many(frequency_list, count, tapes))
+    distribution = {
+        enumeration.as_list(x): probability(q, x, private)
+        for x in enumeration.partitions_of_at_most(sum(private) + 4)
+    }
+    distributions.assert_follows(drawn, distribution)
+
+
+@pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
+def test_3000_draws_follow_the_distribution(private):
+    check_draws(private, 3000)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("private", [(), (1,), (4, 1), (2, 2, 2), (3, 2, 1), (1,) * 6], ids=str)
+def test_100_000_draws_follow_the_distribution(private):
+    check_draws(private, 100_000)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    frequency_lists(),
+    frequency_lists(),
+    st.integers(0, 40),
+    st.sampled_from([1.1, 2, 8, 100]),
+    st.integers(0, 10**6).map(InsecureSeededTape),
+)
+def test_releases_keep_to_public_bounds(private, reference, width, epsilon, tape):
+    for bounds in (
+        PartitionBounds.around(reference, width),
+        PartitionBounds(upper=reference, unbounded_ranks=width),
+        PartitionBounds.of_total(private.total % 3000),
+    ):
+        mechanism = GeometricPartitionMechanism(epsilon=epsilon, bounds=bounds)
+        assert bounds.contain(mechanism.release(private, tape))
+
+
+@pytest.mark.parametrize("sensitivity", [1, 2, 7, 1000])
+def test_it_exists_from_sensitivity_ln_3_on(sensitivity):
+    least = least_epsilon(sensitivity)
+    assert least - Decimal("0.0001") < sensitivity * Decimal("1.09861228866810969") < least
+    GeometricPartitionMechanism(epsilon=least, sensitivity=sensitivity)
+    with pytest.raises(ValueError, match=f"raise epsilon to {least}, or use IntegerPart"):
+        GeometricPartitionMechanism(epsilon=least - Decimal("0.0001"), sensitivity=sensitivity)
+
+
+def test_ln_3_is_compared_exactly():
+    below = 1765401882551225452024058339263501782567892822779819501416509  # floor(2**200 ln 3)
+    GeometricPartitionMechanism(epsilon=Fraction(below + 1, 2**200))
+    with pytest.raises(ValueError, match="ln 3"):
+        GeometricPartitionMechanism(epsilon=Fraction(below, 2**200))
+
+
+def test_base_2_exists_from_one_third_down_and_costs_its_eta():
+    mechanism = GeometricPartitionMechanism(eta=Eta(21845, 16, 1), sensitivity=3)
+    cost = 3 * -math.log(21845 / 65536)
+    assert cost <= mechanism.epsilon_cost <= cost * (1 + 1e-14)
+    with pytest.raises(ValueError, match="ln 3"):
+        GeometricPartitionMechanism(eta=Eta(21847, 16, 1))

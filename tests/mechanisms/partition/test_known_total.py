@@ -1,0 +1,177 @@
+"""The mechanisms over lists of a public total: their distribution, levels and errors."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import pytest
+
+from dp_transforms.mechanisms import (
+    Eta,
+    ExactTotalMechanism,
+    FrequencyList,
+    IntegerPartitionMechanism,
+    MaximumTotalMechanism,
+)
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition import known_total
+from dp_transforms.mechanisms.partition.mechanism import UnsuitableListError
+from dp_transforms.mechanisms.partition.walk.levels import Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.cases import slow_unless
+from tests.statistical import distributions
+from tests.statistical.draws import RELEASES
+
+HALF = Eta(1, 1, 1)
+
+# Lists, and totals that are those of the list, below, and above.
+CASES = [((3, 1), 4), ((3, 1), 7), ((3, 1), 2), ((), 3), ((2, 2, 2), 6), ((5,), 8), ((1,) * 6, 4)]
+
+
+def release(mechanism, target, draws, first=0):
+    tapes = (InsecureSeededTape(seed) for seed in range(first, first + draws))
+    return mechanism.release_many(enumeration.as_list(target), draws, tapes)
+
+
+def exact_distribution(base, target, total):
+    return enumeration.distribution(
+        base, target, enumeration.partitions_of_at_most(total), lambda x: sum(x) == total
+    )
+
+
+def fit_exact(target, total, eta, draws, first=0):
+    mechanism = ExactTotalMechanism(total=total, eta=eta, sensitivity=9)
+    distribution = exact_distribution(eta.base, target, total)
+    return distributions.fit(release(mechanism, target, draws, first), distribution)
+
+
+def fit_maximum(target, total, eta, draws, first=0):
+    mechanism = MaximumTotalMechanism(max_total=total, eta=eta, sensitivity=9)
+    distribution = enumeration.distribution(
+        eta.base, target, enumeration.partitions_of_at_most(total)
+    )
+    return distributions.fit(release(mechanism, target, draws, first), distribution)
+
+
+@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:5]), ids=str)
+def test_the_exact_total_has_the_distribution_of_enumeration(target, total):
+    assert fit_exact(target, total, HALF, 300).p_value >= distributions.SIGNIFICANCE
+
+
+@pytest.mark.parametrize(("target", "total"), slow_unless(CASES, CASES[3:4]), ids=str)
+def test_the_maximum_total_has_the_distribution_of_enumeration(target, total):
+    assert fit_maximum(target, total, HALF, 600).p_value >= distributions.SIGNIFICANCE
+
+
+@pytest.mark.law
+@pytest.mark.parametrize("eta", [HALF, Eta(3, 2, 1)], ids=str)
+@pytest.mark.parametrize("fit", [fit_exact, fit_maximum])
+def test_many_releases_of_each(fit, eta):
+    draws = RELEASES // 2
+    fits = {case: fit(*case, eta, draws, i * draws) for i, case in enumerate(CASES)}
+    distributions.assert_all_follow(fits)
+
+
+@pytest.mark.slow
+def test_an_irrational_ratio():
+    weights = {
+        x: math.exp(-0.3 * enumeration.l1_distance(x, (4, 2)))
+        for x in enumeration.partitions_of_at_most(9)
+    }
+    for mechanism, kept in (
+        (
+            ExactTotalMechanism(total=9, epsilon=1.8, sensitivity=3),
+            [x for x in weights if sum(x) == 9],
+        ),
+        (MaximumTotalMechanism(max_total=9, epsilon=1.8, sensitivity=3), list(weights)),
+    ):
+        whole = sum(weights[x] for x in kept)
+        distribution = {enumeration.as_list(x): weights[x] / whole for x in kept}
+        distributions.assert_follows(release(mechanism, (4, 2), 400), distribution)
+
+
+@pytest.mark.slow
+def test_the_unrestricted_distribution_given_the_total_is_the_exact_one():
+    distribution = exact_distribution(Fraction(1, 2), (3, 1), 5)
+    released = release(IntegerPartitionMechanism(eta=HALF), (3, 1), 4000)
+    distributions.assert_follows([x for x in released if x.total == 5], distribution)
+
+
+@pytest.mark.parametrize("price", [{"eta": HALF}, {"epsilon": 1, "sensitivity": 2}], ids=str)
+def test_neighbours_keep_the_ratio_of_probabilities(price):
+    """By no more than the mechanisms say that they cost, over every set of totals."""
+    lists, worst = list(enumeration.partitions_of_at_most(6)), 0
+    for total in range(8):
+        within = list(enumeration.partitions_of_at_most(total))
+        of_total = [x for x in within if sum(x) == total]
+        for mechanism, outcomes in (
+            (ExactTotalMechanism(total=total, **price), of_total),
+            (MaximumTotalMechanism(max_total=total, **price), within),
+        ):
+            base, most = math.exp(-mechanism.rate), math.exp(mechanism.epsilon_cost)
+            distribution = {f: enumeration.distribution(base, f, iter(outcomes)) for f in lists}
+            for a, b in itertools.permutations(lists, 2):
+                if enumeration.l1_distance(a, b) == mechanism.sensitivity:
+                    ratio = max(p / distribution[b][x] for x, p in distribution[a].items())
+                    assert ratio <= most * (1 + 1e-12)
+                    worst = max(worst, ratio)
+    # Three quarters of the cost would not do.
+    assert worst > most**0.75
+
+
+@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 2), (9, 9, 4, 1, 1, 1)], ids=str)
+def test_a_walk_s_excess_is_the_difference_of_the_totals(target):
+    private = enumeration.as_list(target)
+    sampler = Sampler(Blocks.of(private), Decay(Fraction(1, 10)))
+    for seed in range(100):
+        walk = sampler.walk(InsecureSeededTape(seed))
+        released = walk.applied_to(sampler.blocks)
+        assert walk.excess(sampler.blocks) == released.total - private.total
+
+
+def test_large_lists_have_the_total_that_was_asked_for():
+    private = FrequencyList([10**6, 4000, 300, 2, 1], [1, 10, 200, 10**5, 10**6])
+    exact = ExactTotalMechanism(total=private.total + 4, epsilon=4, sensitivity=4)
+    assert exact.release(private, InsecureSeededTape(1)).total == private.total + 4
+    most = MaximumTotalMechanism(max_total=private.total - 4, epsilon=4, sensitivity=4)
+    for seed in range(5):
+        assert most.release(private, InsecureSeededTape(seed)).total <= private.total - 4
+
+
+@pytest.mark.parametrize("total", [-1, 2.0, True, 2**62 + 1])
+def test_totals_that_are_none_are_refused(total):
+    with pytest.raises(ValueError, match="total must be an integer between 0 and"):
+        ExactTotalMechanism(total=total, epsilon=1)
+    with pytest.raises(ValueError, match="max_total must be an integer between 0 and"):
+        MaximumTotalMechanism(max_total=total, epsilon=1)
+
+
+def test_a_list_that_no_neighbour_of_it_excuses_is_refused_without_numbers():
+    private = FrequencyList([5000, 10], [3, 100])
+    for mechanism in (
+        ExactTotalMechanism(total=16_003, epsilon=4, sensitivity=2),
+        ExactTotalMechanism(total=15_997, epsilon=4, sensitivity=2),
+        MaximumTotalMechanism(max_total=15_997, epsilon=4, sensitivity=2),
+    ):
+        with pytest.raises(UnsuitableListError, match=r"the list contradicts .*total") as error:
+            mechanism.release(private)
+        assert not any(digit in str(error.value) for digit in "0123456789")
+    exact = ExactTotalMechanism(total=16_002, epsilon=4, sensitivity=2)
+    assert exact.release(private).total == 16_002
+    # A bound far above the total is true of the data.
+    assert MaximumTotalMechanism(max_total=10**9, epsilon=4).release(private).total < 10**9
+
+
+def test_a_total_that_releases_hardly_have_ends_with_an_error(monkeypatch):
+    """At this rate a release of the empty list is empty with a probability of 1e-13."""
+    monkeypatch.setattr(known_total, "TRIES", 50)
+    with pytest.raises(UnsuitableListError, match="max_total was found in 50 draws: raise epsilon"):
+        MaximumTotalMechanism(max_total=0, epsilon=0.1).release(FrequencyList())
+
+
+def test_a_retry_draws_the_same_lists_again():
+    mechanism = ExactTotalMechanism(total=4, epsilon=1)
+    released = [mechanism.release(FrequencyList([2], [2]), InsecureSeededTape(5)) for _ in "ab"]
+    assert released[0] == released[1]

@@ -1,0 +1,155 @@
+"""The table mechanism against enumeration of all lists within the bounds."""
+
+from fractions import Fraction
+
+import gmpy2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.partition.table import PartitionTable
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.statistical import distributions
+
+TARGETS = [(), (1,), (3, 1), (2, 2, 2), (4, 3, 3, 1), (7, 0), (1, 1, 1, 1, 1)]
+ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(5, 3, 2), Eta(63, 6, 3)]
+
+
+def rational(value):
+    return Fraction(int(value.numerator), int(value.denominator))
+
+
+def exact_distribution(target, eta, upper, lower=()):
+    lower = [*lower, *[0] * (len(upper) - len(lower))]
+    return enumeration.distribution(
+        rational(eta.base),
+        target,
+        enumeration.partitions(len(upper), max(upper, default=0)),
+        lambda y: all(low <= v <= high for low, v, high in zip(lower, y, upper, strict=True)),
+    )
+
+
+bounds = st.lists(st.integers(0, 5), min_size=0, max_size=5)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(TARGETS), st.sampled_from(ETAS), bounds, bounds)
+def test_probabilities_are_those_of_the_definition(target, eta, upper, lower):
+    lower = lower[: len(upper)]
+    expected = exact_distribution(target, eta, upper, lower)
+    if not expected:
+        with pytest.raises(ValueError, match=r"no list is within|lower must be zero"):
+            PartitionTable(enumeration.as_list(target), eta, upper, lower)
+        return
+    table = PartitionTable(enumeration.as_list(target), eta, upper, lower)
+    assert {y: table.probability(y) for y in expected} == expected
+    for values in enumeration.partitions(2, 7):
+        released = enumeration.as_list(values)
+        assert table.probability(released) == expected.get(released, 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(TARGETS), st.sampled_from(ETAS), bounds)
+def test_bias_marginals_and_distance(target, eta, upper):
+    expected = exact_distribution(target, eta, upper)
+    table = PartitionTable(enumeration.as_list(target), eta, upper)
+
+    def value(y, rank):
+        values = [v for v, m in y for _ in range(m)]
+        return values[rank] if rank < len(values) else 0
+
+    for rank, bias in enumerate(table.bias()):
+        f = target[rank] if rank < len(target) else 0
+        assert bias == sum(p * value(y, rank) for y, p in expected.items()) - f
+        distribution = {}
+        for y, p in expected.items():
+            distribution[value(y, rank)] = distribution.get(value(y, rank), 0) + p
+        assert {v: p for v, p in table.marginal(rank).items() if p} == distribution
+    distance = sum(p * y.l1_distance(enumeration.as_list(target)) for y, p in expected.items())
+    assert table.expected_l1() == distance
+
+
+@pytest.mark.parametrize("eta", ETAS[:3], ids=str)
+@pytest.mark.parametrize(
+    ("target", "upper", "lower"),
+    [((3, 1), [4, 3, 2], []), ((2, 2, 2), [5, 2, 2, 1], [2, 1]), ((9,), [4, 4], [0, 0])],
+)
+def test_samples_follow_the_distribution(target, upper, lower, eta):
+    table = PartitionTable(enumeration.as_list(target), eta, upper, lower)
+    tape = InsecureSeededTape(1)
+    samples = [table.sample(tape, f"sample {i}") for i in range(5_000)]
+    distributions.assert_follows(samples, exact_distribution(target, eta, upper, lower))
+
+
+def test_total_weight():
+    target, eta, upper = (4, 2, 1), Eta(3, 2, 1), [3, 3]
+    expected = sum(
+        rational(eta.base) ** enumeration.l1_distance(y, target)
+        for y in enumeration.partitions(2, 3)
+    )
+    assert PartitionTable(enumeration.as_list(target), eta, upper).total_weight == expected
+
+
+def test_neighbouring_lists_are_within_twice_eta():
+    eta, upper = Eta(3, 2, 2), [5, 4, 3, 2]
+    for target in enumeration.partitions(3, 3):
+        for i in range(4):
+            neighbour = [*target, 0]
+            neighbour[i] += 1
+            neighbour.sort(reverse=True)
+            here = PartitionTable(enumeration.as_list(target), eta, upper)
+            there = PartitionTable(enumeration.as_list(neighbour), eta, upper)
+            for y in enumeration.partitions(4, 2):
+                ratio = here.probability(enumeration.as_list(y)) / there.probability(
+                    enumeration.as_list(y)
+                )
+                assert eta.base**2 <= ratio <= 1 / eta.base**2
+
+
+def test_bounds_as_frequency_lists_and_their_closure():
+    private, eta = FrequencyList([3, 1], [1, 2]), Eta(1, 1, 1)
+    table = PartitionTable(private, eta, FrequencyList([5, 2], [1, 2]), FrequencyList([1], [2]))
+    # Not descending: an upper bound also bounds all later ranks, a lower one all earlier ranks.
+    same = PartitionTable(private, eta, [5, 2, 4, 0, 7], [0, 1, 0])
+    for y in enumeration.partitions(3, 5):
+        released = enumeration.as_list(y)
+        assert table.probability(released) == same.probability(released)
+    assert table.ranks == same.ranks == 3
+
+
+def test_no_ranks_at_all():
+    table = PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), upper=[])
+    assert table.sample(InsecureSeededTape(1)) == FrequencyList()
+    assert table.probability(FrequencyList()) == 1
+    assert table.total_weight == gmpy2.mpq(1, 4)
+    assert table.bias() == [] and table.expected_l1() == 2
+
+
+@pytest.mark.parametrize(
+    ("upper", "lower", "match"),
+    [
+        ([2, -1], [], r"upper\[1\] must not be negative"),
+        ([2.5], [], r"upper\[0\] must be an integer"),
+        ([3, 1], [2, 2], "no list is within the bounds: rank 1 must be at least 2 and at most 1"),
+        ([3], [1, 1], "lower must be zero"),
+        ([10**6] * 100, [], "would not fit in memory"),
+        (FrequencyList([1], [10**9]), [], "would not fit in memory"),
+    ],
+)
+def test_bad_bounds(upper, lower, match):
+    with pytest.raises(ValueError, match=match):
+        PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), upper, lower)
+
+
+def test_wrong_types():
+    with pytest.raises(ValueError, match="must be a FrequencyList"):
+        PartitionTable([1, 3], Eta(1, 1, 1), [2, 2])
+    with pytest.raises(ValueError, match=r"eta must be an Eta, got 0\.5"):
+        PartitionTable(FrequencyList(), 0.5, [2, 2])
+
+
+def test_bad_rank():
+    with pytest.raises(ValueError, match="rank must be between 0 and 1"):
+        PartitionTable(FrequencyList([2], [1]), Eta(1, 1, 1), [2, 2]).marginal(2)

@@ -1,0 +1,177 @@
+"""Flips inside a block, by its two ends: distributions and thresholds in exact rationals."""
+
+import itertools
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms import Eta
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Enclosure
+from dp_transforms.mechanisms.partition.walk import blocks as module
+from dp_transforms.mechanisms.partition.walk.blocks import (
+    Splits,
+    fill_blocks,
+    geometric,
+    partitions,
+)
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.statistical import distributions
+
+DRAWS = 2_000
+
+
+def distribution_of_places(base, length, entered, flips):
+    """The distribution of where a run of zeros moves, from the weights of whole paths."""
+    weights = {}
+    for positions in itertools.combinations(range(1, length + 1), flips):
+        weight = Fraction(1)
+        for step in range(1, length + 1):
+            state = entered + sum(place <= step for place in positions)
+            weight *= base ** abs(state)
+        weights[positions] = weight
+    total = sum(weights.values())
+    return {positions: weight / total for positions, weight in weights.items()}
+
+
+@pytest.mark.parametrize(
+    ("length", "entered", "moves"),
+    [
+        # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
+        (9, -2, 4),
+        (8, -1, 2),
+        (7, 3, 2),
+        (8, -6, 3),
+        # Tight for all ratios.
+        (5, -2, 4),
+        (6, 0, 5),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("bit", [0, 1])
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)], ids=str)
+def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, eta):
+    """Many blocks at once, of which some need a second try; ones are zeros mirrored."""
+    splits = Splits(Decay(base=eta))
+    direction = 1 - 2 * bit
+    step = direction * flips
+    distribution = distribution_of_places(Fraction(eta.base), length, entered, flips)
+    states = direction * entered + step * np.arange(2)
+    found = []
+    runs = 40
+    for seed in range(DRAWS // runs):
+        # Every second block moves back, so that all of those in between begin alike.
+        blocks = Blocks(
+            bits=np.tile([bit, 1 - bit], runs),
+            lengths=np.tile([length, flips], runs),
+            run_lengths=np.tile([length, flips], runs),
+            top=length * runs,
+            lowest=np.full(2 * runs + 1, -100),
+            highest=np.full(2 * runs + 1, 100),
+        )
+        tape = InsecureSeededTape(seed)
+        at, positions = fill_blocks(
+            blocks, np.append(np.tile(states, runs), states[0]), splits, tape
+        )
+        for run in range(runs):
+            found.append(tuple(sorted(positions[at == 2 * run].tolist())))
+            assert sorted(positions[at == 2 * run + 1].tolist()) == list(range(1, flips + 1))
+    distributions.assert_follows(found, distribution)
+
+
+def test_partitions_into_distinct_parts_have_their_distribution():
+    """Several at once, none of them empty but one."""
+    eta, counts = Eta(1, 1, 1), np.array([2, 0, 1, 3])
+    drawn = [
+        partitions(Decay(base=eta), counts, InsecureSeededTape(seed), "parts").tolist()
+        for seed in range(DRAWS)
+    ]
+    for first, count in ((0, 2), (2, 1), (3, 3)):
+        parts = [tuple(found[first : first + count]) for found in drawn]
+        assert all(list(part) == sorted(set(part), reverse=True) for part in parts)
+        # q**sum / total, where the total is q**(n (n + 1) / 2) / (q; q)_n; beyond 12 is the rest.
+        base, total = Fraction(eta.base), Fraction(1)
+        for i in range(1, count + 1):
+            total *= base**i / (1 - base**i)
+        distribution = {
+            chosen[::-1]: base ** sum(chosen) / total
+            for chosen in itertools.combinations(range(1, 13), count)
+        }
+        distributions.assert_follows(parts, distribution)
+
+
+class Known:
+    """A uniform number that is a rational."""
+
+    def __init__(self, value):
+        self._value = gmpy2.mpq(int(value.numerator), int(value.denominator))
+
+    def prefix(self, bits):
+        return int((self._value.numerator << bits) // self._value.denominator)
+
+    def enclosure(self, bits):
+        leading = self.prefix(bits)
+        return Enclosure(gmpy2.mpq(leading, 2**bits), gmpy2.mpq(leading + 1, 2**bits))
+
+
+def smallest(decay, factor, value, length):
+    """The x of one known number."""
+    number = Known(value)
+    lengths = None if length is None else np.array([length])
+    words = np.array([number.prefix(64)], dtype=np.uint64)
+    return geometric(decay, np.array([factor]), lengths, words, lambda _: number).item()
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1023, 10, 1)], ids=str)
+@pytest.mark.parametrize("length", [None, 2, 5, 64, 1000])
+@pytest.mark.parametrize("factor", [1, 3])
+def test_numbers_close_to_a_threshold(eta, length, factor):
+    """Within 2**-50 .. 2**-400 of F(x), on either side."""
+    decay, ratio = Decay(base=eta), eta.base**factor
+
+    def distribution(x):
+        return (1 - ratio**x) / (1 if length is None else 1 - ratio**length)
+
+    for x, bits in itertools.product((1, 2, 4, 40), (50, 63, 65, 130, 400)):
+        tiny = gmpy2.mpq(1, 2**bits * 3)
+        if (length is not None and x >= length) or distribution(x) + tiny >= 1:
+            continue
+        assert smallest(decay, factor, distribution(x) - tiny, length) == x
+        above = smallest(decay, factor, distribution(x) + tiny, length)
+        assert above > x
+        assert distribution(above - 1) <= distribution(x) + tiny < distribution(above)
+
+
+def test_the_largest_float_below_one_is_no_special_case():
+    """All of its leading 53 bits are ones."""
+    assert smallest(Decay(base=Eta(1, 1, 1)), 1, 1 - gmpy2.mpq(3, 2**62), None) == 61
+
+
+@pytest.mark.parametrize("rate", [Fraction(1, 2), Fraction(1, 100)])
+@pytest.mark.parametrize("bounded", [True, False])
+def test_floats_say_what_higher_precision_says(monkeypatch, rate, bounded):
+    """Every number counts as too close to a threshold: the answers stay."""
+    tape, indices = InsecureSeededTape(1), np.arange(300)
+    lengths = 1 + indices % 90 if bounded else None
+    arguments = Decay(rate), 1 + indices % 7, lengths, tape.words("places", 300)
+    quick = geometric(*arguments, lambda i: tape.uniform("places", i)).tolist()
+    monkeypatch.setattr(module, "_EXPM1_ERROR", 1.0)
+    assert geometric(*arguments, lambda i: tape.uniform("places", i)).tolist() == quick
+    assert len(set(quick)) > 5
+
+
+@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1)], ids=str)
+def test_numbers_close_to_the_share_of_a_first_half(eta):
+    """How many of a block's moves are there, by enumeration, within 2**-100 of its thresholds."""
+    splits = Splits(Decay(base=eta))
+    for (near, far), entered, flips in itertools.product([(3, 4), (5, 5)], (-5, -2, 0, 3), (2, 3)):
+        distribution = distribution_of_places(Fraction(eta.base), near + far, entered, flips)
+        below = Fraction(0)
+        for count in range(flips):
+            below += sum(p for at, p in distribution.items() if sum(x <= near for x in at) == count)
+            for side, answer in ((-1, count), (1, count + 1)):
+                number = Known(below + Fraction(side, 2**100))
+                assert splits.in_first_part(near, far, entered, flips, number) == answer

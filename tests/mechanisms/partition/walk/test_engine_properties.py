@@ -1,0 +1,253 @@
+"""Properties of frequency lists, the unrestricted mechanism, and what is computed about it."""
+
+import math
+import pickle
+
+import gmpy2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms import evaluation
+from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.partition.distributions.marginals import (
+    IntegerDistribution,
+    Marginals,
+    conjugate,
+)
+from dp_transforms.mechanisms.partition.distributions.walk_sums import (
+    WalkSums,
+    expected_l1,
+    pairs,
+    window_for,
+)
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
+from dp_transforms.postprocessing.intervals import intervals_of
+from tests import enumeration
+from tests.expected_excess import expected_excess
+from tests.list_strategies import frequency_lists
+from tests.row_distribution import RowDistribution
+
+small_counts = st.lists(st.integers(1, 12), max_size=10)
+epsilons = st.sampled_from([0.1, 0.5, 1.0, 4.0])
+rates = st.sampled_from([0.1, 0.5, 2.0])
+tapes = st.integers(0, 10**6).map(InsecureSeededTape)
+few = settings(deadline=None, max_examples=15)
+
+
+# Frequency lists.
+
+
+@given(frequency_lists())
+def test_a_list_has_many_forms(tmp_path_factory, private):
+    frequencies, multiplicities = private.frequencies, private.multiplicities
+    assert private == FrequencyList.from_runs(frequencies, multiplicities)
+    twice = np.repeat(frequencies, 2), np.repeat(multiplicities, 2)
+    assert FrequencyList.from_runs(*twice) == FrequencyList(frequencies, 2 * multiplicities)
+    copy = pickle.loads(pickle.dumps(private))
+    assert copy == private and hash(copy) == hash(private)
+    path = tmp_path_factory.mktemp("lists") / "list.csv"
+    private.to_csv(path)
+    assert FrequencyList.from_csv(path) == private
+    assert private.total == sum(v * m for v, m in private)
+    assert len(private) * (len(private) + 1) <= 2 * private.total
+
+
+@given(st.permutations([5, 5, 3, 1, 1, 1, 40]), small_counts)
+def test_counts_may_come_in_any_order(shuffled, counts):
+    assert list(FrequencyList.from_counts(shuffled)) == [(40, 1), (5, 2), (3, 1), (1, 3)]
+    assert FrequencyList.from_counts(counts) == enumeration.as_list(sorted(counts, reverse=True))
+
+
+@given(frequency_lists(), frequency_lists(), frequency_lists())
+def test_l1_is_a_metric_that_conjugation_keeps(a, b, c):
+    assert a.l1_distance(b) == b.l1_distance(a)
+    assert (a.l1_distance(b) == 0) == (a == b)
+    assert a.l1_distance(c) <= a.l1_distance(b) + b.l1_distance(c)
+    assert abs(a.total - b.total) <= a.l1_distance(b)
+    assert conjugate(a).l1_distance(conjugate(b)) == a.l1_distance(b)
+    assert conjugate(conjugate(a)) == a
+
+
+@given(small_counts, small_counts)
+def test_l1_is_that_of_the_sorted_counts(a, b):
+    expected = enumeration.l1_distance(sorted(a, reverse=True), sorted(b, reverse=True))
+    assert FrequencyList.from_counts(a).l1_distance(FrequencyList.from_counts(b)) == expected
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=12), st.data())
+def test_a_user_moves_a_list_by_at_most_the_sensitivity(counts, data):
+    joined = data.draw(st.sets(st.integers(0, len(counts) - 1), max_size=4))
+    neighbour = [count + (item in joined) for item, count in enumerate(counts)]
+    lists = [FrequencyList.from_counts([c for c in side if c]) for side in (counts, neighbour)]
+    assert lists[0].l1_distance(lists[1]) == len(joined)
+
+
+# Releases.
+
+
+@few
+@given(frequency_lists(), epsilons, st.integers(0, 10**6))
+def test_a_release_is_a_function_of_the_tape(private, epsilon, seed):
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    released = mechanism.release(private, InsecureSeededTape(seed))
+    assert released == mechanism.release(private, InsecureSeededTape(seed))
+    seeds = [seed, seed + 1]
+    many = mechanism.release_many(private, 2, map(InsecureSeededTape, seeds))
+    assert many == [released, mechanism.release(private, InsecureSeededTape(seed + 1))]
+    # Each corner moves by a few times 1 / epsilon; this is far more.
+    spread = 8 * len(private) * math.log(10**9) + 4 * math.pi**2 / epsilon + 200
+    assert released.l1_distance(private) < 2 / epsilon * spread
+
+
+@few
+@given(frequency_lists(), tapes)
+def test_without_noise_the_list_comes_back(private, tape):
+    """At q = e**-100 a move has a probability of about e**-100 at each corner."""
+    assert IntegerPartitionMechanism(epsilon=200).release(private, tape) == private
+
+
+@few
+@given(frequency_lists(), epsilons, tapes)
+def test_intervals_hold_what_was_released(private, epsilon, tape):
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    released = mechanism.release(private, tape)
+    facts = intervals_of(released)
+    wide, narrow = map(facts.number_of_partitions, (0.99, 0.5))
+    assert wide.low <= narrow.low <= released.distinct <= narrow.high <= wide.high
+    # 1 - 1e-12: no seed of this test is so unlikely.
+    sure = facts.number_of_partitions(1 - 1e-12)
+    assert sure.low <= private.distinct <= sure.high
+    largest = [int(x.frequencies[0]) if len(x) else 0 for x in (private, released)]
+    first = facts.frequency_at(1, 1 - 1e-12)
+    assert first.low <= min(largest) and max(largest) <= first.high
+
+
+# Expectations and distributions.
+
+
+@few
+@given(small_counts, rates)
+def test_expectations_are_those_of_the_rows(counts, rate):
+    ordered = sorted(counts, reverse=True)
+    private, reach = FrequencyList.from_counts(counts), int(40 / rate) + 30
+    rows, window = RowDistribution(ordered, math.exp(-rate), reach), window_for(rate)
+    assert expected_l1(private, rate, window) == pytest.approx(rows.expected_l1)
+    padded = np.array([*ordered, *[0] * (reach - len(ordered))])
+    bias = rows.marginals @ np.arange(reach + 1) - padded
+    assert expected_excess(Blocks.of(private), rate, 0.0, window) == pytest.approx(
+        bias.sum(), abs=1e-9
+    )
+    marginals = Marginals(private, rate)
+    np.testing.assert_allclose(marginals.mean_differences(range(1, 20)), bias[:19], atol=1e-9)
+    lengths = rows.of_length()
+    distribution = marginals.distribution_of_distinct()
+    assert all(
+        distribution.probability(k) == pytest.approx(p, abs=1e-11) for k, p in lengths.items()
+    )
+
+
+@few
+@given(frequency_lists(), st.sampled_from([0.5, 1.0, 4.0]))
+def test_expectations_do_not_change_under_conjugation(private, epsilon):
+    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
+    rate = mechanism.distribution.rate
+    expected = evaluation.expected_l1(mechanism, private)
+    assert expected == pytest.approx(evaluation.expected_l1(mechanism, conjugate(private)))
+    assert expected > evaluation.expected_l1(
+        IntegerPartitionMechanism(epsilon=1.5 * epsilon), private
+    )
+    assert expected == pytest.approx(mechanism.distribution.expected_l1(private))
+    excess = [
+        expected_excess(Blocks.of(x), rate, tilt, window_for(rate / 2))
+        for x in (private, conjugate(private))
+        for tilt in (0.0, rate / 2)
+    ]
+    assert excess[0] == pytest.approx(excess[2], abs=1e-9)
+    assert abs(excess[0]) <= expected * (1 + 1e-9)
+    # A tilt against larger totals makes them smaller.
+    assert excess[1] < excess[0]
+    total = Marginals(private, rate).total_difference
+    assert total == pytest.approx(excess[0], abs=1e-9)
+
+
+@few
+@given(frequency_lists(), rates, st.integers(0, 8))
+def test_distributions_of_frequencies_are_distributions_in_order(private, rate, run):
+    marginals = Marginals(private, rate)
+    ends = np.append(np.cumsum(private.multiplicities), private.distinct + 3)
+    rank = int(ends[min(run, len(ends) - 1)])
+    distributions = [marginals.distribution_of_frequency(r) for r in (rank, rank + 1)]
+    for distribution in distributions:
+        assert distribution.least >= 0
+        assert distribution.probabilities.min() > -1e-15
+        assert distribution.probabilities.sum() == pytest.approx(1)
+    assert (
+        distributions[0].mean_above(distributions[1].least)
+        >= distributions[1].mean_above(distributions[1].least) - 1e-9
+    )
+    frequencies = np.append(private.frequencies, [0, 0])
+    own = int(frequencies[np.searchsorted(np.cumsum(private.multiplicities), rank)])
+    bias = marginals.mean_differences([rank - 1, rank])[1] if rank > 1 else None
+    if bias is not None:
+        assert distributions[0].mean_above(own) == pytest.approx(bias, abs=1e-8)
+
+
+@few
+@given(frequency_lists(), rates)
+def test_forward_and_backward_sums_agree(private, rate):
+    """The product of the two is the total weight at every block, up to their scales."""
+    sums = WalkSums(rate, rate, window_for(rate))
+    blocks = pairs(Blocks.of(private))
+    before, after = sums.forward(blocks), sums.backward(blocks)
+    for index, block in enumerate(blocks):
+        here = before[index] @ sums.matrix(*block) @ after[index + 1]
+        scale = np.abs(before[index] @ sums.matrix(*block)).max()
+        assert here / scale == pytest.approx(before[index + 1] @ after[index + 1], rel=1e-9)
+
+
+weights = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60).filter(lambda w: sum(w) > 0.1)
+
+
+@given(weights, st.integers(-100, 100), st.floats(0.001, 0.999))
+def test_quantiles_are_the_first_to_reach_their_level(weights, least, level):
+    distribution = IntegerDistribution(least, np.array(weights) / sum(weights))
+    quantile = distribution.quantile(level)
+    up_to = [
+        sum(distribution.probability(x) for x in range(least, q + 1))
+        for q in (quantile - 1, quantile)
+    ]
+    assert up_to[0] < level + 1e-12 and up_to[1] > level - 1e-12
+    assert least - 1e-9 <= distribution.mean <= least + len(weights) - 1 + 1e-9
+    assert distribution.variance >= 0
+
+
+# What the engine is made of.
+
+
+@given(st.fractions(min_value="1/1000", max_value=20), st.integers(-50, 10**6))
+def test_powers_are_enclosed(rate, exponent):
+    decay = Decay(rate)
+    lo, hi = decay.power(exponent, 128)
+    with gmpy2.context(precision=400, emin=gmpy2.get_emin_min(), emax=gmpy2.get_emax_max()):
+        exact = gmpy2.exp(-gmpy2.mpfr(gmpy2.mpq(rate) * exponent))
+        width = gmpy2.mpfr(2) ** -124 * (1 + abs(exponent) * gmpy2.mpq(rate))
+        assert lo <= exact <= hi <= lo * (1 + width)
+        if exponent >= 0:
+            low, high = decay.one_minus_power(exponent, 128)
+            assert low <= 1 - exact <= high
+
+
+@given(st.integers(0, 10**6), st.integers(0, 200), st.integers(1, 300))
+def test_a_tape_gives_each_number_one_value(seed, index, bits):
+    tape = InsecureSeededTape(seed)
+    uniform = tape.uniform("numbers", index)
+    word = int(tape.words("numbers", index + 1)[index])
+    assert word == int(tape.words("numbers", 1, start=index)[0]) == uniform.prefix(64)
+    assert uniform.prefix(bits + 64) >> bits == word
+    lo, hi = uniform.enclosure(bits)
+    assert lo <= gmpy2.mpq(uniform.prefix(400), gmpy2.mpz(1) << 400) < hi
+    assert is_below(uniform, lambda _: (hi, hi)) and not is_below(uniform, lambda _: (lo, lo))

@@ -1,0 +1,138 @@
+"""The geometric mechanism's walk: its exact distribution, with and without walls."""
+
+from fractions import Fraction
+from unittest import mock
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms import FrequencyList, PartitionBounds
+from dp_transforms.mechanisms.partition.walk import geometric_walk
+from dp_transforms.mechanisms.partition.walk.geometric_walk import (
+    GeometricSampler,
+    GeometricWeights,
+)
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.geometric_reference import probability, rational_decay, releases
+from tests.list_strategies import frequency_lists
+
+RATIOS = [Fraction(1, 3), Fraction(1, 4), Fraction(1, 10)]
+ROUNDING = Fraction(1, 2**100)
+
+
+def counts(released):
+    return tuple(value for value, repeat in released for _ in range(repeat))
+
+
+def check_open(q, most, least):
+    decay = rational_decay(q)
+    for private in enumeration.partitions_of_at_most(most):
+        seen, total = set(), Fraction(0)
+        for released, (lo, hi) in releases(
+            Blocks.of(enumeration.as_list(private)), decay, Fraction(1, least)
+        ):
+            exact = probability(q, counts(released), private)
+            assert lo <= exact <= hi <= lo + ROUNDING
+            assert released not in seen
+            seen.add(released)
+            total += exact
+        assert Fraction(2, 5) < total < 1
+
+
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+def test_releases_of_small_lists_have_the_probability_of_the_definition(q):
+    check_open(q, 5, 100)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+def test_releases_of_up_to_8_users_have_the_probability_of_the_definition(q):
+    check_open(q, 8, 1000)
+
+
+def check_walled(q, walls, largest):
+    decay, rows = rational_decay(q), len(walls[0])
+    bounds = PartitionBounds.of_runs(*walls, [1] * rows)
+    for private in enumeration.partitions(rows, largest):
+        clipped = tuple(min(max(f, lo), hi) for f, lo, hi in zip(private, *walls, strict=True))
+        seen, total = set(), Fraction(0)
+        for released, (lo, hi) in releases(Blocks.of(enumeration.as_list(private), bounds), decay):
+            assert bounds.contain(released) and released not in seen
+            seen.add(released)
+            exact = probability(q, counts(released), clipped, walls)
+            assert lo <= exact <= hi <= lo + ROUNDING
+            total += exact
+        assert total == 1
+
+
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+@pytest.mark.parametrize(
+    "walls",
+    [((0, 0, 0), (2, 2, 2)), ((2, 1, 0), (3, 3, 1)), ((3, 0, 0), (3, 2, 2)), ((1, 1), (1, 1))],
+    ids=str,
+)
+def test_between_walls_all_probabilities_are_those_of_the_definition(q, walls):
+    check_walled(q, walls, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+@pytest.mark.parametrize(
+    "walls",
+    [((0, 0, 0), (4, 4, 4)), ((3, 0, 0, 0), (3, 2, 2, 2)), ((0, 0, 0, 0), (5, 2, 1, 1))],
+    ids=str,
+)
+def test_between_wide_walls_all_probabilities_are_those_of_the_definition(q, walls):
+    check_walled(q, walls, 8)
+
+
+def test_a_step_between_neighbours_costs_exactly_one_factor():
+    """Probabilities of every list change by q or 1 / q, and by nothing else."""
+    q, walls = Fraction(1, 3), ((0, 0, 0), (3, 3, 3))
+    outcomes = list(enumeration.partitions(3, 3))
+    changed = {
+        probability(q, x, (2, 1, 1), walls) / probability(q, x, (2, 1, 0), walls) for x in outcomes
+    }
+    assert changed == {q, 1 / q}
+
+
+@pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(1, 10)], ids=str)
+@given(private=frequency_lists(), seed=st.integers(0, 10**6))
+@settings(deadline=None, max_examples=30)
+def test_what_floats_settle_enclosures_settle_alike(q, private, seed):
+    sampler = GeometricSampler(Blocks.of(private), GeometricWeights(rational_decay(q)))
+    released = sampler.release(InsecureSeededTape(seed))
+    with mock.patch.object(geometric_walk, "_MARGIN", 2.0):
+        assert sampler.release(InsecureSeededTape(seed)) == released
+
+
+class AlmostAThreshold(InsecureSeededTape):
+    """A tape whose first step is a threshold, less or more 2**-300."""
+
+    def __init__(self, threshold, above):
+        super().__init__(0)
+        self._number = int(threshold * 2**300) + above
+
+    def words(self, channel, count, start=0):
+        words = super().words(channel, count, start).copy()
+        if channel == "steps" and start == 0:
+            words[0] = self._number >> 236
+        return words
+
+    def prefix(self, channel, index, bits):
+        if (channel, index) == ("steps", 0):
+            return self._number << bits >> 300
+        return super().prefix(channel, index, bits)
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_a_number_close_to_a_threshold_is_compared_exactly(above):
+    """The first move of the empty list: x has cells with probability t = q / (1 + q) = 1 / 5."""
+    sampler = GeometricSampler(
+        Blocks.of(FrequencyList()), GeometricWeights(rational_decay(RATIOS[1]))
+    )
+    released = sampler.release(AlmostAThreshold(Fraction(1, 5), above))
+    assert (len(released) > 0) == (above == 0)

@@ -1,0 +1,182 @@
+"""A level's messages and thresholds against the recurrence, and levels against each other."""
+
+import itertools
+from fractions import Fraction
+from unittest import mock
+
+import gmpy2
+import pytest
+
+from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.partition.walk import levels
+from dp_transforms.mechanisms.partition.walk.levels import Level, Sampler
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests import enumeration
+from tests.cases import slow_unless
+from tests.tapes import NearlyUndecidable
+from tests.walk_reference import WalkReference
+
+STAIRS = FrequencyList(range(12, 0, -1), [1] * 12)
+BLOCKS = {
+    "empty": Blocks.of(FrequencyList()),
+    "stairs": Blocks.of(STAIRS).cut(),
+    "one": Blocks.of(FrequencyList([500], [1])).cut(),
+    "square": Blocks.of(FrequencyList([600], [600])).cut(),
+    "many lengths": Blocks.of(FrequencyList([900, 899, 170, 9], [1, 60, 700, 500])).cut(),
+    # At rates from 1/4 on these are long.
+    "long": Blocks.of(FrequencyList([900, 500, 499, 90], [600, 1, 800, 700])),
+    "walls far apart, close, and shut": Blocks.of(
+        FrequencyList([600, 50, 4, 1], [1, 30, 70, 200]),
+        PartitionBounds.of_runs(
+            [500, 30, 41, 40, 4, 0, 0], [900, 520, 480, 90, 4, 2, 1], [2, 20, 5, 3, 30, 90, 300]
+        ),
+    ),
+    "walls that are not felt": Blocks.of(STAIRS, PartitionBounds(beyond=90, unbounded_ranks=90)),
+}
+CASES = [
+    # Next to a large corner the walk is near ln(2) / c: 35, and 14.
+    *((name, Fraction(1, 50), 60) for name in BLOCKS),
+    *((name, Fraction(1, 20), 24) for name in BLOCKS),
+    *((name, Fraction(1, 4), 14) for name in BLOCKS),
+    *((name, Fraction(10), 8) for name in BLOCKS),
+]
+QUICK = [
+    ("stairs", Fraction(1, 50), 60),
+    ("many lengths", Fraction(1, 20), 24),
+    ("square", Fraction(1, 20), 24),
+    *((name, Fraction(1, 4), 14) for name in BLOCKS),
+    ("long", Fraction(10), 8),
+]
+
+
+@pytest.mark.parametrize(("name", "rate", "window"), slow_unless(CASES, QUICK), ids=str)
+def test_messages_and_thresholds_are_those_of_the_recurrence(name, rate, window):
+    """Where the window is too narrow for a message its bounds are far apart, and still true. Far
+    from zero they are close to underflow: an upper bound of 0 would be wrong."""
+    blocks, decay = BLOCKS[name], Decay(rate)
+    level, exact = Level(blocks, decay, window), WalkReference(blocks, decay, 5 * window // 2)
+    tight = refine_until_decided = 0
+    for index in range(len(blocks) + 1):
+        beta = exact.messages[index][exact.window - window : exact.window + window + 1]
+        try:
+            lower, upper = level.messages(index, window)
+        except Undecided:
+            continue
+        for lo, value, hi in zip(lower, beta, upper, strict=True):
+            assert lo <= value <= hi
+            tight += hi == 0 or lo > 0.999 * hi
+    assert tight > 0.4 * (2 * window + 1) * (len(blocks) + 1) or name == "square"
+    # Of a few blocks, for all states from which a walk comes back to zero.
+    for index in [-1, *range(0, len(blocks), max(1, len(blocks) // 6))]:
+        for state in range(-window, window + 1, 3) if index >= 0 else [0]:
+            if index >= 0 and not exact.messages[index][exact.window + state]:
+                continue
+            lower, upper = level.thresholds(index, state)
+            probabilities = exact.thresholds(index, state, len(lower))
+            for lo, value, hi in zip(lower, probabilities, upper, strict=False):
+                # Bounds that are not numbers say nothing.
+                assert not lo > value and not hi < value, (index, state)
+                refine_until_decided += hi - lo < 2.0**-40
+    assert refine_until_decided > 0
+
+
+def test_a_window_that_is_too_narrow_is_refused():
+    with pytest.raises(Undecided):
+        Level(BLOCKS["square"], Decay(Fraction(1, 50)), 16)
+
+
+LISTS = {
+    "empty": Blocks.of(FrequencyList()),
+    "stairs": Blocks.of(enumeration.as_list((9, 9, 9, 4, 4, 1, 1, 1, 1, 1))),
+    "square": Blocks.of(FrequencyList([30], [40])),
+    "long runs": Blocks.of(FrequencyList([8000, 300, 1], [200, 9000, 6000])),
+    "walls": Blocks.of(
+        FrequencyList([60, 50, 4, 1], [1, 30, 7, 9]),
+        PartitionBounds.of_runs([50, 30, 4, 0, 0], [90, 52, 9, 2, 1], [2, 20, 5, 9, 300]),
+    ),
+}
+PARAMETERS = [{"eta": Eta(1, 1, 1)}, {"eta": Eta(3, 2, 1)}, {"epsilon": 0.1}, {"epsilon": 0.04}]
+
+
+@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+def test_every_level_gives_the_same_states_from_the_same_tape(monkeypatch, name, parameters):
+    """From windows that are too narrow up to wide ones, and with no help from floats."""
+    decay = IntegerPartitionMechanism(**parameters).decay
+    sampler = Sampler(LISTS[name], decay)
+    blocks, window = sampler.blocks, sampler.window
+    expected = [sampler.states(InsecureSeededTape(seed)).tolist() for seed in range(25)]
+    others = [Sampler(LISTS[name], decay) for _ in range(2)]
+    others[0].window, others[1].window = 4, 2 * window
+    for other, (seed, states) in itertools.product(others, enumerate(expected)):
+        assert other.states(InsecureSeededTape(seed)).tolist() == states
+    if name in ("square", "long runs") and parameters == {"epsilon": 0.04}:
+        return  # On windows of 100 states it takes a minute to settle all of them ahead.
+
+    def undecided(*_):
+        raise Undecided(0.0)
+
+    # Each question is settled by looking ahead.
+    monkeypatch.setattr(levels, "choose", undecided)
+    monkeypatch.setattr(levels, "_AT_ONCE", 10**6)
+    level = Level(blocks, decay, sampler.window, 192)
+    for seed in range(2):
+        assert level.states(InsecureSeededTape(seed)).tolist() == expected[seed]
+
+
+AHEAD = {
+    "stairs": (LISTS["stairs"], 200),
+    # The walk is near 25 there, where the first window to look ahead on is narrow.
+    "corner": (Blocks.of(FrequencyList([60], [60])), 36),
+    "squares": (Blocks.of(FrequencyList([30, 20], [40, 30])), 500),
+    "walls": (LISTS["walls"], 25),
+    "long runs": (Blocks.of(FrequencyList([1000, 99, 98], [300, 1, 900])), 12),
+}
+
+
+@pytest.mark.parametrize("name", AHEAD)
+def test_numbers_beside_a_threshold_are_settled_ahead(name):
+    """Numbers are within 2**-60 of a threshold: those above it make one move more."""
+    blocks, inverse_rate = AHEAD[name]
+    decay = Decay(Fraction(1, inverse_rate))
+    sampler = Sampler(blocks, decay)
+    states = sampler.states(InsecureSeededTape(1)).tolist()
+    exact = WalkReference(sampler.blocks, decay, 5 * sampler.window // 2)
+    asked = 0
+    for index in range(-1, len(sampler.blocks)):
+        channel = ("head", 0) if index < 0 else ("moves", index)
+        state = states[index] if index >= 0 else 0
+        probabilities = exact.thresholds(index, state, 40)
+        likely = [j for j, p in enumerate(probabilities) if 0.05 < p < 0.95]
+        if not likely or asked == 2:
+            continue
+        flips = []
+        for side in (-1, 1):
+            number = gmpy2.mpq(probabilities[likely[0]]) + gmpy2.mpq(side, 2**60)
+            tape = NearlyUndecidable(1, *channel, number, 96)
+            ahead = levels.LookingAhead.settle
+            with mock.patch.object(levels.LookingAhead, "settle", autospec=True) as settle:
+                settle.side_effect = ahead
+                found = sampler.states(tape).tolist()
+            assert settle.call_count
+            flips.append(abs(found[index + 1] - (found[index] if index >= 0 else 0)))
+        assert flips == [likely[0], likely[0] + 1]
+        asked += 1
+    assert asked == 2
+
+
+@pytest.mark.parametrize("agreement", [60, 100, 200, 400])
+def test_a_number_close_to_a_threshold_raises_the_bits_and_not_the_answer(agreement):
+    """The head's first threshold is exact here: f is empty, so Pr[a = 0] is 1 / sum A(a) B(a)."""
+    base, total, weight = Fraction(1, 2), Fraction(0), Fraction(1)
+    for a in range(60):
+        total += weight
+        weight *= base ** (2 * a + 1) / (1 - base ** (a + 1)) ** 2
+    for above in (0, 1):
+        sampler = Sampler(LISTS["empty"], IntegerPartitionMechanism(eta=Eta(1, 1, 1)).decay)
+        tape = NearlyUndecidable(1, "head", 0, 1 / total + Fraction(above, 2**agreement), agreement)
+        assert (sampler.states(tape).item() > 0) == above
+        assert sampler._level.bits >= agreement or agreement < 128

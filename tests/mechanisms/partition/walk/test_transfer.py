@@ -1,0 +1,117 @@
+"""Transfer weights against powers of the one-step matrix, in exact rationals."""
+
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms import Eta
+from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
+from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
+from dp_transforms.mechanisms.partition.walk.transfer import (
+    INDEPENDENCE_BITS,
+    FloatTransfer,
+    independence_length,
+)
+from tests.cases import slow_unless
+
+WINDOW = 5
+LENGTHS = (1, 2, 3, 4, 7, 12, 33)
+ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(15, 4, 1)]
+DOWN, UP = rounding_pair(200)
+
+
+def exact_power(base, length):
+    """T_length on the window; a path never leaves it and comes back, so cutting it off is exact."""
+    states = range(-WINDOW, WINDOW + 1)
+    power = {(a, b): gmpy2.mpq(a == b) for a in states for b in states}
+    for _ in range(length):
+        power = {
+            (a, b): base ** abs(b) * (power[a, b] + power.get((a, b - 1), 0))
+            for a in states
+            for b in states
+        }
+    return power
+
+
+def enclosures(eta, length):
+    """For each entry: the exact one, and its enclosures in float64 and in 100 bits."""
+    exact, decay = exact_power(gmpy2.mpq(eta.base), length), Decay(base=eta)
+    floats = FloatTransfer(decay, WINDOW).matrix(length)
+    transfer = PreciseTransfer(decay, WINDOW, 100)
+    identity = np.array([[gmpy2.mpfr(a == b) for b in range(11)] for a in range(11)])
+    # Step by step, by matrices of powers of two, or by that of all long runs.
+    carried = [transfer.forward(length, identity, bound) for bound in (0, 1)]
+    slack = Fraction(floats.error)
+    for (a, b), weight in exact.items():
+        row, column = a + WINDOW, b + WINDOW
+        if column < row:
+            continue
+        lo, hi, scale = floats.row(row, column - row + 1)
+        unit = Fraction(2) ** int(scale[-1])
+        in_floats = Fraction(lo[-1]) * (1 - slack) * unit, Fraction(hi[-1]) * (1 + slack) * unit
+        for table in (transfer.matrix(length), carried):
+            yield (a, b), weight, in_floats, [as_fraction(side[row, column]) for side in table]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("eta", ETAS, ids=str)
+def test_enclosures_contain_the_exact_power(eta, length):
+    for _, weight, (low, high), (lo, hi) in enclosures(eta, length):
+        assert low <= weight <= high
+        assert high - low <= weight * Fraction(1, 2**44) + Fraction(1e-268)
+        assert lo <= weight <= hi
+        assert hi - lo <= weight * Fraction(1, 2**90)
+
+
+@pytest.mark.parametrize("extra", [0, 1, 100])
+@pytest.mark.parametrize("eta", ETAS[:2], ids=str)
+@pytest.mark.parametrize("bits", [INDEPENDENCE_BITS, 100])
+def test_all_long_runs_share_an_enclosure(eta, bits, extra):
+    """From the wrong side of zero, and to it, runs weigh next to nothing."""
+    length = independence_length(Decay(base=eta), WINDOW, bits) + extra
+    for (a, b), weight, (low, high), (lo, hi) in enclosures(eta, length):
+        assert low <= weight <= high
+        assert lo <= weight <= hi
+        if a <= 0 <= b:
+            assert high - low <= weight * Fraction(1, 2**44)
+            assert hi - lo <= weight * Fraction(1, 2**90)
+        else:
+            assert low == 0 and high < Fraction(1, 2**80)
+            assert hi < Fraction(1, 2**80)
+
+
+# Rows are grouped by 32: on each side of zero there is one full group and one that is not.
+WIDE = 40
+
+
+@pytest.mark.parametrize(
+    "decay",
+    [Decay(Fraction(1, 50)), Decay(Fraction(1, 1000)), Decay(base=ETAS[0])],
+    ids=["1/50", "1/1000", "ln 2"],
+)
+@pytest.mark.parametrize("length", slow_unless([1, 2, 7, 33, 90, 700, "long", 2**41], [33, "long"]))
+def test_scaled_entries_lie_in_their_enclosures_and_fall_beyond_the_window(decay, length):
+    transfer, size = FloatTransfer(decay, WIDE), 2 * WIDE + 1
+    # So much longer than long that 128 bits need a matrix of their own.
+    length = transfer.long + 10 if length == "long" else length
+    matrix = transfer.matrix(length)
+    lower, upper = PreciseTransfer(decay, WIDE + 3, 128).matrix(length)
+    kept = 0
+    for row in range(size):
+        lo, hi, exponents = matrix.row(row, size - row)
+        for at, exponent in enumerate(exponents.tolist()):
+            below = DOWN.mul(DOWN.mul(float(lo[at]), 1 - matrix.error), DOWN.exp2(exponent))
+            above = UP.mul(UP.mul(float(hi[at]), 1 + matrix.error), UP.exp2(exponent))
+            assert below <= upper[row + 3, row + 3 + at]
+            assert lower[row + 3, row + 3 + at] <= above
+            kept += lo[at] > 0
+        for column in range(size + 2, size + 5):
+            bound = UP.mul(upper[row + 3, column], float(matrix.rise[row]))
+            assert upper[row + 3, column + 1] <= bound
+    reached = np.minimum(np.arange(size, 0, -1), length + 1).sum()
+    # All that a run can reach; in a long one, only what begins below zero and ends above.
+    assert kept == (reached if length < transfer.long else (WIDE + 1) ** 2)
+    assert matrix.lost < 2.0**-800

@@ -1,0 +1,111 @@
+"""The walk's bookkeeping: blocks, choices, and the way back from moves to a list."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.enclosure import Undecided
+from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.partition.walk.walk import Blocks, Walk, choose
+from dp_transforms.mechanisms.partition_bounds import PartitionBounds
+
+counts = st.lists(st.integers(1, 9), max_size=8)
+
+
+def bits(values, low, high):
+    """b_x(c) for c in [low, high), from the definition."""
+    ends = {value - rank for rank, value in enumerate(sorted(values, reverse=True), 1)}
+    return {c: c in ends or c < -len(values) for c in range(low, high)}
+
+
+@given(counts, counts)
+def test_the_moves_of_any_partition_give_it_back(private, released):
+    frequency_list = FrequencyList.from_counts(private)
+    blocks = Blocks.of(frequency_list)
+    start = max(private, default=0)
+    starts = start - np.concatenate([[0], np.cumsum(blocks.lengths)]).astype(int)
+    old, new = bits(private, -40, 40), bits(released, -40, 40)
+    head, tail, at, positions = [], [], [], []
+    for c in range(39, -41, -1):
+        if old[c] == new[c]:
+            continue
+        if c >= starts[0]:
+            head.append(c - int(starts[0]) + 1)
+        elif c < starts[-1]:
+            tail.append(int(starts[-1]) - c)
+        else:
+            block = int(np.flatnonzero(starts - 1 >= c)[-1])
+            at.append(block)
+            positions.append(int(starts[block]) - c)
+    walk = Walk(head, np.array(at, dtype=np.int64), np.array(positions, dtype=np.int64), tail)
+    assert walk.applied_to(blocks) == FrequencyList.from_counts(released)
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 10**12), st.integers(1, 10**6)), max_size=5),
+    st.integers(65, 10**7),
+)
+def test_blocks_cover_the_runs(pairs, long):
+    frequency_list = FrequencyList.from_counts(
+        np.array([value for value, _ in pairs], dtype=np.int64)
+    )
+    runs = Blocks.of(frequency_list)
+    assert (runs.run_lengths == runs.lengths).all()
+    blocks = runs.cut(long)
+    for found in (runs, blocks):
+        assert found.lengths[found.bits == 1].sum() == frequency_list.distinct
+        assert found.lengths[found.bits == 0].sum() == max([value for value, _ in pairs], default=0)
+        assert found.run_lengths.sum() == found.lengths.sum()
+    ends = runs.lengths.cumsum()
+    assert np.isin(ends, blocks.lengths.cumsum()).all()
+    assert blocks.lengths.cumsum()[blocks.run_lengths > 0].tolist() == ends.tolist()
+    for run, end in zip(runs.lengths.tolist(), ends.tolist(), strict=True):
+        inside = (blocks.lengths.cumsum() <= end) & (blocks.lengths.cumsum() > end - run)
+        whole = run <= 64 or run >= long
+        assert inside.sum() == 1 if whole else inside.sum() <= run.bit_length()
+
+
+def test_a_length_that_many_runs_have_is_not_cut():
+    common, rare = 1000, 1001
+    stairs = FrequencyList(range(40, 0, -1), [common] * 30 + [rare] * 10)
+    lengths = Blocks.of(stairs).cut().lengths
+    assert (lengths == common).sum() == 30
+    assert (lengths == rare).sum() == 0
+    assert lengths.sum() == stairs.distinct + 40
+
+
+def test_walls_are_known_wherever_a_run_is_cut():
+    """They are those of the list between bounds whose every value is a run of its own."""
+    private = FrequencyList([900, 20], [100, 300])
+    bounds = PartitionBounds.of_runs([700, 0], [1000, 500], [150, 400])
+    runs = Blocks.of(private, bounds)
+    fine, coarse = ends_and_walls(runs.cut()), ends_and_walls(runs)
+    assert coarse.items() <= fine.items()
+    assert len(fine) > len(coarse)
+    positions = sorted(coarse)
+    for place, walls in fine.items():
+        before = max(p for p in positions if p <= place)
+        after = min(p for p in positions if p >= place)
+        for i in (0, 1):
+            span, rise = after - before, coarse[after][i] - coarse[before][i]
+            assert (walls[i] - coarse[before][i]) * span == rise * (place - before)
+
+
+def ends_and_walls(blocks):
+    ends = np.append(0, blocks.lengths.cumsum()).tolist()
+    return dict(
+        zip(ends, zip(blocks.lowest.tolist(), blocks.highest.tolist(), strict=True), strict=True)
+    )
+
+
+def test_a_choice_is_made_only_where_it_is_certain():
+    lo, hi = [0.25, 0.5, 1.0], [0.3, 0.5, 1.0]
+    assert choose(0.2, 0.25, lo, hi) == 0
+    assert choose(0.3, 0.31, lo, hi) == 1
+    assert choose(0.5, 0.51, lo, hi) == 2
+    for lower, upper in [(0.2, 0.26), (0.29, 0.31), (0.49, 0.51)]:
+        with pytest.raises(Undecided):
+            choose(lower, upper, lo, hi)
+    with pytest.raises(Undecided):
+        choose(0.9, 0.91, [0.5], [0.5])

@@ -1,0 +1,228 @@
+"""Strategies by name, the automatic choice, and its explanation."""
+
+import json
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.selection import (
+    STRATEGIES,
+    choose_strategy,
+    explain,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
+from dp_transforms.reports.plots import plot_explanation
+from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
+
+NAMES = [
+    "optimal",
+    "truncated_geometric",
+    "laplace",
+    "gaussian",
+    "renyi_rounds",
+    "measured",
+]
+NOISY = ["truncated_geometric", "laplace", "gaussian"]
+
+
+def test_names():
+    assert list(STRATEGIES) == NAMES
+    with pytest.raises(ValueError, match=r"strategy must be 'auto' or one of .*'renyi_rounds'"):
+        make_strategy("magic", 1, 1e-5)
+    with pytest.raises(ValueError, match="'optimal' has no noisy counts; take 'auto' or one of"):
+        make_strategy("optimal", 1, 1e-5, noisy_counts=True)
+    with pytest.raises(ValueError, match="composition must be 'tight' or 'naive'"):
+        make_strategy("optimal", 1, 1e-5, composition="loose")
+
+
+def test_at_a_delta_of_one_half_a_single_user_is_the_median():
+    # With a tie of 1/2 the probability is exactly that, whatever epsilon is.
+    made = make_strategy("laplace", 1, 0.5)
+    assert made.distribution.tie == Fraction(1, 2) and made.median_users == 1
+    assert make_strategy("auto", 1, 0.5, noisy_counts=True).name in NOISY
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("epsilon", "delta"), [(1e308, 1e-5), (10**30, 0.5), (1e-9, 1e-300), (1, 5e-324)]
+)
+def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
+    try:
+        made = make_strategy(name, epsilon, delta, max_partitions_per_user=2)
+    except StrategyRefusal:
+        assert name == "measured" and epsilon > 1
+    else:
+        # What a constructor leaves for later does not fail either.
+        if name in ("renyi_rounds", "measured"):
+            assert made.keep_probability(2**48) == 1
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "delta", "kappa"), [(1.0, 1e-5, 1), (0.5, 1e-4, 3), (5.0, 1e-3, 20)]
+)
+def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, max_partitions):
+    for noisy in (False, True):
+        chosen = choose_strategy(epsilon, delta, noisy, max_partitions_per_user=max_partitions)
+        fewest = min(
+            STRATEGIES[name](epsilon, delta, max_partitions).median_users
+            for name in (NOISY if noisy else NAMES)
+            if name not in ("renyi_rounds", "measured")
+        )
+        assert chosen.has_noisy_counts or not noisy
+        if chosen.name == "measured":
+            assert not noisy
+            few = chosen.usual
+            assert few.name == ("optimal" if max_partitions == 1 else "renyi_rounds")
+            assert max_partitions == 1 or chosen.median_users <= 1.5 * fewest + 2
+        else:
+            assert chosen.median_users == fewest
+
+
+def test_auto_knows_what_is_bounded():
+    bounded = [
+        choose_strategy(1, 1e-5, already_bounded=True, max_partitions_per_user=k).name
+        for k in (1, 2)
+    ]
+    assert bounded == ["optimal", "renyi_rounds"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("kappa", [1, 7])
+def test_medians_are_where_half_is_kept(name, max_partitions):
+    strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=max_partitions)
+    median = strategy.median_users
+    assert strategy.keep_probability(median - 1) < 0.5 <= strategy.keep_probability(median)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keeping_grows_with_users(name):
+    strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=3)
+    kept = [strategy.keep_probability(n) for n in range(200)]
+    assert kept == sorted(kept) and kept[0] == 0 < kept[1] <= 1e-4
+    lo, hi = strategy.keep_enclosure(20, 100)
+    assert float(lo) <= kept[20] <= float(hi) and hi - lo < 2.0**-90
+
+
+@pytest.mark.parametrize("name", NAMES[:4])
+def test_a_pre_threshold_shifts_the_distribution(name):
+    plain, shifted = (make_strategy(name, 1, 1e-3, pre_threshold=t) for t in (1, 5))
+    for n in range(40):
+        assert shifted.keep_probability(n) == plain.keep_probability(max(0, n - 4))
+    users = np.arange(40)
+    tapes = InsecureSeededTape(2), InsecureSeededTape(2)
+    assert np.array_equal(
+        shifted.select(users, tapes[0]), plain.select(np.maximum(users - 4, 0), tapes[1])
+    )
+    assert shifted.median_users == plain.median_users + 4
+    if plain.saturation_count is not None:
+        assert shifted.saturation_count == plain.saturation_count + 4
+    if shifted.has_noisy_counts:
+        users = np.full(2000, plain.median_users)
+        keep, noisy = select_with_counts(plain, users, InsecureSeededTape(3))
+        later, moved = select_with_counts(shifted, users + 4, InsecureSeededTape(3))
+        assert np.array_equal(keep, later) and np.array_equal(noisy[keep] + 4, moved[keep])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_descriptions_are_public_and_fit_json(name):
+    strategy = make_strategy(name, 1, 1e-5, max_partitions_per_user=4, neighbours="replace")
+    described = json.loads(json.dumps(strategy.describe()))
+    assert described["strategy"] == name
+    assert described["epsilon"] == 1 and described["max_partitions_per_user"] == 4
+    assert described["neighbours"] == "replace"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epsilon": -1}, "epsilon must be a finite number at or above 0"),
+        ({"epsilon": math.nan}, "epsilon must be"),
+        ({"epsilon": "1"}, "epsilon must be"),
+        ({"delta": 1}, r"delta must be in \[0, 1\)"),
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"max_partitions_per_user": 1.5}, "max_partitions_per_user must be a positive integer"),
+        ({"pre_threshold": 0}, "pre_threshold must be a positive integer"),
+        ({"neighbours": "swap"}, "neighbours must be 'add_or_remove' or 'replace'"),
+    ],
+)
+@pytest.mark.parametrize("name", ["laplace", "measured"])
+def test_arguments_are_checked(name, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make_strategy(name, **{"epsilon": 1, "delta": 1e-5, **arguments})
+
+
+@pytest.mark.parametrize("name", NAMES[1:])
+@pytest.mark.parametrize("zero", ["epsilon", "delta"])
+def test_only_the_optimal_strategy_takes_zeros(name, zero):
+    with pytest.raises(ValueError, match=rf'{zero} must be positive.*"optimal" has no noise'):
+        make_strategy(name, **{"epsilon": 1, "delta": 1e-5, zero: 0})
+
+
+def test_auto_with_zeros():
+    assert choose_strategy(0, 0.01).name == "optimal"
+    with pytest.raises(ValueError, match="no partition could ever be selected"):
+        choose_strategy(1, 0)
+    with pytest.raises(ValueError, match="no partition could ever be selected"):
+        choose_strategy(0, 0.01, noisy_counts=True)
+
+
+@pytest.mark.parametrize("kappa", [1, 1000])
+def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions):
+    message = (
+        "2..48 users in a partition at epsilon=1e-18, delta=1e-05 and "
+        f"{max_partitions} partitions a"
+    )
+    with pytest.raises(ValueError, match=message):
+        make_strategy("renyi_rounds", 1e-18, 1e-5, max_partitions_per_user=max_partitions)
+
+
+def test_auto_and_the_explanation_leave_out_what_is_refused():
+    parameters = {"epsilon": 1e-14, "delta": 1e-5}
+    chosen = choose_strategy(**parameters)
+    explanation = explain(users=[30], **parameters)
+    assert [strategy.name for strategy in explanation.strategies] == NAMES[:4]
+    assert explanation.chosen == chosen.name in NAMES[:4]
+    last = str(explanation).splitlines()[-2:]
+    assert [line.split(",")[0] for line in last] == [f"left out: {name}" for name in NAMES[4:]]
+
+
+def test_the_explanation_is_a_table_of_keep_probabilities():
+    explanation = explain(1, 1e-5, users=[30, 12], max_partitions_per_user=3)
+    lines = str(explanation).splitlines()
+    assert "epsilon = 1, delta = 1e-05, 3 partitions per user" in lines[0]
+    assert lines[1].split() == ["users", *NAMES, "*"]
+    assert [int(line.split()[0]) for line in lines[2:4]] == [12, 30]
+    for strategy, row in zip(explanation.strategies, explanation.probabilities, strict=True):
+        assert row == (strategy.keep_probability(12), strategy.keep_probability(30))
+    assert lines[4].split()[2:] == [str(s.median_users) for s in explanation.strategies]
+    reason = "the rounds, and how many of a user's partitions count in one, follow from noisy"
+    assert lines[5].startswith(f'* is what strategy="auto" takes: {reason}')
+    whole = explain(1, 1e-5, max_partitions_per_user=3)
+    assert whole.users[0] == 1
+    assert all(row[0] <= 1e-5 and row[-1] > 0.999 for row in whole.probabilities)
+    noisy = explain(1, 1e-5, users=[30], max_partitions_per_user=3, noisy_counts=True)
+    assert str(noisy).endswith("at the fewest users")
+
+
+def test_the_explanation_names_what_is_not_as_usual():
+    shifted = explain(1, 1e-5, users=[30], pre_threshold=20, neighbours="replace")
+    assert shifted.budget.endswith(
+        "1 partition per user, 20 users at least, a user's records replaced"
+    )
+    assert explain(1, 1e-5, users=[30]).budget.endswith("1 partition per user")
+
+
+@pytest.mark.parametrize("users", [[], [0, 3]])
+def test_explained_users_are_checked(users):
+    with pytest.raises(ValueError, match="users must be positive integers"):
+        explain(1, 1e-5, users=users)
+
+
+def test_the_plot_is_written(tmp_path):
+    pytest.importorskip("matplotlib")
+    plot_explanation(explain(1, 1e-3), tmp_path / "curves.png")
+    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

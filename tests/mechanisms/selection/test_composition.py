@@ -1,0 +1,131 @@
+"""What partitions may spend together, against enumeration and another accountant."""
+
+import math
+from fractions import Fraction
+
+import mpmath
+import pytest
+from dp_accounting.pld import privacy_loss_distribution as pld
+
+from dp_transforms.mechanisms.selection import (
+    LaplaceSelection,
+    OptimalSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.composition import (
+    best_share,
+    composed_delta,
+    largest_delta_share,
+    response_delta,
+)
+
+SPLIT = [OptimalSelection, TruncatedGeometricSelection, LaplaceSelection]
+
+
+def enumerated_delta(share, epsilon, parts):
+    """The delta of the worst pair of distributions, by all multisets of its four outcomes, in 60
+    digits."""
+    with mpmath.workdps(60):
+        grown = mpmath.exp(mpmath.mpf(share[0].numerator) / share[0].denominator)
+        known = mpmath.mpf(share[1].numerator) / share[1].denominator
+        first = [known, (1 - known) * grown / (1 + grown), (1 - known) / (1 + grown), 0]
+        second = first[::-1]
+        bound = mpmath.exp(mpmath.mpf(epsilon.numerator) / epsilon.denominator)
+        total = mpmath.mpf(0)
+        for a in range(parts + 1):
+            for b in range(parts + 1 - a):
+                for c in range(parts + 1 - a - b):
+                    times = (a, b, c, parts - a - b - c)
+                    ways = math.factorial(parts)
+                    for number in times:
+                        ways //= math.factorial(number)
+                    here, there = (
+                        mpmath.fprod(
+                            p**number for p, number in zip(distribution, times, strict=True)
+                        )
+                        for distribution in (first, second)
+                    )
+                    total += ways * max(0, here - bound * there)
+        return total
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 7])
+@pytest.mark.parametrize(
+    ("share", "epsilon"),
+    [((0.5, 1e-3), 1.0), ((0.1, 0.0), 0.25), ((2.0, 1e-6), 2.0), ((0.3, 1e-2), 0.0)],
+)
+def test_composition_is_that_of_the_worst_pair(share, epsilon, parts):
+    exact = tuple(map(Fraction, share))
+    expected = enumerated_delta(exact, Fraction(epsilon), parts)
+    found = composed_delta(exact, Fraction(epsilon), parts)
+    assert expected - mpmath.mpf(10) ** -40 <= mpmath.mpf(str(found))
+    assert mpmath.mpf(str(found)) <= expected * (1 + mpmath.mpf(10) ** -20) + mpmath.mpf(10) ** -20
+
+
+@pytest.mark.parametrize(
+    ("epsilon0", "epsilon", "parts"),
+    [
+        (Fraction(1, 20), Fraction(1), 900),
+        # Many terms grow before they fall, one term only, and nearly equal exponentials.
+        (Fraction(3), Fraction(1), 200),
+        (Fraction(1), Fraction(99, 2), 50),
+        (Fraction(1, 10**6), Fraction(1, 10**5), 300),
+        (Fraction(1, 300), Fraction(1, 2), 3000),
+    ],
+)
+def test_long_sums_are_rounded_and_cut_off_on_the_safe_side(epsilon0, epsilon, parts):
+    # The same number by a sum of all its terms.
+    with mpmath.workdps(80):
+        rate, allowed = (mpmath.mpf(e.numerator) / e.denominator for e in (epsilon0, epsilon))
+        full = (
+            mpmath.fsum(
+                math.comb(parts, lost)
+                * max(0, mpmath.exp((parts - lost) * rate) - mpmath.exp(allowed + lost * rate))
+                for lost in range(parts + 1)
+            )
+            / (1 + mpmath.exp(rate)) ** parts
+        )
+        numerator, denominator = response_delta(epsilon0, epsilon, parts).as_integer_ratio()
+        found = mpmath.mpf(int(numerator)) / int(denominator)
+        assert full * (1 - mpmath.mpf(10) ** -60) <= found <= full * (1 + mpmath.mpf(2) ** -60)
+
+
+@pytest.mark.parametrize("parts", [2, 10, 100])
+@pytest.mark.parametrize("strategy", SPLIT)
+def test_shares_stay_within_the_budget_of_another_accountant(strategy, parts):
+    epsilon, delta = 1.0, 1e-5
+    share = strategy(epsilon, delta, parts).share
+    loss = pld.from_privacy_parameters(
+        pld.common.DifferentialPrivacyParameters(*map(float, share)),
+        value_discretization_interval=1e-4,
+    )
+    composed = loss.self_compose(parts).get_delta_for_epsilon(epsilon)
+    # Its losses are rounded up, by 1e-4 a part.
+    slack = loss.self_compose(parts).get_delta_for_epsilon(epsilon + parts * 1e-4)
+    assert slack <= delta * (1 + 1e-6)
+    assert composed <= 1.3 * delta
+
+
+@pytest.mark.parametrize("strategy", SPLIT)
+@pytest.mark.parametrize("parts", [1, 2, 5, 30, 200])
+def test_tight_composition_never_keeps_less_than_naive_splitting(strategy, parts):
+    tight, naive = strategy(1, 1e-6, parts), strategy(1, 1e-6, parts, composition="naive")
+    assert tight.median_users <= naive.median_users
+    assert (tight.median_users < 0.85 * naive.median_users) == (parts >= 30)
+
+
+def test_no_delta_is_left_where_epsilon_is_overspent():
+    assert largest_delta_share(Fraction(1), Fraction(1), Fraction(1, 10**6), 5) is None
+    least = largest_delta_share(Fraction(1, 5), Fraction(1), Fraction(1, 10**6), 5)
+    assert Fraction(1, 5 * 10**6) <= least < Fraction(1, 4 * 10**6)
+    assert best_share(Fraction(0), Fraction(1, 10), 2, lambda e, d: 0.0)[0] == 0
+
+
+def test_replacing_a_user_costs_as_much_as_twice_the_partitions():
+    for strategy in SPLIT:
+        replaced = strategy(1, 1e-5, 3, neighbours="replace")
+        assert replaced.share == strategy(1, 1e-5, 6).share
+    assert OptimalSelection(1, 1e-5, neighbours="replace", composition="naive").share == (
+        Fraction(1, 2),
+        Fraction(1, 200_000),
+    )

@@ -1,0 +1,152 @@
+"""Intervals of noisy counts, against the exact distributions of the counts that are named."""
+
+import functools
+from fractions import Fraction
+
+import gmpy2
+import numpy as np
+import pytest
+
+from dp_transforms.mechanisms.selection import (
+    GaussianSelection,
+    LaplaceSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    ThresholdDistribution,
+    count_intervals,
+)
+
+STRATEGIES = {
+    "laplace": LaplaceSelection(1, 1e-5),
+    "laplace, small epsilon": LaplaceSelection(0.1, 1e-3),
+    "laplace, pre-threshold": LaplaceSelection(1, 1e-3, 2, pre_threshold=7),
+    "gaussian": GaussianSelection(1, 1e-5, 10),
+    "gaussian, large delta": GaussianSelection(2, 0.2, 3),
+    "truncated": TruncatedGeometricSelection(1, 1e-5),
+    "truncated, several": TruncatedGeometricSelection(0.5, 1e-3, 3),
+}
+BITS = 128
+
+
+@functools.cache
+def above(noise, x):
+    """P[X > x], exactly but for 2**-128."""
+    return gmpy2.mpq(noise.tail(x, BITS)[0] if x >= 0 else 1 - noise.tail(-x - 1, BITS)[1])
+
+
+def chance(noise, x):
+    return above(noise, x - 1) - above(noise, x)
+
+
+def counts_of(distribution, users, reach=250):
+    """The noisy counts that name a partition, and their probabilities, by the definition."""
+    first = max(distribution.threshold, users - reach)
+    noisy = range(first, max(distribution.threshold, users) + reach)
+    masses = [
+        chance(distribution.noise, y - users)
+        * (distribution.tie if y == distribution.threshold else 1)
+        for y in noisy
+    ]
+    released = [i for i, mass in enumerate(masses) if mass > 0]
+    return first + np.array(released, dtype=np.int64), [masses[i] for i in released]
+
+
+def coverage(distribution, ends, users):
+    """The probability that an interval holds, given that the partition is named."""
+    noisy, masses = counts_of(distribution, users)
+    low, high = ends(noisy)
+    held = (low <= users) & (users <= high)
+    total = sum(masses)
+    masses = np.array([float(mass / total) for mass in masses])
+    return float(masses[held].sum())
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+@pytest.mark.parametrize("confidence", [0.95, 0.5])
+def test_every_number_of_users_is_covered_given_that_it_is_named(strategy, confidence):
+    distribution, hidden = strategy.distribution, strategy.pre_threshold - 1
+
+    def ends(noisy):
+        low, high = strategy.count_intervals(noisy + hidden, confidence)
+        return low - hidden, high - hidden
+
+    step = 1 + distribution.threshold // 20
+    numbers = [*range(1, 2 * distribution.threshold + 20, step), 5 * distribution.threshold + 300]
+    covered = [coverage(distribution, ends, users) for users in numbers]
+    assert min(covered) >= confidence - 1e-12
+    # Not by being wide: far above the threshold what is added to 95% is one step of the noise.
+    steps = 2 * float(chance(distribution.noise, int(ends(np.array([10**6]))[1][0]) - 10**6 + 1))
+    assert covered[-1] <= confidence + 2 * float(np.exp(1)) * max(steps, 0.02)
+
+
+def test_names_of_public_partitions_are_covered():
+    strategy = TruncatedGeometricSelection(1, 1e-3)
+    for threshold in (-strategy.distribution.threshold, -2, 0, strategy.distribution.threshold):
+        distribution = strategy.public_distribution(threshold)
+        named = [users for users in range(30) if users or distribution.keep_probability(0)]
+        covered = [
+            coverage(
+                distribution,
+                lambda y, distribution=distribution: count_intervals(distribution, y),
+                n,
+            )
+            for n in named
+        ]
+        assert min(covered) >= 0.95 - 1e-12
+        low, high = count_intervals(distribution, np.array([threshold + 1]))
+        assert low[0] == min(named) <= high[0]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
+def test_ends_are_those_of_the_definition(strategy):
+    distribution = strategy.distribution
+    noisy = np.arange(distribution.threshold + 1, distribution.threshold + 40)
+    low, high = count_intervals(distribution, noisy, 0.9)
+    (beyond,) = set((high - noisy).tolist())
+    assert (
+        above(distribution.noise, beyond)
+        <= gmpy2.mpq(1, 20)
+        < above(distribution.noise, beyond - 1)
+    )
+    for y, n in zip(noisy.tolist(), low.tolist(), strict=True):
+        tails = [
+            above(distribution.noise, y - users - 1)
+            / gmpy2.mpq(distribution.keep_enclosure(users, 200)[0])
+            for users in (n - 1, n)
+            if users
+        ]
+        assert tails[-1] > gmpy2.mpq(1, 20) and (n == 1 or tails[0] <= gmpy2.mpq(1, 20))
+
+
+def test_ends_of_large_noise_are_in_order_and_wider_than_at_every_count():
+    # Of noise of 2,000 users low is computed at some counts, and holds for those after them.
+    distribution = ThresholdDistribution(RoundedGaussian(Fraction(2000**2)), 9000, Fraction(1, 2))
+    noisy = np.arange(9000, 60_000)
+    low, high = count_intervals(distribution, noisy)
+    assert (np.diff(low) >= 0).all() and (np.diff(high) == 1).all() and low[0] == 1
+    assert noisy[-1] - low[-1] == high[-1] - noisy[-1] == 3920
+    for users in (1, 5000, 12_000):
+        released = np.arange(max(9001, users - 9000), max(9001, users) + 9000, 7)
+        # Up to a factor, so that the density is no smaller than floats.
+        exponents = -(((released - users) / 2000) ** 2) / 2
+        weights = np.exp(exponents - exponents.max())
+        own_low, own_high = count_intervals(distribution, released)
+        held = (own_low <= users) & (users <= own_high)
+        assert (held * weights).sum() / weights.sum() > 0.945
+
+
+@pytest.mark.parametrize("confidence", [0, 1, -0.5, float("nan")])
+def test_confidence_is_checked(confidence):
+    with pytest.raises(ValueError, match="confidence must be"):
+        STRATEGIES["laplace"].count_intervals(np.array([50]), confidence)
+
+
+def test_counts_that_are_never_released_are_refused():
+    with pytest.raises(ValueError, match="a noisy count is below the threshold 12 of"):
+        STRATEGIES["laplace"].count_intervals(np.array([50, 11]))
+    with pytest.raises(ValueError, match="below the threshold 11"):
+        STRATEGIES["truncated"].count_intervals(np.array([11]))
+    low, high = STRATEGIES["laplace"].count_intervals(np.array([], dtype=np.int64))
+    assert low.shape == high.shape == (0,)

@@ -1,0 +1,275 @@
+"""Noise and thresholds: their definitions, consistency at equality, and distributions."""
+
+import itertools
+import math
+from collections import Counter
+from fractions import Fraction
+
+import gmpy2
+import mpmath
+import numpy as np
+import pytest
+from scipy import optimize, stats
+
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.selection import (
+    GaussianSelection,
+    LaplaceSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
+from dp_transforms.mechanisms.selection.gaussian import (
+    GaussianBudget,
+    RoundedGaussian,
+    gaussian_delta,
+    is_private,
+    largest_mu2,
+    upper_quantile,
+)
+from dp_transforms.mechanisms.selection.threshold_distribution import (
+    TruncatedGeometricNoise,
+    truncation,
+)
+from tests.statistical import distributions
+
+NOISY = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
+BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
+
+
+def geometric_distribution(epsilon, k):
+    """Definition 6 in 60 digits, normalised by summation."""
+    with mpmath.workdps(60):
+        masses = {x: mpmath.exp(-mpmath.mpf(epsilon) * abs(x)) for x in range(-k, k + 1)}
+        total = mpmath.fsum(masses.values())
+        return {x: mass / total for x, mass in masses.items()}
+
+
+def delta_of_a_shift(distribution, epsilon):
+    """The delta at epsilon between a distribution on the integers and the same distribution one to
+    the right."""
+    grown = mpmath.exp(mpmath.mpf(epsilon))
+    return max(
+        mpmath.fsum(
+            max(0, distribution.get(x + s, 0) - grown * distribution.get(x, 0))
+            for x in {*distribution, *shifted}
+        )
+        for s, shifted in ((1, {x - 1 for x in distribution}), (-1, {x + 1 for x in distribution}))
+    )
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_truncated_noise_has_the_smallest_support_that_is_private(epsilon, delta):
+    k = truncation(Fraction(epsilon), Fraction(delta))
+    ratio = (math.exp(epsilon) + 2 * delta - 1) / ((math.exp(epsilon) + 1) * delta)
+    assert k == math.ceil(math.log(ratio) / epsilon)
+    with mpmath.workdps(60):
+        distribution = geometric_distribution(epsilon, k)
+        assert delta_of_a_shift(distribution, epsilon) <= distribution[k] * (
+            1 + mpmath.mpf(10) ** -50
+        )
+        assert distribution[k] <= mpmath.mpf(delta)
+        assert k == 1 or geometric_distribution(epsilon, k - 1)[k - 1] > mpmath.mpf(delta)
+
+
+@pytest.mark.parametrize(("epsilon", "k"), [(1.0, 1), (1.0, 7), (0.01, 300), (20.0, 3)])
+def test_truncated_tails_sum_their_distribution(epsilon, k):
+    noise, distribution = (
+        TruncatedGeometricNoise(Fraction(epsilon), k),
+        geometric_distribution(epsilon, k),
+    )
+    with mpmath.workdps(60):
+        for x in {*range(min(k, 20) + 2), k - 1, k, k + 5} - {-1}:
+            expected = mpmath.fsum(p for y, p in distribution.items() if y > x)
+            lo, hi = (mpmath.mpf(str(gmpy2.mpfr(end, 200))) for end in noise.tail(x, 180))
+            assert lo - mpmath.mpf(10) ** -50 <= expected <= hi + mpmath.mpf(10) ** -50
+
+
+def test_truncated_noise_is_optimal_where_its_formula_needs_no_rounding():
+    grown, k = math.exp(0.7), 9
+    # A little more than the delta of a whole k, below which the smallest k would be 10.
+    delta = (1 + 1e-13) * (grown - 1) / ((grown + 1) * grown**k - 2)
+    noisy = TruncatedGeometricSelection(0.7, delta)
+    optimal = OptimalDistribution(Fraction(0.7), Fraction(delta))
+    assert noisy.distribution.threshold == k
+    assert noisy.saturation_count == optimal.saturation == 2 * k + 1
+    for n in range(2 * k + 2):
+        assert noisy.keep_probability(n) == pytest.approx(optimal.keep_probability(n), rel=1e-9)
+
+
+def select_with_counts(strategy, users, tape):
+    """As ``select``, with noisy counts."""
+    words = tape.words("selection", len(users))
+    return strategy.decide_with_counts(
+        users, words, lambda i, bits: tape.prefix("selection", i, bits)
+    )
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+@pytest.mark.parametrize(("epsilon", "delta", "kappa"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
+def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, max_partitions):
+    chosen = strategy(epsilon, delta, max_partitions)
+    distribution, count = chosen.distribution, 30_000
+    tape = InsecureSeededTape(11)
+    users = 1 + (tape.words("users", count) % np.uint64(2 * distribution.threshold)).astype(
+        np.int64
+    )
+    noise = distribution.noise.sample(tape, "selection", count)
+    keep, noisy = select_with_counts(chosen, users, tape)
+    assert np.array_equal(noisy[keep], (users + noise)[keep])
+    assert not noisy[~keep].any()
+    # Without counts the same partitions are kept.
+    assert np.array_equal(keep, chosen.select(users, tape))
+    ties = users + noise == distribution.threshold
+    assert np.array_equal(keep[~ties], (users + noise > distribution.threshold)[~ties])
+    assert ties.sum() > 100
+    if strategy is TruncatedGeometricSelection:
+        assert distribution.tie == 0 and not keep[ties].any()
+    else:
+        assert 0 < distribution.tie < 1
+        distributions.assert_probability(int(keep[ties].sum()), int(ties.sum()), distribution.tie)
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+def test_noisy_counts_follow_their_distribution(strategy):
+    chosen, each = strategy(1.0, 1e-2), 40_000
+    noise, threshold = chosen.distribution.noise, chosen.distribution.threshold
+    for n in (1, threshold, threshold + 3):
+        keep, noisy = select_with_counts(chosen, np.full(each, n), InsecureSeededTape(n))
+        distribution = {
+            n + x: noise.probability(x, 128)
+            for x in range(threshold + 1 - n, threshold + 40)
+            if gmpy2.mpq(noise.probability(x, 128)[0]) > gmpy2.mpq(1, 10**30)
+        }
+        if chosen.distribution.tie:
+            equal = gmpy2.mpq(noise.probability(threshold - n, 128)[0])
+            distribution[threshold] = gmpy2.mpq(chosen.distribution.tie) * equal
+        distributions.assert_follows(
+            Counter(noisy[keep].tolist()) + Counter({None: int((~keep).sum())}), distribution
+        )
+
+
+@pytest.mark.parametrize("strategy", NOISY)
+def test_the_threshold_is_the_smallest_that_is_private(strategy):
+    chosen = strategy(1.0, 1e-6)
+    noise, threshold = chosen.distribution.noise, chosen.distribution.threshold
+    assert chosen.keep_enclosure(1, 128)[1] <= Fraction(1e-6)
+    assert noise.tail(threshold - 2, 128)[0] > Fraction(1e-6)
+    if strategy is not TruncatedGeometricSelection:
+        assert chosen.keep_probability(1) == pytest.approx(1e-6, rel=1e-3)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), BUDGETS)
+def test_gaussian_noise_is_calibrated_analytically(epsilon, delta):
+    def excess(log_sigma):
+        mu = math.exp(-log_sigma)
+        near, far = stats.norm.cdf(mu / 2 - epsilon / mu), stats.norm.cdf(-mu / 2 - epsilon / mu)
+        return near - math.exp(epsilon) * far - delta
+
+    sigma = math.exp(optimize.brentq(excess, -3, 12))
+    mu2 = largest_mu2(Fraction(epsilon), Fraction(delta))
+    assert float(mu2) ** -0.5 == pytest.approx(sigma, rel=1e-6)
+    assert gaussian_delta(mu2, Fraction(epsilon)) <= Fraction(delta)
+    assert gaussian_delta(mu2 * (1 + Fraction(1, 2**30)), Fraction(epsilon)) > Fraction(delta)
+
+
+def test_tails():
+    chosen = LaplaceSelection(0.5, 1e-4)
+    ratio, tie = math.exp(-0.5), float(chosen.distribution.tie)
+
+    def above(gap):
+        return ratio ** (gap + 1) / (1 + ratio) if gap >= 0 else 1 - ratio**-gap / (1 + ratio)
+
+    for n in range(1, 60):
+        gap = chosen.distribution.threshold - n
+        kept = (1 - tie) * above(gap) + tie * above(gap - 1)
+        assert chosen.keep_probability(n) == pytest.approx(kept, rel=1e-11)
+    for sigma2 in (Fraction(1, 4), Fraction(3), Fraction(10**6)):
+        for x in range(12):
+            expected = stats.norm.sf((x + 0.5) / math.sqrt(sigma2))
+            found = RoundedGaussian(sigma2).tail(x, 128)[0]
+            assert float(found) == pytest.approx(expected, rel=1e-9)
+    assert gaussian_delta(0, Fraction(1)) == 0
+    assert float(gaussian_delta(0, Fraction(-1))) == pytest.approx(1 - math.exp(-1))
+    assert float(gaussian_delta(1, 0)) == pytest.approx(1 - 2 * stats.norm.sf(0.5))
+
+
+@pytest.mark.parametrize("probability", [0.49, 0.1, 1e-5, 1e-40])
+def test_upper_quantile_is_on_the_private_side(probability):
+    z = float(upper_quantile(Fraction(probability)))
+    assert z == pytest.approx(stats.norm.isf(probability), rel=1e-8, abs=1e-8)
+    assert stats.norm.sf(z) <= probability * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 20])
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.05, 0.02), (8.0, 1e-3)])
+def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_partitions):
+    """Every mix of shared and new partitions, both orders, by scipy."""
+    chosen = GaussianSelection(epsilon, delta, max_partitions)
+    new = chosen.keep_probability(1)
+
+    def noise_delta(shift2, at):
+        if shift2 == 0:
+            return max(0.0, 1 - math.exp(at))
+        mu = math.sqrt(shift2)
+        far = stats.norm.cdf(-mu / 2 - at / mu)
+        return stats.norm.cdf(mu / 2 - at / mu) - math.exp(at) * far
+
+    for fresh in range(max_partitions + 1):
+        stay = (1 - new) ** fresh
+        shift2 = (max_partitions - fresh) / chosen.sigma**2
+        added = 1 - stay + stay * noise_delta(shift2, epsilon - math.log(stay))
+        removed = noise_delta(shift2, epsilon + math.log(stay))
+        assert max(added, removed) <= delta
+
+
+def test_the_whole_delta_serves_noise_and_threshold():
+    chosen = GaussianSelection(1.0, 1e-5)
+    halves = 1 + float(largest_mu2(Fraction(1), Fraction(1, 200_000))) ** -0.5 * stats.norm.isf(
+        5e-6
+    )
+    assert chosen.distribution.threshold < halves - 1
+
+
+def test_an_overspent_gaussian_budget_is_found_out():
+    epsilon, delta = Fraction(1), Fraction(1, 10**5)
+    mu2 = largest_mu2(epsilon, delta * 99 / 100)
+    assert is_private(GaussianBudget(mu2, delta), epsilon, delta)
+    assert not is_private(GaussianBudget(mu2 * Fraction(101, 100), delta), epsilon, delta)
+    assert not is_private(GaussianBudget(mu2, delta * Fraction(101, 100)), epsilon, delta)
+
+
+PUBLIC = TruncatedGeometricSelection(1.0, 1e-3)
+K = PUBLIC.distribution.threshold
+
+
+def test_thresholds_of_public_partitions():
+    lowest, highest = PUBLIC.public_distribution(-K), PUBLIC.public_distribution(K)
+    # No partition with users is missed, or none without is shown.
+    assert lowest.keep_probability(1) == 1 > lowest.keep_probability(0) >= 1 - 1e-3
+    assert highest.keep_probability(0) == 0
+    for n in range(1, 20):
+        assert highest.keep_probability(n) == PUBLIC.keep_probability(n)
+    for threshold in (-K - 1, K + 1):
+        with pytest.raises(ValueError, match=rf"must be in \[-{K}, {K}\]"):
+            PUBLIC.public_distribution(threshold)
+
+
+@pytest.mark.parametrize("threshold", [-3, 0, 2])
+def test_public_partitions_stay_within_the_budget(threshold):
+    distribution = PUBLIC.public_distribution(threshold)
+    assert 0 < distribution.keep_probability(0) and distribution.keep_probability(1) < 1
+    for probability in (distribution.keep_probability, distribution.drop_probability):
+        for less, more in itertools.pairwise(sorted(map(probability, range(40)))):
+            assert more <= math.e * less + 1e-3
+
+
+def test_decisions_and_counts_of_public_partitions_start_at_no_users():
+    distribution = PUBLIC.public_distribution(0)
+    tape, each = InsecureSeededTape(8), 20_000
+    words = tape.words("U", each)
+    keep, noisy = distribution.decide_with_counts(
+        np.zeros(each, dtype=np.int64), words, lambda i, bits: tape.prefix("U", i, bits)
+    )
+    distributions.assert_probability(int(keep.sum()), each, distribution.keep_enclosure(0, 128))
+    assert np.array_equal(keep, distribution.noise.sample(tape, "U", each) > 0)
+    assert noisy[keep].min() == 1

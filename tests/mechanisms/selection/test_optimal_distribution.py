@@ -1,0 +1,168 @@
+"""The optimal distribution against its recursion, its inequalities, and the paper's figures."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import gmpy2
+import mpmath
+import pytest
+
+from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.selection import (
+    LaplaceSelection,
+    OptimalSelection,
+    TruncatedGeometricSelection,
+)
+from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
+
+GRID = [
+    (epsilon, delta)
+    for epsilon in (0.001, 0.03, 0.1, 1.0, 4.0, 20.0)
+    for delta in (1e-15, 1e-10, 1e-5, 1e-2)
+]
+
+
+def recursion(epsilon, delta, last):
+    """Lemma 1 in 100 decimal digits: 1 - pi(n) for n = 0..last."""
+    with mpmath.workdps(100):
+        grown, share = mpmath.exp(mpmath.mpf(epsilon)), mpmath.mpf(delta)
+        drops = [mpmath.mpf(1)]
+        for _ in range(last):
+            kept = min(
+                grown * (1 - drops[-1]) + share, 1 - (drops[-1] - share) / grown, mpmath.mpf(1)
+            )
+            drops.append(1 - kept)
+        return drops
+
+
+def distribution(epsilon, delta):
+    return OptimalDistribution(Fraction(epsilon), Fraction(delta))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_the_closed_form_is_the_recursion(epsilon, delta):
+    optimal = distribution(epsilon, delta)
+    last = min(optimal.saturation + 2, 3000)
+    for n, expected in enumerate(recursion(epsilon, delta, last)):
+        lo, hi = optimal.drop_enclosure(n, 256)
+        with mpmath.workdps(100):
+            error = mpmath.mpf(10) ** -70
+            assert as_mpf(lo) - error <= expected <= as_mpf(hi) + error
+            assert as_mpf(hi) - as_mpf(lo) < mpmath.mpf(2) ** -250
+        assert (expected == 0) == (n >= optimal.saturation)
+
+
+def as_mpf(value):
+    numerator, denominator = value.as_integer_ratio()
+    return mpmath.mpf(int(numerator)) / int(denominator)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_all_four_inequalities_hold(epsilon, delta):
+    optimal = distribution(epsilon, delta)
+    first, last = optimal.crossover, optimal.saturation
+    near = {n + i for n in (0, first, last) for i in range(-12, 13)}
+    spread = {round(i * last / 150) for i in range(151)}
+    for n in sorted(n for n in near | spread if n >= 0):
+        drop, next_drop = (optimal.drop_enclosure(i, 400) for i in (n, n + 1))
+        keep, next_keep = (optimal.keep_enclosure(i, 400) for i in (n, n + 1))
+        # Where the recursion takes its minimum the inequality is an identity, which no enclosure
+        # can tell from a tiny excess: it must be one to 2**-350. Elsewhere it must be certain.
+        assert_within(next_keep, keep, epsilon, delta, identity=n + 1 <= first)
+        assert_within(drop, next_drop, epsilon, delta, identity=first < n + 1 < last)
+        assert_within(keep, next_keep, epsilon, delta)
+        assert_within(next_drop, drop, epsilon, delta)
+
+
+def assert_within(left, right, epsilon, delta, identity=False):
+    """left <= e**epsilon * right + delta."""
+    down, up = rounding_pair(600)
+    least = down.add(down.mul(down.exp(gmpy2.mpfr(epsilon)), right[0]), gmpy2.mpq(delta))
+    if not identity:
+        assert gmpy2.mpq(left[1]) <= gmpy2.mpq(least)
+        return
+    most = up.add(up.mul(up.exp(gmpy2.mpfr(epsilon)), right[1]), gmpy2.mpq(delta))
+    tiny = gmpy2.mpq(1, gmpy2.mpz(1) << 350)
+    assert gmpy2.mpq(least) - tiny < gmpy2.mpq(left[0]) <= gmpy2.mpq(left[1])
+    assert gmpy2.mpq(left[1]) < gmpy2.mpq(most) + tiny
+
+
+def test_floats_of_the_keep_probability_would_break_the_budget():
+    epsilon, delta = 20.0, 1e-10
+    optimal = distribution(epsilon, delta)
+    with mpmath.workdps(60):
+        grown = mpmath.exp(epsilon)
+        keep = [mpmath.mpf(optimal.keep_probability(n)) for n in range(6)]
+        excess = [(1 - keep[n]) - grown * (1 - keep[n + 1]) - delta for n in range(5)]
+        assert 238 < max(excess) / delta < 239
+        # Floats of what is left to one serve.
+        drop = [mpmath.mpf(optimal.drop_probability(n)) for n in range(6)]
+        for n in range(5):
+            assert drop[n] <= (grown * drop[n + 1] + delta) * (1 + mpmath.mpf(2) ** -50)
+
+
+@pytest.mark.parametrize("strategy", [TruncatedGeometricSelection, LaplaceSelection])
+@pytest.mark.parametrize(("epsilon", "delta"), GRID)
+def test_thresholds_keep_all_four_inequalities_too(strategy, epsilon, delta):
+    chosen = strategy(epsilon, delta).distribution
+    near = {n + i for n in (0, chosen.threshold, 2 * chosen.threshold) for i in range(-12, 13)}
+    spread = {round(i * chosen.threshold / 20) for i in range(60)}
+    for n in sorted(n for n in near | spread if n >= 0):
+        drop, next_drop = (chosen.drop_enclosure(i, 400) for i in (n, n + 1))
+        keep, next_keep = (chosen.keep_enclosure(i, 400) for i in (n, n + 1))
+        for left, right in itertools.permutations((keep, next_keep)):
+            assert_within(left, right, epsilon, delta)
+        for left, right in itertools.permutations((drop, next_drop)):
+            assert_within(left, right, epsilon, delta)
+
+
+FIGURES = [
+    (1.0, 1e-5, 12, 12),
+    (0.1, 1e-10, 201, 225),
+    *((1.0, delta, None, None) for delta in (1e-2, 1e-7, 1e-12)),
+    *((epsilon, delta, None, None) for epsilon in (0.1, 0.5, 4.0) for delta in (1e-5, 1e-10)),
+]
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "optimal_half", "laplace_half"), FIGURES)
+def test_the_counts_that_are_kept_half_of_the_time(epsilon, delta, optimal_half, laplace_half):
+    """The curves of the paper's figures at their middle, and how it moves with the budget."""
+    optimal, laplace = (s(epsilon, delta) for s in (OptimalSelection, LaplaceSelection))
+    drops = recursion(epsilon, delta, optimal.median_users)
+    assert drops[-2] > 0.5 >= drops[-1]
+    # Continuous Laplace noise has its half at 1 - log(2 delta) / epsilon, such as 11.8 and 224.3.
+    assert abs(laplace.median_users - math.ceil(1 - math.log(2 * delta) / epsilon)) <= 1
+    assert optimal.median_users <= laplace.median_users
+    if optimal_half is not None:
+        assert (optimal.median_users, laplace.median_users) == (optimal_half, laplace_half)
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.75, 0.3, 0.1, 1e-3])
+def test_epsilon_zero_grows_linearly(delta):
+    flat = distribution(0, delta)
+    for n in range(20):
+        assert flat.keep_enclosure(n, 64)[0] == min(1, n * Fraction(delta))
+    assert flat.saturation == math.ceil(1 / Fraction(delta))
+
+
+def test_delta_zero_keeps_nothing():
+    never = OptimalSelection(1, 0)
+    assert never.keep_probability(10**9) == 0
+    assert never.saturation_count is None and never.median_users is None
+
+
+@pytest.mark.parametrize("delta", [0.5, 0.6, 0.999])
+def test_a_large_delta_is_spent_at_once(delta):
+    generous = distribution(1, delta)
+    assert generous.keep_probability(1) == delta
+    assert generous.saturation == 2
+
+
+def test_counts_beyond_any_table_are_decided_too():
+    tiny = distribution(1e-7, 1e-12)
+    drops = [tiny.drop_probability(n) for n in (10**6, 10**7, 10**8, tiny.saturation - 1)]
+    assert drops == sorted(drops, reverse=True)
+    # The linear part: pi(n) is about n delta while n epsilon is small.
+    assert tiny.keep_probability(1000) == pytest.approx(1000e-12, rel=1e-3)
+    assert tiny.drop_probability(tiny.saturation - 1) > 0 == tiny.drop_probability(tiny.saturation)

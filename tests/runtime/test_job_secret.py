@@ -1,0 +1,147 @@
+import dataclasses
+import gc
+import pickle
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+
+from dp_transforms import (
+    Attribute,
+    BoundContributions,
+    CountDegrees,
+    CountDistinctUsers,
+    CountProjectedDegrees,
+    DeclareBounded,
+    JobSecret,
+    ReleaseFrequencyList,
+    ReleaseGroupedLists,
+    SelectFromCounts,
+    SelectPartitions,
+)
+from dp_transforms.mechanisms.selection import OptimalSelection
+from dp_transforms.runtime.job_secret import refuse_reruns
+
+SECRET = JobSecret.insecure_for_testing(1)
+
+
+def test_secrets_of_the_system_differ():
+    assert JobSecret.from_os() != JobSecret.from_os()
+
+
+def test_nothing_shows_the_secret():
+    for text in (repr(SECRET), str(SECRET), f"{SECRET}", repr([SECRET])):
+        assert "hidden" in text
+        assert SECRET.secret.hex() not in text
+        assert repr(SECRET.secret) not in text
+
+
+@pytest.mark.parametrize("secret", [b"", b"x" * 31, b"x" * 33, "x" * 32, bytearray(32)])
+def test_a_secret_has_32_bytes(secret):
+    with pytest.raises(ValueError, match="secret must be 32 bytes") as error:
+        JobSecret(secret)
+    assert "x" * 31 not in str(error.value)
+
+
+def test_it_is_frozen_and_travels():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SECRET.secret = bytes(32)
+    assert pickle.loads(pickle.dumps(SECRET)) == SECRET
+
+
+def test_every_purpose_has_its_own_randomness():
+    others = [JobSecret.insecure_for_testing(2), SECRET]
+    keys = {secret.key(context) for secret in others for context in ("a", "b", "ab")}
+    words = {int(s.tape(p).words("w", 1)[0]) for s in others for p in ("a", "b", "ab")}
+    assert len(keys) == len(words) == 6
+    assert {len(key) for key in keys} == {32}
+    assert JobSecret.insecure_for_testing(1).key("a") == SECRET.key("a")
+    assert SECRET.tape("a").words("w", 3).tolist() == SECRET.tape("a").words("w", 3).tolist()
+
+
+@pytest.mark.parametrize("use", [SECRET.key, SECRET.tape])
+def test_a_purpose_must_be_named(use):
+    with pytest.raises(ValueError, match="purpose must name"):
+        use("")
+
+
+@pytest.mark.parametrize("flag", ["template_location=gs://bucket/t", "output_executable_path=j"])
+def test_what_could_be_run_again_is_refused(flag):
+    refuse_reruns(PipelineOptions([]))
+    with pytest.raises(ValueError, match=f"{flag.partition('=')[0]} makes a .*, whose runs"):
+        refuse_reruns(PipelineOptions([f"--{flag}"]))
+
+
+RECORDS = [("ann", "jazz"), ("bob", "jazz")]
+TRANSFORMS = {
+    "bound": BoundContributions(1),
+    "count": CountDistinctUsers(),
+    "degrees": CountDegrees(),
+    "projected degrees": CountProjectedDegrees(2),
+    "release": DeclareBounded(1) | ReleaseFrequencyList(epsilon=1),
+    "select": SelectPartitions(1, 1e-3, 1),
+    "select in rounds": SelectPartitions(1, 1e-3, 2, strategy="renyi_rounds"),
+    "select from counts": DeclareBounded(1) | SelectFromCounts(OptimalSelection(1, 1e-3)),
+    "groups": ReleaseGroupedLists(
+        [Attribute("a", ("x",))], epsilon_all=1, epsilon_groups=1, max_partitions_per_user=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_a_pipeline_runs_once(name):
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS) | TRANSFORMS[name]
+    pipeline.run()
+    with pytest.raises(ValueError, match="this pipeline has run"):
+        pipeline.run()
+    # Not one that was extended meanwhile, either.
+    with pytest.raises(ValueError, match="this pipeline has run"), pipeline:
+        _ = pipeline | "More" >> beam.Create(RECORDS) | "Bound more" >> BoundContributions(1)
+
+
+def test_other_pipelines_run_as_often_as_they_like():
+    pipeline = beam.Pipeline(runner=Silent())
+    _ = pipeline | beam.Create(RECORDS)
+    pipeline.run()
+    pipeline.run()
+
+
+def test_parts_of_a_pipeline_are_not_run_again():
+    class InteractiveRunner(Silent):
+        """Has the name of Beam's runner."""
+
+    pipeline = beam.Pipeline(runner=InteractiveRunner())
+    with pytest.raises(ValueError, match="the InteractiveRunner runs parts"):
+        _ = pipeline | beam.Create(RECORDS) | BoundContributions(1)
+
+
+def test_a_secret_serves_one_pipeline():
+    secret = JobSecret.from_os()
+    first, second = (beam.Pipeline(runner=Silent()) for _ in range(2))
+    bounded = first | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
+    _ = bounded | CountDistinctUsers(secret=secret)
+    with pytest.raises(ValueError, match="this secret serves another pipeline"):
+        _ = second | beam.Create(RECORDS) | BoundContributions(1, secret=secret)
+    # Nor does it after the first one is gone.
+    del bounded, first
+    gc.collect()
+    with pytest.raises(ValueError, match="this secret serves another pipeline"):
+        _ = (
+            second
+            | "again" >> beam.Create(RECORDS)
+            | "Bound" >> BoundContributions(1, secret=secret)
+        )
+    for pipeline in (second, beam.Pipeline(runner=Silent())):
+        _ = (
+            pipeline
+            | "tests" >> beam.Create(RECORDS)
+            | "Fixed" >> BoundContributions(1, secret=SECRET)
+        )
+
+
+class Silent(beam.runners.PipelineRunner):
+    """Runs nothing."""
+
+    def run_pipeline(self, pipeline, options):
+        return beam.runners.runner.PipelineResult(beam.runners.runner.PipelineState.DONE)

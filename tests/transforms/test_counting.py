@@ -1,0 +1,130 @@
+import collections
+import random
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, counting
+from dp_transforms.columnar.bounding import distinct_pairs
+from tests import reference
+from tests.beam_runs import few_pipelines, rows_of, run, same, table_of
+
+SECRET = JobSecret.insecure_for_testing(5)
+RECORDS = st.lists(
+    st.tuples(st.integers(0, 9), st.sampled_from(["", "jazz", "jazz", "jazz", "rock", "übung"]))
+)
+CAPS = st.none() | st.integers(1, 4)
+
+
+def capped(counts, cap):
+    return {p: min(n, cap or n) for p, n in counts.items()}
+
+
+@few_pipelines
+@given(RECORDS, CAPS, st.sampled_from([1, 64]))
+def test_tuples_agree_with_the_reference(records, cap, num_buckets):
+    counts = run(records, CountDistinctUsers(cap, num_buckets=num_buckets))
+    assert len(counts) == len(dict(counts))
+    assert dict(counts) == capped(reference.count(records), cap)
+
+
+@few_pipelines
+@given(st.lists(RECORDS), st.integers(1, 3), CAPS)
+def test_bounded_tables_agree_with_the_reference(batches, max_partitions, cap):
+    tables = [table_of(batch) for batch in batches if batch]
+    bounding = BoundContributions(max_partitions, secret=SECRET)
+    counts = rows_of(run(tables, bounding, CountDistinctUsers(cap)))
+    assert len(counts) == len(dict(counts))
+    records = [record for batch in batches for record in batch]
+    bounded = reference.bound(records, max_partitions, SECRET.key("bound contributions"))
+    assert dict(counts) == capped(reference.count(bounded), cap)
+
+
+def steps(transform, *before):
+    pipeline = beam.Pipeline()
+    pcoll = pipeline | beam.Create([table_of([("a", "b")])])
+    for i, other in enumerate(before):
+        pcoll |= f"{i}" >> other
+    _ = pcoll | "Count" >> transform
+    return [part.full_label for part in pipeline.transforms_stack[0].parts[-1].parts]
+
+
+def test_bounded_records_are_not_made_distinct_again():
+    assert "Count/Distinct" in steps(CountDistinctUsers())
+    assert "Count/Distinct" in steps(
+        CountDistinctUsers(already_distinct=False), BoundContributions(1)
+    )
+    assert steps(CountDistinctUsers(), BoundContributions(1)) == [
+        "Count/Count",
+        "Count/Batch",
+        "Count/ByPartition",
+        "Count/FromTables",
+    ]
+    # What comes after another step is not known to be distinct any more.
+    copied = beam.Map(same).with_output_types(pa.Table)
+    assert "Count/Distinct" in steps(CountDistinctUsers(), BoundContributions(1), copied)
+    assert "Count/Distinct" not in steps(CountDistinctUsers(already_distinct=True), copied)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array(["a", "b", "a"]),
+        pa.array(["a", "b", "a"], pa.large_string()),
+        pa.array(["a", "b", "a"]).dictionary_encode(),
+        # Codes of another type, and a dictionary that names a value twice.
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array(["a", "b", "a"])),
+        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b", "a"])),
+    ],
+)
+def test_distinct_tables_may_have_any_columns(column):
+    table = pa.table({"user": ["x", "y", "z"], "partition": column})
+    counts = rows_of(run([table], CountDistinctUsers(already_distinct=True)))
+    assert sorted(counts) == [("a", 2), ("b", 1)]
+
+
+def test_nulls_in_distinct_tables_are_refused():
+    for user, partition in ((["x", None], ["a", "b"]), (["x", "y"], ["a", None])):
+        columns = [pa.array(c).dictionary_encode() for c in (user, partition)]
+        table = pa.table(columns, names=["user", "partition"])
+        with pytest.raises(ValueError, match="has nulls"):
+            run([table], CountDistinctUsers(already_distinct=True))
+
+
+def test_a_cap_holds_few_users_of_a_hot_partition():
+    records = [(user, "hot") for user in range(30_000)] + [(1, "cold"), (1, "cold")]
+    tables = [table_of(records[i::3]) for i in range(3)]
+    assert sorted(rows_of(run(tables, CountDistinctUsers(cap=100)))) == [("cold", 1), ("hot", 100)]
+
+
+LARGEST = []
+
+
+def watched_pairs(table, **options):
+    """distinct_pairs, whose largest number of users of one partition is noted."""
+    pairs = distinct_pairs(table, **options)
+    LARGEST.append(max(collections.Counter(pairs["partition"].to_pylist()).values()))
+    return pairs
+
+
+def test_no_stage_holds_more_users_of_a_partition_than_the_cap(monkeypatch):
+    # Nobody is bounded, and every record is there twelve times: what is shuffled and merged is
+    # still at most the cap, and the counts are right on both of its sides.
+    monkeypatch.setattr(counting, "distinct_pairs", watched_pairs)
+    sizes = {"tiny": 3, "below": 24, "at": 25, "above": 26, "huge": 4000}
+    records = [(user, name) for name, size in sizes.items() for user in range(size)] * 12
+    random.Random(1).shuffle(records)
+    tables = [table_of(records[i::8]) for i in range(8)]
+    LARGEST.clear()
+    assert dict(rows_of(run(tables, CountDistinctUsers(cap=25)))) == capped(sizes, 25)
+    # How often depends on how the runner bundles: once before the shuffle, and once behind it.
+    assert len(LARGEST) > 1 and max(LARGEST) == 25
+
+
+@pytest.mark.parametrize("cap", [0, -3, 2.5, "many"])
+def test_the_cap_must_be_positive(cap):
+    with pytest.raises(ValueError, match="cap must be a positive integer"):
+        CountDistinctUsers(cap)

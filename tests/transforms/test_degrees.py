@@ -1,0 +1,81 @@
+from collections import Counter
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.mechanisms.degree_projection import (
+    edge_private_sensitivity,
+    project_degrees,
+    project_directed_degrees,
+)
+from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
+from tests.beam_runs import few_pipelines, rows_of, run, table_of
+
+SECRET = JobSecret.insecure_for_testing(11)
+NODES = st.sampled_from(["ann", "bob", "cy", "dee", ""])
+EDGES = st.lists(st.tuples(NODES, NODES), max_size=15)
+DEGREES = st.sampled_from(["undirected", "in", "out"])
+
+
+def degrees_of(edges, degree):
+    """Degrees from the edges' definition, with sets."""
+    directed = {(a, b) for a, b in edges if a != b}
+    if degree == "undirected":
+        return dict(Counter(node for edge in set(map(frozenset, directed)) for node in edge))
+    return dict(Counter(edge[degree == "in"] for edge in directed))
+
+
+@few_pipelines
+@given(edges=EDGES, degree=DEGREES)
+def test_tuples_agree_with_the_definition(edges, degree):
+    found = run(edges, CountDegrees(degree, secret=SECRET, num_buckets=3))
+    assert len(found) == len(dict(found))
+    assert dict(found) == degrees_of(edges, degree)
+
+
+@few_pipelines
+@given(batches=st.lists(EDGES.filter(bool), min_size=1, max_size=3), degree=DEGREES)
+def test_tables_agree_with_the_definition(batches, degree):
+    tables = [table_of(batch, ("source", "target")) for batch in batches]
+    found = rows_of(run(tables, CountDegrees(degree, secret=SECRET), element_type=pa.Table))
+    assert dict(found) == degrees_of([edge for batch in batches for edge in batch], degree)
+
+
+def test_rows_come_back_as_rows():
+    rows = [
+        beam.Row(source=1, target=2),
+        beam.Row(source=1, target=3),
+        beam.Row(source=1, target=2),
+    ]
+    found = run(rows, CountDegrees("out", secret=SECRET))
+    assert [(row.partition, row.count) for row in found] == [(1, 2)]
+
+
+@few_pipelines
+@given(edges=EDGES, bound=st.integers(1, 4), degree=DEGREES)
+def test_projected_degrees_are_those_of_the_mechanism(edges, bound, degree):
+    tables = run(edges, CountProjectedDegrees(bound, degree, secret=SECRET, num_buckets=3))
+    key = SECRET.key("order of edges")
+    expected = {
+        "undirected": project_degrees(edges, bound, key),
+        "in": project_directed_degrees(edges, bound, key)[0],
+        "out": project_directed_degrees(edges, bound, key)[1],
+    }[degree]
+    counts = [count for table in tables for count in table["count"].to_pylist()]
+    assert sorted(counts, reverse=True) == [
+        frequency for frequency, nodes in expected for _ in range(nodes)
+    ]
+
+
+def test_arguments_are_checked_when_the_pipeline_is_built():
+    for make in (CountDegrees, lambda degree: CountProjectedDegrees(2, degree)):
+        with pytest.raises(ValueError, match="degree must be one of undirected, in, out, got 'up'"):
+            make("up")
+    with pytest.raises(ValueError, match="degree must be one of"):
+        edge_private_sensitivity("both")
+    with pytest.raises(ValueError, match="degree_bound must be a positive integer, got 0"):
+        CountProjectedDegrees(0)

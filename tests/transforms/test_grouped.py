@@ -1,0 +1,207 @@
+import collections
+import random
+from fractions import Fraction
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
+from dp_transforms.specs import ALL_USERS, Attribute
+from dp_transforms.transforms.grouped import ReleaseGroupedLists
+from tests import reference
+from tests.beam_runs import run
+from tests.selection_reference import selected
+
+KAPPA = 2
+SECRET = JobSecret.insecure_for_testing(17)
+PUBLIC = (Attribute("gender", ("f", "m", "nobody")), Attribute("language", ("no", "it", "sq")))
+TO_SELECT = (Attribute("gender", ("f", "m")), Attribute("age"), Attribute("language"))
+SELECTION = PrivacyBudget(2, "1e-2")
+AGES = ("<20", "20-30", "a=b", "100 and, more")
+
+
+def make_records(ages):
+    """Users, of whom some have no values, several, or such as are not public."""
+    rng = random.Random(4)
+    pages = [f"page{i}" for i in range(12)]
+    records = []
+    for user in range(150):
+        gender = rng.choice(["f", "m", "m", "unknown", None])
+        language = rng.choice(["no", "it", "xx", ""])
+        age = AGES[0] if user % 20 else rng.choice(AGES)
+        for page in rng.sample(pages, rng.randint(1, 4)):
+            # A user may change, and a record may come twice.
+            now = rng.choice([gender, gender, "f"])
+            record = (f"user{user}", page, now, *((age,) if ages else ()), language)
+            records += [record] * rng.randint(1, 2)
+    rng.shuffle(records)
+    return records
+
+
+def expected(records, attributes, selection=None):
+    """Computes the lists that must come out, row by row."""
+    pairs = reference.bound([r[:2] for r in records], KAPPA, SECRET.key("bound contributions"))
+    groups = {(ALL_USERS, ALL_USERS): collections.Counter(partition for _, partition in pairs)}
+    names = []
+    for i, attribute in enumerate(attributes):
+        key = SECRET.key(f"value of attribute {attribute.name!r}")
+        values = [(r[0], r[2 + i]) for r in records if r[2 + i]]
+        if attribute.groups is not None:
+            values = [(user, value) for user, value in values if value in attribute.groups]
+            groups |= {(attribute.name, group): collections.Counter() for group in attribute.groups}
+        of_user = dict(reference.bound(values, 1, key))
+        for user, partition in pairs:
+            if user in of_user:
+                group = groups.setdefault((attribute.name, of_user[user]), collections.Counter())
+                group[partition] += 1
+        if attribute.groups is None:
+            names += [(user, f"{i}={value}") for user, value in of_user.items()]
+    if selection is not None:
+        to_select = sum(attribute.groups is None for attribute in attributes)
+        strategy = make_strategy(
+            AUTO,
+            selection.epsilon,
+            selection.delta,
+            already_bounded=True,
+            max_partitions_per_user=to_select,
+        )
+        chosen = selected(names, strategy, SECRET, "names of groups")
+        kept = {(attributes[int(n.split("=")[0])].name, n.split("=", 1)[1]) for n in chosen}
+        public = {(a.name, group) for a in attributes for group in a.groups or ()}
+        assert kept and len(kept) < len(set(names_of(names)))
+        groups = {
+            name: counter
+            for name, counter in groups.items()
+            if name in kept | public or name == (ALL_USERS, ALL_USERS)
+        }
+    return {
+        name: release_frequency_list(
+            FrequencyList.from_counts(counter.values()),
+            FrobeniusMechanism(
+                epsilon=1.0 if name[0] == ALL_USERS else Fraction(1, 2) / len(attributes),
+                sensitivity=KAPPA,
+            ),
+            SECRET,
+            "frequency list of {!r} {!r}".format(*name),
+        )
+        for name, counter in groups.items()
+    }
+
+
+def names_of(pairs):
+    return {name for _, name in pairs}
+
+
+def release(attributes, **others):
+    return ReleaseGroupedLists(
+        attributes,
+        epsilon_all=1.0,
+        epsilon_groups="0.5",
+        max_partitions_per_user=KAPPA,
+        secret=SECRET,
+        **others,
+    )
+
+
+def released(records, transform, **others):
+    lists = run(records, transform, **others)
+    found = {(attribute, group): frequencies for attribute, group, frequencies in lists}
+    assert len(found) == len(lists)
+    return found
+
+
+def as_tables(records, attributes):
+    names = ["user", "partition", *(attribute.name for attribute in attributes)]
+    return [
+        pa.table([list(column) for column in zip(*records[i::3], strict=True)], names=names)
+        for i in range(3)
+    ]
+
+
+def test_public_groups():
+    records = make_records(ages=False)
+    lists = released(records, release(PUBLIC))
+    assert lists == expected(records, PUBLIC)
+    # Groups without users are released too: that they have none is private.
+    assert {("gender", "nobody"), ("language", "sq")} < lists.keys()
+
+
+def test_selected_groups_in_tables():
+    records = make_records(ages=True)
+    lists = released(
+        as_tables(records, TO_SELECT),
+        release(TO_SELECT, selection=SELECTION, num_buckets=5),
+        element_type=pa.Table,
+    )
+    assert lists == expected(records, TO_SELECT, SELECTION)
+
+
+def test_rows():
+    records = make_records(ages=False)
+    rows = [
+        beam.Row(user=user, partition=page, gender=gender or "", language=language)
+        for user, page, gender, language in records
+    ]
+    assert released(rows, release(PUBLIC)) == expected(records, PUBLIC)
+
+
+def test_no_records_release_the_public_groups():
+    assert released([], release(PUBLIC)).keys() == expected([], PUBLIC).keys()
+
+
+def test_equal_lists_have_releases_of_their_own():
+    # The same list in two groups: equal releases would tell that they are equal.
+    records = [
+        (f"{gender}{user}", page, gender)
+        for gender in "fm"
+        for user in range(40)
+        for page in range(2)
+    ]
+    lists = released(records, release([Attribute("gender", ("f", "m"))]))
+    assert lists["gender", "f"] != lists["gender", "m"]
+
+
+def test_the_budget_is_split_exactly():
+    spec = release([Attribute(name, ("a",)) for name in "xyz"]).spec
+    assert spec.for_all.sensitivity == spec.for_group.sensitivity == KAPPA
+    assert repr(spec.for_group) == repr(
+        FrobeniusMechanism(epsilon=Fraction(1, 6), sensitivity=KAPPA)
+    )
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: release([]), "attributes must have different names, one at least"),
+        (lambda: release([Attribute("a", ("x",))] * 2), "different names"),
+        (lambda: release([Attribute("a")]), "selection must be given if, and only if"),
+        (lambda: release([Attribute("a", ("x",))], selection=SELECTION), "selection must be given"),
+        (lambda: release([Attribute("a")], selection=PrivacyBudget(1)), "delta"),
+        (lambda: Attribute("user"), "cannot be called 'user': rename"),
+        (lambda: Attribute("a", ()), "groups of 'a' must be different names"),
+        (lambda: Attribute("a", ("x", "x")), "groups of 'a' must be different names"),
+        (lambda: Attribute("a", ("",)), "groups of 'a' must be different names"),
+    ],
+)
+def test_arguments_are_checked_when_it_is_made(make, says):
+    with pytest.raises(ValueError, match=says):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (("ann", "jazz"), "records must have 3 parts"),
+        (("ann", "jazz", 0.5), "values of attribute 'gender' must be text"),
+        ((None, "jazz", "f"), "nulls"),
+    ],
+)
+def test_records_are_checked(record, says):
+    with pytest.raises(Exception, match=says):
+        run([record], release([Attribute("gender", ("f",))]))

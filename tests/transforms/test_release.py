@@ -1,0 +1,181 @@
+import collections
+import math
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.common_urns import resource_hints
+from apache_beam.transforms.display import DisplayData
+
+from dp_transforms import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+    JobSecret,
+    ReleaseFrequencyList,
+    release_frequency_list,
+)
+from dp_transforms.mechanisms import Eta, FrequencyList
+from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.transforms.release import MergeHistograms
+from tests.beam_runs import run, table_of
+
+SECRET = JobSecret.insecure_for_testing(5)
+MECHANISM = FrobeniusMechanism(epsilon=0.5, sensitivity=2)
+COUNTS = {"a": 40, "b": 40, "c": 7, "d": 1, "e": 1, "f": 1}
+
+
+def release(counts, **options):
+    given = {"epsilon": 0.5, "max_partitions_per_user": 2, "secret": SECRET} | options
+    (released,) = run(counts, DeclareBounded(2), ReleaseFrequencyList(**given))
+    return released
+
+
+def expected(counts, mechanism=MECHANISM):
+    return release_frequency_list(FrequencyList.from_counts(counts), mechanism, SECRET)
+
+
+@pytest.mark.parametrize("kind", ["tuples", "rows", "tables"])
+def test_the_transform_releases_what_the_function_does(kind):
+    pairs = list(COUNTS.items())
+    columns = ("partition", "count")
+    counts = {
+        "tuples": pairs,
+        "rows": [beam.Row(partition=p, count=n) for p, n in pairs],
+        "tables": [table_of(pairs[:2], columns), table_of(pairs[2:], columns)],
+    }[kind]
+    assert release(counts) == expected(COUNTS.values())
+
+
+def test_the_whole_path_releases_the_library_s_list():
+    records = [(f"{user} of {p}", p) for p, n in COUNTS.items() for user in range(n)]
+    (released,) = run(
+        records * 2,
+        BoundContributions(2, secret=SECRET),
+        CountDistinctUsers(secret=SECRET),
+        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
+    )
+    assert released == expected(COUNTS.values())
+
+
+@pytest.mark.parametrize("element_type", [None, pa.Table])
+def test_no_counts_at_all_still_give_one_release(element_type):
+    (released,) = run(
+        [],
+        DeclareBounded(2),
+        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
+        element_type=element_type,
+    )
+    assert released == expected([])
+
+
+def test_no_records_at_all_give_one_release():
+    (released,) = run(
+        [],
+        BoundContributions(2),
+        CountDistinctUsers(),
+        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
+    )
+    assert released == expected([])
+
+
+def test_a_mechanism_of_one_s_own():
+    mechanism = IntegerPartitionMechanism(eta=Eta(3, 2, 1), sensitivity=3)
+    pairs = list(COUNTS.items())
+    assert release(pairs, epsilon=None, mechanism=mechanism) == expected(COUNTS.values(), mechanism)
+
+
+class Recording:
+    """A mechanism that keeps the tapes that it is given."""
+
+    def __init__(self, name):
+        self.name = name
+        self.words = []
+
+    def __repr__(self):
+        return self.name
+
+    def release(self, frequency_list, tape):
+        self.words.append(int(tape.words("any", 1)[0]))
+        return frequency_list
+
+
+def test_a_tape_serves_one_list_of_one_mechanism():
+    some, other = FrequencyList([5], [2]), FrequencyList([2], [5])
+    words = collections.Counter()
+    for mechanism in (Recording("one"), Recording("two")):
+        for secret in (SECRET, JobSecret.insecure_for_testing(6)):
+            for frequency_list in (some, other, FrequencyList(), some):
+                release_frequency_list(frequency_list, mechanism, secret)
+        words.update(mechanism.title)
+    # Each of four pairs of mechanism and secret has three lists, of which one comes twice.
+    assert sorted(words.values()) == [1] * 8 + [2] * 4
+
+
+@pytest.mark.parametrize("count", [0, -1])
+def test_counts_must_be_positive_and_are_not_shown(count):
+    for counts in ([("secret", count)], [table_of([("secret", count)], ("partition", "count"))]):
+        with pytest.raises(ValueError, match="counts must be positive integers") as error:
+            release(counts)
+        shown = str(error.value).split(" [while running")[0]
+        assert str(count) not in shown
+        assert "secret" not in shown
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "give either epsilon or mechanism"),
+        ({"epsilon": 1.0, "mechanism": MECHANISM}, "give either epsilon or mechanism"),
+        ({"epsilon": 1.0, "max_partitions_per_user": 0}, "max_partitions_per_user must be"),
+        ({"epsilon": -1.0}, "epsilon must be"),
+        ({"mechanism": MECHANISM, "max_partitions_per_user": 3}, "sensitivity must be at least"),
+    ],
+)
+def test_arguments_are_checked_at_once(options, message):
+    with pytest.raises(ValueError, match=message):
+        ReleaseFrequencyList(**({"max_partitions_per_user": 1} | options))
+
+
+def test_display_data():
+    def shown(**options):
+        transform = ReleaseFrequencyList(max_partitions_per_user=2, secret=SECRET, **options)
+        return {item.key: item.value for item in DisplayData.create_from(transform).items}
+
+    common = {
+        "mechanism": "FrobeniusMechanism",
+        "delta": 0.0,
+        "max_partitions_per_user": 2,
+    }
+    assert shown(epsilon=0.5) == common | {"epsilon": 0.5}
+    # Each of two partitions of a user halves or doubles weights, and changes their total by a
+    # factor of at most 2 - 1.5 phi(1/2), with phi(1/2) = 0.28878809508660242... (OEIS A048651).
+    base_2 = IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=2)
+    price = 2 * (math.log(2) + math.log(2 - 1.5 * 0.2887880950866024))
+    assert shown(mechanism=base_2)["epsilon"] == pytest.approx(price, rel=1e-12)
+
+
+def test_hints_are_for_the_release_alone():
+    pipeline = beam.Pipeline(options=PipelineOptions())
+    counts = pipeline | beam.Create([("a", 1)]) | DeclareBounded(1)
+    _ = counts | ReleaseFrequencyList(epsilon=1, max_partitions_per_user=1) | beam.Map(repr)
+    proto = pipeline.to_runner_api()
+    hinted = {}
+    for transform in proto.components.transforms.values():
+        if transform.environment_id:
+            environment = proto.components.environments[transform.environment_id]
+            hinted[transform.unique_name] = dict(environment.resource_hints)
+    with_hints = {name for name, hints in hinted.items() if hints}
+    assert with_hints == {"ReleaseFrequencyList/Release"}
+    hints = hinted["ReleaseFrequencyList/Release"]
+    assert hints[resource_hints.MIN_RAM_BYTES.urn] == b"16000000000"
+    assert hints[resource_hints.MAX_ACTIVE_BUNDLES_PER_WORKER.urn] == b"1"
+
+
+def test_histograms_add():
+    merge = MergeHistograms()
+    parts = [{1: 2, 5: 1}, {}, {1: 1}]
+    accumulators = [merge.add_input(merge.create_accumulator(), part) for part in parts]
+    assert merge.extract_output(merge.merge_accumulators(accumulators)) == {1: 3, 5: 1}

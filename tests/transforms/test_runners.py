@@ -1,0 +1,161 @@
+"""The same secret gives the same output on every runner, and after every failure."""
+
+import os
+import random
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from dp_transforms import (
+    BoundContributions,
+    CountDistinctUsers,
+    JobSecret,
+    ReleaseFrequencyList,
+    job_secret,
+    release_frequency_list,
+)
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.runtime.batching import _Batch
+from dp_transforms.runtime.shuffle import OnThreads
+from tests import reference
+from tests.beam_runs import run, table_of
+
+SECRET = JobSecret.insecure_for_testing(9)
+KAPPA = 3
+RNG = random.Random(1)
+RECORDS = [(f"user{RNG.randrange(60)}", f"item{RNG.randrange(9) ** 2}") for _ in range(2_000)]
+BOUNDED = reference.bound(RECORDS, KAPPA, SECRET.key("bound contributions"))
+COUNTS = reference.count(BOUNDED)
+RELEASED = list(
+    release_frequency_list(
+        FrequencyList.from_counts(COUNTS.values()),
+        FrobeniusMechanism(epsilon=1, sensitivity=KAPPA),
+        SECRET,
+    )
+)
+
+
+def build(pipeline):
+    tables = [table_of(RECORDS[i::5]) for i in range(5)]
+    bounded = pipeline | beam.Create(tables) | BoundContributions(KAPPA, secret=SECRET)
+    counts = bounded | CountDistinctUsers(secret=SECRET)
+    released = counts | ReleaseFrequencyList(
+        epsilon=1, max_partitions_per_user=KAPPA, secret=SECRET
+    )
+    rows = [
+        pcoll
+        | f"Rows{i}" >> beam.FlatMap(lambda table: [tuple(r.values()) for r in table.to_pylist()])
+        for i, pcoll in enumerate((bounded, counts))
+    ]
+    return (*rows, released | "List" >> beam.Map(list))
+
+
+def check(pipeline):
+    for i, (pcoll, expected) in enumerate(
+        zip(build(pipeline), (BOUNDED, COUNTS.items(), [RELEASED]), strict=True)
+    ):
+        assert_that(pcoll, equal_to(list(expected)), label=f"check {i}")
+
+
+MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+
+
+@pytest.mark.parametrize(
+    ("runner", "flags"),
+    [
+        (None, []),
+        ("DirectRunner", []),
+        pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
+        # Every bundle is run three times.
+        (FnApiRunner(bundle_repeat=2), []),
+    ],
+    ids=["in process", "DirectRunner", "two processes", "repeated bundles"],
+)
+def test_runners_agree(runner, flags, monkeypatch):
+    # Workers of other processes must find this package.
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    monkeypatch.setenv("PYTHONPATH", root, prepend=os.pathsep)
+    with beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
+        check(pipeline)
+
+
+def test_failures_change_no_result(monkeypatch):
+    # This runner tries a bundle four times. Ours fail before an element, amid its results, after
+    # them, and likewise at the bundle's end, up to three times on end.
+    rng = random.Random(3)
+    failures = {"process": 0, "finish_bundle": 0}
+    on_end = 0
+
+    def maybe_fail(name):
+        nonlocal on_end
+        if on_end < 3 and rng.random() < 0.3:
+            on_end += 1
+            failures[name] += 1
+            raise RuntimeError("injected")
+
+    def flaky(cls, name):
+        method = getattr(cls, name)
+
+        def wrapped(self, *args):
+            nonlocal on_end
+            maybe_fail(name)
+            for result in method(self, *args):
+                maybe_fail(name)
+                yield result
+            maybe_fail(name)
+            if name == "finish_bundle":
+                on_end = 0
+
+        monkeypatch.setattr(cls, name, wrapped)
+
+    flaky(OnThreads, "process")
+    flaky(OnThreads, "finish_bundle")
+    flaky(_Batch, "finish_bundle")
+    for _ in range(4):
+        with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
+            check(pipeline)
+    assert min(failures.values()) >= 10
+
+
+def test_a_release_that_is_lost_is_made_again(monkeypatch):
+    # The worker fails when the list is released and nobody has it yet.
+    made = []
+
+    def lost(*arguments):
+        made.append(list(release_frequency_list(*arguments)))
+        if len(made) < 3:
+            raise RuntimeError("injected")
+        return FrequencyList.from_counts(f for f, n in made[-1] for _ in range(n))
+
+    monkeypatch.setattr(job_secret, "release_frequency_list", lost)
+    with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
+        check(pipeline)
+    assert made == [RELEASED] * 3
+
+
+def test_a_failure_is_a_failure_if_it_stays(monkeypatch):
+    def fail(self, element):
+        raise RuntimeError("injected")
+
+    monkeypatch.setattr(OnThreads, "process", fail)
+    with pytest.raises(RuntimeError, match="injected"):
+        run(RECORDS, BoundContributions(KAPPA), runner=BundleBasedDirectRunner())
+
+
+def test_two_workers_never_share_draws():
+    # All users have the same partitions, in more buckets than there are users. Were samples drawn
+    # alike in different buckets, or workers, users would agree far more often than by chance: each
+    # of 4950 pairs of users agrees with a probability of 1 / C(40, 3) = 1 / 9880.
+    records = [(f"user{u}", p) for u in range(100) for p in range(40)]
+    bounded = run(records, BoundContributions(3, secret=SECRET, num_buckets=500))
+    kept = {}
+    for user, partition in bounded:
+        kept.setdefault(user, set()).add(partition)
+    # By chance, more than 5 agreements have a probability of about 1e-5.
+    assert len(kept) == 100
+    assert len(set(map(frozenset, kept.values()))) >= 95

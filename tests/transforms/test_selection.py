@@ -1,0 +1,310 @@
+"""The selecting transforms against rows of plain Python."""
+
+import hashlib
+import math
+import random
+from fractions import Fraction
+
+import apache_beam as beam
+import gmpy2
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.transforms.display import DisplayData
+
+from dp_transforms import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+    JobSecret,
+    SelectFromCounts,
+    SelectPartitions,
+)
+from dp_transforms.mechanisms.selection import (
+    STRATEGIES,
+    LaplaceSelection,
+    MeasuredSelection,
+    OptimalSelection,
+    RenyiRoundsSelection,
+    make_strategy,
+)
+from dp_transforms.runtime import local, shuffle
+from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
+from dp_transforms.specs import NamesSpec
+from tests import reference
+from tests.beam_runs import rows_of, run, table_of
+from tests.engines import in_process
+from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
+
+ON_BEAM = ("gaussian", "measured")
+"""One strategy of each kind runs on both engines."""
+NOISY = [name for name, strategy in STRATEGIES.items() if strategy.has_noisy_counts]
+
+
+@pytest.fixture(autouse=True)
+def few_buckets(monkeypatch):
+    """Small tables in few parts: a run is a matter of overhead."""
+    monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+    monkeypatch.setattr(local, "num_buckets_by_size", lambda number, *_: number)
+
+
+@pytest.mark.parametrize("kappa", [1, 3, 50])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_selections_agree_with_the_reference(name, max_partitions):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=max_partitions)
+    secret = JobSecret.insecure_for_testing(100)
+    expected = selected(RECORDS, strategy, secret)
+    assert 0 < len(expected) < 30
+    tables, _ = in_process(as_tables(RECORDS), secret).names(NamesSpec(strategy))
+    if name in ON_BEAM:
+        transform = SelectPartitions(2.0, 1e-2, max_partitions, strategy=name, secret=secret)
+        tables += run(as_tables(RECORDS), transform, element_type=pa.Table)
+    assert all(table.column_names == ["partition"] for table in tables)
+    found = [name for (name,) in rows_of(tables)]
+    assert len(found) == len(set(found)) * (2 if name in ON_BEAM else 1)
+    assert set(found) == expected
+
+
+def test_users_of_one_partition_are_not_selected_from_in_rounds():
+    strategy = MeasuredSelection(40, 1e-4)
+    records = [(f"user{user}", f"item{user % 90}") for user in range(300)]
+    expected = selected(records, strategy)
+    assert 0 < len(expected) <= 90
+    assert set(run(records, SelectPartitions(strategy=strategy, secret=SECRET))) == expected
+
+
+@pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
+def test_users_of_what_is_not_named_are_counted(name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=2)
+    named = selected(RECORDS, strategy)
+
+    def both(pipeline):
+        # At this epsilon the noise is 0, but for one run in e**500.
+        transform = SelectPartitions(strategy=strategy, others_epsilon=500, secret=SECRET)
+        released = pipeline | beam.Create(RECORDS) | transform
+        others = released["other_users"] | beam.Map(lambda users: ("others", users))
+        return (released["partitions"] | beam.Map(lambda p: ("named", p)), others) | beam.Flatten()
+
+    found = run(both)
+    assert {value for kind, value in found if kind == "named"} == named
+    (others,) = (value for kind, value in found if kind == "others")
+    assert others == len({user for user, name in RECORDS if name not in named}) > 10
+
+
+def test_one_user_moves_the_number_of_other_users_by_one():
+    named = [pa.table({"partition": ["item0", "item3"]})]
+    users = distinct_users(users_of_others(table_of(RECORDS), named)).num_rows
+    gone = []
+    for user in {user for user, _ in RECORDS}:
+        rest = table_of([record for record in RECORDS if record[0] != user])
+        gone.append(users - users_of_others(rest, named).num_rows)
+    assert set(gone) == {0, 1}
+    assert users_of_others(table_of(RECORDS), []).num_rows == 120
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2])
+def test_the_number_of_other_users_has_the_noise_of_its_epsilon(epsilon):
+    # 3,000 draws: a false alarm has probability 1e-5.
+    spec, draws = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=epsilon), 3000
+    found = [noisy_users(3, spec, JobSecret.insecure_for_testing(n)) for n in range(draws)]
+    q = math.exp(-epsilon)
+    for least, chance in ((5, q**2 / (1 + q)), (1, 1 - q**3 / (1 + q))):
+        deviation = math.sqrt(draws * chance * (1 - chance))
+        assert abs(sum(users >= least for users in found) - draws * chance) < 4.5 * deviation
+    assert min(found) == 0
+
+
+def test_another_number_of_other_users_has_other_noise_under_the_same_secret():
+    # Equal noise in all ten would have probability below 0.1 ** 9.
+    spec = NamesSpec(OptimalSelection(1, 1e-2), others_epsilon=0.1)
+    assert len({noisy_users(users, spec, SECRET) - users for users in range(1000, 1010)}) > 1
+
+
+def test_composite_and_integer_partitions():
+    pairs = [(user, (len(name), name)) for user, name in RECORDS]
+    numbers = [(user, int(name[4:])) for user, name in RECORDS]
+    for name in ("truncated_geometric", "renyi_rounds"):
+        found = run(pairs, SelectPartitions(8, 1e-2, 2, strategy=name, secret=SECRET))
+        assert set(found) <= {pair for _, pair in pairs} and len(found) > 3
+        found = run(numbers, SelectPartitions(8, 1e-2, 2, strategy=name, secret=SECRET))
+        assert set(found) <= {number for _, number in numbers} and len(found) > 3
+
+
+@pytest.mark.parametrize("name", NOISY)
+def test_noisy_counts_come_with_the_same_partitions(name):
+    strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
+    transform = SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET)
+    noisy = dict(run(RECORDS, transform))
+    assert set(noisy) == selected(RECORDS, strategy)
+    counts = reference.count(reference.bound(RECORDS, 3, SECRET.key("bound contributions")))
+    key = SECRET.key(f"selection by {strategy!r}")
+    for partition, count in noisy.items():
+        digest = hashlib.blake2b(partition.encode(), key=key).digest()
+        lower = Fraction(int.from_bytes(digest, "big"), 2**512)
+        noise = count - counts[partition]
+        # The noise inverts the same uniform number: P[X < noise] <= U < P[X <= noise].
+        assert distribution(strategy.distribution.noise, noise - 1) <= lower
+        assert lower < distribution(strategy.distribution.noise, noise)
+        assert count >= strategy.distribution.threshold + (strategy.distribution.tie == 0)
+    rows = [beam.Row(user=user, partition="a") for user in range(100)]
+    (row,) = run(rows, SelectPartitions(20, 1e-3, 1, strategy=name, noisy_counts=True))
+    assert list(row.as_dict()) == ["partition", "noisy_count"]
+
+
+def test_intervals_come_with_noisy_counts_in_every_kind_of_record():
+    strategy = make_strategy("laplace", 2.0, 1e-2, max_partitions_per_user=3)
+
+    def transform(**options):
+        return SelectPartitions(
+            strategy=strategy, noisy_counts=True, intervals=True, secret=SECRET, **options
+        )
+
+    plain = run(RECORDS, SelectPartitions(strategy=strategy, noisy_counts=True, secret=SECRET))
+    low, high = strategy.count_intervals(np.array([noisy for _, noisy in plain]))
+    expected = [(*pair, *ends) for pair, *ends in zip(plain, low, high, strict=True)]
+    assert run(RECORDS, transform()) == expected
+    rows = run([beam.Row(user=u, partition=p) for u, p in RECORDS], transform())
+    assert [tuple(row.as_dict().items()) for row in rows] == [
+        tuple(zip(("partition", "noisy_count", "low", "high"), one, strict=True))
+        for one in expected
+    ]
+    tables = run(as_tables(RECORDS), transform(), element_type=pa.Table)
+    assert rows_of(tables) == expected
+    with pytest.raises(ValueError, match="intervals are those of noisy_counts"):
+        SelectPartitions(strategy=strategy, intervals=True)
+
+
+def distribution(noise, x):
+    """P[X <= x]."""
+    tail = noise.tail(x, 300)[0] if x >= 0 else 1 - gmpy2.mpq(noise.tail(-x - 1, 300)[0])
+    return Fraction(*map(int, (1 - gmpy2.mpq(tail)).as_integer_ratio()))
+
+
+@pytest.mark.parametrize("name", ["laplace", "optimal"])
+def test_counts_alone(name):
+    strategy = make_strategy(name, 1.0, 1e-2)
+    counts = [(f"p{n}", n) for n in range(1, 40)]
+    key = SECRET.key(f"selection by {strategy!r}")
+    expected = {p for p, n in counts if is_kept(strategy.distribution, n, p, key)}
+    declared = DeclareBounded(1)
+    assert set(run(counts, declared, SelectFromCounts(strategy, secret=SECRET))) == expected
+    tables = [table_of(counts[i::3], ("partition", "count")) for i in range(3)]
+    select = SelectFromCounts(strategy, secret=SECRET)
+    found = run(tables, declared, select, element_type=pa.Table)
+    assert {p for (p,) in rows_of(found)} == expected
+    rows = [beam.Row(partition=p, count=n) for p, n in counts]
+    found = run(rows, declared, SelectFromCounts(strategy, secret=SECRET))
+    assert {row.partition for row in found} == expected
+    # A pipeline of one's own: what SelectPartitions does with records.
+    capped = run(
+        RECORDS,
+        BoundContributions(1, secret=SECRET),
+        CountDistinctUsers(cap=strategy.saturation_count),
+        SelectFromCounts(strategy, secret=SECRET),
+    )
+    assert set(capped) == selected(RECORDS, strategy)
+
+
+def test_declared_bounds_count_users_once_and_no_further_than_needed():
+    strategy = OptimalSelection(1, 1e-3)
+    cap = strategy.saturation_count
+    # Far more users than the cap, everyone several times, and partitions beside the threshold.
+    records = [(user, "huge") for user in range(3000)] * 2
+    records += [(-1 - user, f"p{n}") for n in range(1, cap) for user in range(n)] * 3
+    random.Random(2).shuffle(records)
+    transform = SelectPartitions(1, 1e-3, 1, already_bounded=True, secret=SECRET)
+    steps = steps_of(transform)
+    assert not any("Bound" in step for step in steps) and any("Distinct" in step for step in steps)
+    counts = {"huge": cap} | {f"p{n}": n for n in range(1, cap)}
+    key = SECRET.key(f"selection by {strategy!r}")
+    expected = {p for p, n in counts.items() if is_kept(strategy.distribution, n, p, key)}
+    assert set(run(records, transform)) == expected and "huge" in expected
+
+
+def test_bounded_records_need_no_second_bound():
+    transform = SelectPartitions(
+        1, 1e-2, 3, strategy="gaussian", already_bounded=True, secret=SECRET
+    )
+    bounded = run(RECORDS, BoundContributions(3, secret=SECRET), transform)
+    assert set(bounded) == selected(RECORDS, transform.strategy)
+    steps = steps_of(transform, BoundContributions(3, secret=SECRET))
+    assert not any("Distinct" in step for step in steps)
+
+
+def steps_of(transform, *before):
+    pipeline = beam.Pipeline()
+    pcoll = pipeline | beam.Create([("a", "b")])
+    for other in before:
+        pcoll |= other
+    _ = pcoll | "Select" >> transform
+    labels = []
+
+    class Visitor(beam.pipeline.PipelineVisitor):
+        def visit_transform(self, node):
+            labels.append(node.full_label)
+
+    pipeline.visit(Visitor())
+    return [label for label in labels if label.startswith("Select/")]
+
+
+@pytest.mark.parametrize("name", ["optimal", "measured"])
+def test_nothing_is_selected_from_nothing(name):
+    assert run([], SelectPartitions(1, 1e-2, 2, strategy=name)) == []
+
+
+def test_purposes_and_strategies_have_numbers_of_their_own():
+    keys = {
+        SECRET.key(f"{context} by {strategy!r}")
+        for context in ("selection", "other")
+        for strategy in (
+            OptimalSelection(1, 1e-2),
+            OptimalSelection(1, 1e-2, 2),
+            LaplaceSelection(1, 1e-2),
+        )
+    }
+    assert len(keys) == 6
+    found = {
+        context: run(
+            RECORDS,
+            SelectPartitions(1, 1e-2, 2, strategy="optimal", context=context, secret=SECRET),
+        )
+        for context in ("selection", "other", "third")
+    }
+    assert len({frozenset(names) for names in found.values()}) > 1
+
+
+def test_display_data_tells_the_strategy_and_no_data():
+    transform = SelectPartitions(1, 1e-5, 10, strategy="renyi_rounds")
+    items = {item.key: item.value for item in DisplayData.create_from(transform).items}
+    assert items["strategy"] == "renyi_rounds" and items["epsilon"] == 1 and items["delta"] == 1e-5
+    assert items["max_partitions_per_user"] == 10 and not items["already_bounded"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"delta": None}, "delta must be given"),
+        ({"epsilon": -1}, "epsilon must be"),
+        ({"strategy": "best"}, "strategy must be 'auto' or one of"),
+        ({"strategy": "renyi_rounds", "noisy_counts": True}, "has no noisy counts"),
+        ({"strategy": OptimalSelection(1, 1e-3)}, "has its budget and bounds in it already"),
+    ],
+)
+def test_arguments_are_checked_at_once(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        SelectPartitions(**{"epsilon": 1, "delta": 1e-3, "max_partitions_per_user": 2, **arguments})
+
+
+def test_strategies_that_need_records_are_refused_on_counts():
+    with pytest.raises(ValueError, match="'renyi_rounds' needs users' records"):
+        SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
+    with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
+        SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
+
+
+def test_classic_templates_are_refused():
+    options = PipelineOptions(["--template_location=gs://bucket/template"])
+    records = beam.Pipeline(options=options) | beam.Create([("a", "b")])
+    with pytest.raises(ValueError, match="template"):
+        _ = records | SelectPartitions(1, 1e-3, 1)

@@ -1,0 +1,258 @@
+"""The distributions of the selecting transforms, end to end; public partitions; runners and
+failures."""
+
+import collections
+import os
+import random
+
+import apache_beam as beam
+import numpy as np
+import pyarrow as pa
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.testing.util import assert_that, equal_to
+
+from dp_transforms import SelectPartitions
+from dp_transforms.mechanisms.selection import (
+    STRATEGIES,
+    MeasuredSelection,
+    TruncatedGeometricSelection,
+    make_strategy,
+)
+from dp_transforms.mechanisms.selection.threshold_distribution import count_intervals
+from dp_transforms.runtime import shuffle
+from dp_transforms.runtime.shuffle import OnThreads
+from tests.beam_runs import rows_of, run
+from tests.cases import slow_unless
+from tests.selection_reference import RECORDS, SECRET, as_tables, selected
+from tests.statistical import distributions
+
+
+@pytest.fixture(autouse=True)
+def few_buckets(monkeypatch):
+    """Small tables in few parts: a run is a matter of overhead."""
+    monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+
+
+class TestDistributions:
+    """Enough partitions with the same users to see the distribution, by one run per strategy."""
+
+    each = 3000
+
+    @pytest.mark.parametrize("name", STRATEGIES)
+    def test_every_strategy(self, name):
+        epsilon, delta, max_partitions = 2.0, 0.05, 2
+        strategy = make_strategy(name, epsilon, delta, max_partitions_per_user=max_partitions)
+        median = strategy.median_users
+        # Users come with two partitions of the same size, so that all weights are the smallest.
+        records, sizes = [], sorted({1, max(1, median - 2), median})
+        for size in sizes:
+            for i in range(self.each):
+                for user in range(size):
+                    records += [(f"{size}/{i // 2}/{user}", f"{size}/{i}")]
+        tables = as_tables(records)
+        transform = SelectPartitions(epsilon, delta, max_partitions, strategy=name, secret=SECRET)
+        found = collections.Counter(
+            partition.split("/")[0]
+            for (partition,) in rows_of(run(tables, transform, element_type=pa.Table))
+        )
+        taken = strategy
+        if isinstance(strategy, MeasuredSelection):
+            users = [
+                sum(sizes) * self.each // 2 * (edge == max_partitions) for edge in strategy.edges
+            ]
+            taken = strategy.branch(strategy.plan_of([*users, 0]))
+            assert taken.max_partitions_per_user == max_partitions
+        for size in sizes:
+            if name in ("renyi_rounds", "measured"):
+                # All users have kappa partitions.
+                expected = pair_distribution(taken, size)
+            else:
+                expected = strategy.keep_enclosure(size, 128)
+            distributions.assert_probability(found[str(size)], self.each, expected, 1e-7)
+
+
+def pair_distribution(strategy, size):
+    """The probability that one of two partitions with the same users is selected in rounds."""
+    # One of the two may be named, which are few.
+    few = [strategy.round_after(index, 1) for index in range(len(strategy.rounds))]
+    keep = [
+        [distribution.keep_probability(size * distribution.step(t)) for distribution in few]
+        for t in (2, 1)
+    ]
+    # States: both remain, or this one remains alone.
+    together, single, done = 1.0, 0.0, 0.0
+    for here, there in zip(*keep, strict=True):
+        done += together * here + single * there
+        single = single * (1 - there) + together * (1 - here) * here
+        together *= (1 - here) ** 2
+    return done
+
+
+@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["optimal", "renyi_rounds"]))
+def test_planted_users_above_kappa_have_no_more_influence(name):
+    # Three users with all of 400 partitions: bounded to 2 each, they can make at most 6 partitions
+    # have any user, and of those hardly one has several.
+    planted = [(f"planted{user}", f"rare{i}") for user in range(3) for i in range(400)]
+    crowd = [(f"user{user}", "common") for user in range(300)]
+    found = set(run(planted + crowd, SelectPartitions(40, 1e-4, 2, strategy=name, secret=SECRET)))
+    assert "common" in found
+    assert len(found - {"common"}) <= 3
+
+
+@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["laplace", "renyi_rounds"]))
+def test_pre_thresholds_are_never_undercut(name):
+    records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
+    transform = SelectPartitions(30, 0.5, 1, strategy=name, pre_threshold=5, secret=SECRET)
+    found = set(run(records, transform))
+    assert found and min(p % 8 for p in found) >= 5
+
+
+class TestPublicPartitions:
+    strategy = TruncatedGeometricSelection(1.0, 1e-2)
+    k = strategy.distribution.threshold
+    public = ("listed", "empty", "item0")
+
+    def select(self, records, threshold, **options):
+        transform = SelectPartitions(
+            1.0,
+            1e-2,
+            1,
+            public_partitions=self.public,
+            public_threshold=threshold,
+            secret=SECRET,
+            **options,
+        )
+        assert transform.strategy == self.strategy
+        return run(records, transform)
+
+    def test_the_lowest_threshold_keeps_every_listed_partition_with_users(self):
+        found = self.select([("a", "listed"), ("b", "rare")], -self.k)
+        assert "listed" in found and len(found) == len(set(found))
+
+    def test_the_highest_threshold_keeps_none_without_users(self):
+        records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
+        found = self.select(records, self.k)
+        assert sorted(found) == ["item0", "listed"]
+
+    def test_distributions_of_both_kinds_hold_in_one_release(self):
+        names = [f"public {i}" for i in range(3000)]
+        records = [(f"{n}/{u}", n) for n in names[:1500] for u in range(2)]
+        records += [(f"other {i}/{u}", f"other {i}") for i in range(3000) for u in range(4)]
+        transform = SelectPartitions(
+            1.0, 1e-2, 1, noisy_counts=True, public_partitions=names, secret=SECRET
+        )
+        noisy = dict(run(records, transform))
+        distribution = self.strategy.public_distribution(0)
+        groups = ((names[:1500], 2, distribution), (names[1500:], 0, distribution))
+        others = [f"other {i}" for i in range(3000)]
+        for group, users, kept in (*groups, (others, 4, self.strategy.distribution)):
+            found = sum(name in noisy for name in group)
+            distributions.assert_probability(
+                found, len(group), kept.keep_enclosure(users, 128), 1e-7
+            )
+        assert min(noisy[name] for name in noisy if name.startswith("public")) == 1
+        assert min(noisy[name] for name in noisy if name.startswith("other")) > self.k
+
+    def test_intervals_follow_the_distribution_of_each_kind(self):
+        names = ["listed", "empty"]
+        records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
+        transform = SelectPartitions(
+            1.0,
+            1e-2,
+            1,
+            noisy_counts=True,
+            intervals=True,
+            public_partitions=names,
+            public_threshold=-self.k,
+            secret=SECRET,
+        )
+        found = {name: counts for name, *counts in run(records, transform)}
+        assert {"listed", "item0"} <= set(found)
+        for name, (noisy, *ends) in found.items():
+            distribution = (
+                self.strategy.public_distribution(-self.k)
+                if name in names
+                else self.strategy.distribution
+            )
+            low, high = count_intervals(distribution, np.array([noisy]))
+            assert ends == [low[0], high[0]]
+        # A name that nobody has may be public.
+        assert "empty" not in found or found["empty"][1] == 0
+
+    def test_integer_and_composite_names(self):
+        for name, other in ((7, 8), (("a", 1), ("b", 2))):
+            transform = SelectPartitions(
+                5.0, 1e-2, 1, public_partitions=[name, name], public_threshold=-1, secret=SECRET
+            )
+            found = run([("u", name), ("v", other)], transform)
+            assert set(found) <= {name, other}
+
+    def test_wrong_combinations_are_refused(self):
+        with pytest.raises(ValueError, match="public_partitions are for the strategy"):
+            SelectPartitions(1, 1e-2, 1, "laplace", public_partitions=["a"])
+        with pytest.raises(ValueError, match="exclude each other"):
+            SelectPartitions(1, 1e-2, 1, public_partitions=["a"], pre_threshold=2)
+        with pytest.raises(
+            ValueError, match=rf"must be in \[-{self.k}, {self.k}\], got {self.k + 1}"
+        ):
+            SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=self.k + 1)
+        for strategy in ("optimal", "renyi_rounds"):
+            with pytest.raises(ValueError, match="public"):
+                SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)
+
+
+MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+
+
+def check(pipeline):
+    for name in ("gaussian", "renyi_rounds"):
+        strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=3)
+        tables = pipeline | f"Create {name}" >> beam.Create(as_tables(RECORDS))
+        found = tables | f"Select {name}" >> SelectPartitions(strategy=strategy, secret=SECRET)
+        rows = found | f"Rows {name}" >> beam.FlatMap(lambda table: table["partition"].to_pylist())
+        assert_that(rows, equal_to(list(selected(RECORDS, strategy))), label=f"check {name}")
+
+
+@pytest.mark.parametrize(
+    ("runner", "flags"),
+    [
+        ("DirectRunner", []),
+        pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
+        # Every bundle is run three times.
+        (FnApiRunner(bundle_repeat=2), []),
+    ],
+    ids=["DirectRunner", "two processes", "repeated bundles"],
+)
+def test_runners_and_repeated_bundles_agree(runner, flags, monkeypatch):
+    root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    monkeypatch.setenv("PYTHONPATH", root, prepend=os.pathsep)
+    with beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
+        check(pipeline)
+
+
+def test_failing_bundles_change_no_selection(monkeypatch):
+    # This runner tries a bundle four times.
+    rng, failures, on_end = random.Random(4), 0, 0
+    submit, finish = OnThreads.submit, OnThreads.finish_bundle
+
+    def flaky_submit(self, kernel, element):
+        nonlocal failures, on_end
+        if on_end < 3 and rng.random() < 0.4:
+            on_end += 1
+            failures += 1
+            raise RuntimeError("injected")
+        return submit(self, kernel, element)
+
+    def finish_bundle(self):
+        nonlocal on_end
+        yield from finish(self)
+        on_end = 0
+
+    monkeypatch.setattr(OnThreads, "submit", flaky_submit)
+    monkeypatch.setattr(OnThreads, "finish_bundle", finish_bundle)
+    with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
+        check(pipeline)
+    assert failures > 10

@@ -1,0 +1,377 @@
+"""A list for each window, with a budget over all of them."""
+
+import collections
+import functools
+import itertools
+import math
+import os
+import typing
+
+import apache_beam as beam
+import pyarrow as pa
+import pytest
+from apache_beam.transforms import trigger, window
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from dp_transforms import (
+    JobSecret,
+    ReleaseListsByPeriod,
+    ReleaseWindowedLists,
+    SelectPartitionsByPeriod,
+    SelectWindowedPartitions,
+)
+from dp_transforms.columnar.attributes import bound_periods
+from dp_transforms.evaluation.auditing import exact_partition_epsilon
+from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.runtime.bounds import Bound, bound_of
+from tests.beam_runs import run, same, table_of
+
+SECRET = JobSecret.insecure_for_testing(9)
+KEYS = [SECRET.key("a"), SECRET.key("b")]
+DAY = 24 * 60 * 60
+NO_NOISE = 400
+# Each is a pipeline; ``make test-long`` tries some.
+MORE = int(os.environ.get("PIPELINE_EXAMPLES", "0")) // 6
+ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
+
+
+def bounded(rows, w, max_partitions, keys=KEYS):
+    table = table_of(rows, ("user", "partition", "list")) if rows else None
+    return [] if table is None else [
+        tuple(row.values()) for row in bound_periods(table, w, max_partitions, *keys).to_pylist()
+    ]  # fmt: skip
+
+
+ROWS = st.lists(
+    st.tuples(st.sampled_from(["ann", "ann", "bob"]), st.integers(0, 4), st.sampled_from("abcd"))
+)
+
+
+@given(ROWS, ROWS, st.integers(1, 3), st.integers(1, 3))
+@settings(max_examples=60, deadline=None)
+def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
+    whole = bounded(some + others, w, max_partitions)
+    assert len(set(whole)) == len(whole) and set(whole) <= set(some + others)
+    assert set(bounded(whole, w, max_partitions)) == set(whole)
+    merged = bounded(
+        bounded(some, w, max_partitions) + bounded(others, w, max_partitions), w, max_partitions
+    )
+    assert set(merged) == set(whole)
+    # As many as there may be.
+    given_, kept = ({}, {})
+    for rows, found in ((some + others, given_), (whole, kept)):
+        for user, partition, period in rows:
+            found.setdefault(user, {}).setdefault(period, set()).add(partition)
+    for user, periods in given_.items():
+        assert len(kept[user]) == min(len(periods), w)
+        for period, partitions in kept[user].items():
+            assert len(partitions) == min(len(periods[period]), max_partitions)
+
+
+@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
+    # All inputs of two users, two windows and two partitions, with the first user and without.
+    release = ReleaseListsByPeriod(
+        "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=max_partitions
+    )
+    cells = list(itertools.product((0, 1), "ab"))
+    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
+
+    @functools.cache
+    def price(one, other):
+        lists = [FrequencyList.from_counts(counts) for counts in (one, other)]
+        return exact_partition_epsilon(release.spec.of_each, *lists)
+
+    def counts(rows, period):
+        users = collections.Counter(p for _, p, name in rows if name == period)
+        return tuple(sorted(users.values(), reverse=True))
+
+    dearest = 0.0
+    alone = [bounded([("bob", *cell) for cell in others], w, max_partitions) for others in subsets]
+    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
+        rows = [("bob", *cell) for cell in others]
+        with_all = bounded(rows + [("ann", *cell) for cell in theirs], w, max_partitions)
+        costs = [price(counts(without, name), counts(with_all, name)) for name in "ab"]
+        dearest = max(dearest, sum(costs))
+    assert dearest <= 1 + 1e-9
+    # And nothing is given away: some pair takes most of it.
+    assert dearest > 0.7
+
+
+OTHERS = [(user, item, day * DAY + user) for user in range(4) for item in range(3 + user % 2)
+          for day in range(user % 3, 5)]  # fmt: skip
+PLANTED = [(100, item, day * DAY + 7) for item in range(9) for day in range(-1, 6)] * 2
+
+
+def timed(records):
+    return beam.Create([window.TimestampedValue(record[:2], record[2]) for record in records])
+
+
+@beam.ptransform_fn
+def Composed(begin, kind, changes, records):
+    def create(part):
+        pcoll = begin | f"Create {part}" >> beam.Create(records[part::2])
+        pcoll |= f"Time {part}" >> beam.Map(lambda r: window.TimestampedValue(r[:2], r[2]))
+        if kind == "rows":
+            pcoll |= f"Rows {part}" >> beam.Map(
+                lambda r: beam.Row(user=int(r[0]), partition=int(r[1]))
+            )
+        elif kind == "dicts":
+            pcoll |= f"Dicts {part}" >> beam.Map(
+                lambda r: {"user": r[0], "partition": r[1]}
+            ).with_output_types(dict[str, typing.Any])
+        elif kind == "tables":
+            pcoll |= f"Tables {part}" >> beam.Map(lambda r: table_of([r])).with_output_types(
+                pa.Table
+            )
+        return pcoll | f"Windows {part}" >> beam.WindowInto(window.FixedWindows(DAY))
+
+    pcoll = (create(0), create(1)) | beam.Flatten()
+    for i, change in enumerate(changes):
+        pcoll |= (
+            f"{i}"
+            >> {
+                "reshuffle": beam.Reshuffle(),
+                "filter": beam.Filter(bool),
+                "half days": beam.WindowInto(window.FixedWindows(DAY // 2)),
+            }[change]
+        )
+    return pcoll
+
+
+def test_one_user_moves_so_many_lists_and_each_by_so_much():
+    accepted = [("tables", ["half days", "filter"], 2, 2)]
+
+    @settings(max_examples=MORE or 1, deadline=None, derandomize=True, phases=[Phase.generate])
+    @given(
+        st.sampled_from(["tuples", "rows", "dicts", "tables"]),
+        st.lists(st.sampled_from(["reshuffle", "filter", "half days"]), max_size=2),
+        st.integers(1, 3),
+        st.integers(1, 3),
+    )
+    def draw(kind, changes, w, max_partitions):
+        accepted.append((kind, changes, w, max_partitions))
+
+    if MORE:
+        draw()
+
+    def results(pipeline):
+        return [
+            pipeline
+            | f"{i} {len(records)}" >> Composed(kind, changes, records)
+            | f"Release {i} {len(records)}"
+            >> ReleaseWindowedLists(
+                **ALL, max_windows_per_user=w, max_partitions_per_user=max_partitions
+            )
+            | f"Named {i} {len(records)}"
+            >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
+            for i, (kind, changes, w, max_partitions) in enumerate(accepted)
+            for records in (OTHERS, OTHERS + PLANTED)
+        ] | beam.Flatten()
+
+    found = collections.defaultdict(dict)
+    for name, (begin, released) in run(results):
+        found[name][begin] = released
+    for i, (_, changes, w, max_partitions) in enumerate(accepted):
+        before, after = found[i, True], found[i, False]
+        assert before.keys() == after.keys()
+        assert len(before) == (10 if "half days" in changes else 5)
+        moved = [before[begin].l1_distance(after[begin]) for begin in before]
+        assert max(moved) <= max_partitions, accepted[i]
+        assert sum(move > 0 for move in moved) <= w, accepted[i]
+
+
+def test_each_list_is_that_of_its_window():
+    (first, *others) = run(
+        lambda p: p | timed([(1, "a", 5), (2, "a", DAY - 1), (2, "b", DAY), (2, "b", 9 * DAY)])
+        | beam.WindowInto(window.FixedWindows(DAY)),
+        ReleaseWindowedLists(**ALL, max_windows_per_user=9, max_partitions_per_user=2),
+    )  # fmt: skip
+    assert first[0] == "1970-01-01T00:00:00Z" and list(first[1]) == [(2, 1)]
+    assert [list(released) for _, released in others] == [[(1, 1)], [], [], []]
+    # No user is in more than the five windows there are, whatever was said.
+    assert math.isclose(first[1].cost["epsilon"], NO_NOISE / 5)
+
+
+WINDOWED = beam.WindowInto(window.FixedWindows(60))
+REFUSED = {
+    "global": (beam.Map(same), "must be in beam.window.FixedWindows"),
+    "sliding": (beam.WindowInto(window.SlidingWindows(60, 30)), "release a record several times"),
+    "sessions": (beam.WindowInto(window.Sessions(60)), "sessions tell by where they begin"),
+    "triggered": (
+        beam.WindowInto(
+            window.FixedWindows(60),
+            trigger=trigger.Repeatedly(trigger.AfterCount(1)),
+            accumulation_mode=trigger.AccumulationMode.DISCARDING,
+        ),
+        "a trigger that fires again",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_windows_are_refused_with_the_reason(name):
+    steps, message = REFUSED[name]
+    records = beam.Pipeline() | beam.Create([("a", 1)]) | "Into" >> steps
+    release = ReleaseWindowedLists(**ALL, max_windows_per_user=1, max_partitions_per_user=1)
+    with pytest.raises(ValueError, match=message):
+        _ = records | release
+    # A Flatten has the windows of its first input.
+    fixed = records.pipeline | "More" >> beam.Create([("a", 1)]) | WINDOWED
+    with pytest.raises(ValueError, match="put different windows together"):
+        _ = (fixed, records) | beam.Flatten() | "Again" >> release
+    records.is_bounded = False
+    with pytest.raises(ValueError, match="unbounded input has no last window"):
+        _ = records | "Unbounded" >> release
+
+
+def test_lists_by_period_are_of_tables_in_the_global_window():
+    bounds = {"max_periods_per_user": 2, "max_partitions_per_user": 1}
+    release = ReleaseListsByPeriod("ab", epsilon=NO_NOISE, **bounds, secret=SECRET)
+    table = table_of([(1, 7, "b"), (2, 7, "b"), (2, 7, "c")], ("user", "partition", "list"))
+    first, second = run([table], release)
+    assert (*first, *second) == ("a", FrequencyList(), "b", FrequencyList([2], [1]))
+    with pytest.raises(ValueError, match="takes Arrow tables: declare them"):
+        run([(1, 2)], release)
+    fixed = window.FixedWindows(60)
+    with pytest.raises(ValueError, match="in the global window"):
+        run([table], beam.WindowInto(fixed), release)
+    bounds = {"max_windows_per_user": 1, "max_partitions_per_user": 1}
+    with pytest.raises(TypeError, match="records must be pairs"):
+        run(
+            ["secret"],
+            beam.Map(lambda one: window.TimestampedValue(one, 1)),
+            beam.WindowInto(fixed),
+            ReleaseWindowedLists(**ALL | {"stop": 60}, **bounds),
+        )
+
+
+def test_a_release_is_no_longer_any_users():
+    records = beam.Pipeline() | beam.Create([("a", 1)]) | WINDOWED
+    release = ReleaseWindowedLists(**ALL | {"stop": 60 * 9}, max_windows_per_user=1,
+                                   max_partitions_per_user=1)  # fmt: skip
+    assert bound_of(records | release) == Bound()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_windows_per_user": 0}, "max_windows_per_user must be a positive integer"),
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"epsilon": -1}, "epsilon"),
+        ({"stop": 0}, "start must be before stop"),
+    ],
+)
+def test_arguments_are_checked_at_once(options, message):
+    with pytest.raises(ValueError, match=message):
+        ReleaseWindowedLists(
+            **{**ALL, "max_windows_per_user": 1, "max_partitions_per_user": 1, **options}
+        )
+    with pytest.raises(ValueError, match="1 to 10,000 different periods"):
+        ReleaseListsByPeriod(
+            ["a", "a"], epsilon=1, max_periods_per_user=1, max_partitions_per_user=1
+        )
+
+
+@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
+    # All inputs of two users, two windows and two partitions, with the first user and without.
+    epsilon, delta = 0.5, 0.05
+    select = SelectPartitionsByPeriod(
+        "ab",
+        epsilon=epsilon,
+        delta=delta,
+        max_periods_per_user=w,
+        max_partitions_per_user=max_partitions,
+        strategy="optimal",
+    )
+    kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
+    cells = list(itertools.product((0, 1), "ab"))
+    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
+
+    def users_of(rows):
+        users = collections.Counter((partition, name) for _, partition, name in rows)
+        return tuple(users[cell] for cell in cells)
+
+    @functools.cache
+    def distribution(users):
+        """The probabilities of all sets of named pairs, each of which is decided by itself."""
+        chances = [kept[number] for number in users]
+        return [
+            math.prod(p if named else 1 - p for p, named in zip(chances, sets, strict=True))
+            for sets in itertools.product((False, True), repeat=4)
+        ]
+
+    alone = [bounded([("bob", *cell) for cell in others], w, max_partitions) for others in subsets]
+    neighbours = set()
+    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
+        rows = [(user, *cell) for user, own in (("bob", others), ("ann", theirs)) for cell in own]
+        pair = users_of(without), users_of(bounded(rows, w, max_partitions))
+        neighbours |= {pair, pair[::-1]}
+    dearest = max(
+        sum(
+            max(0, p - math.exp(epsilon) * q)
+            for p, q in zip(distribution(one), distribution(other), strict=True)
+        )
+        for one, other in neighbours
+    )
+    assert dearest <= delta * (1 + 1e-9)
+    # And nothing is given away: some pair takes most of it.
+    assert dearest > 0.9 * delta
+
+
+def selected(kind, **options):
+    """What is named of 30 users a day: "all" on each of three days, and one page of each day."""
+    records = [
+        (user, page, day * DAY + user)
+        for user in range(30)
+        for day in range(3)
+        for page in (("all", 0), ("day", day))
+    ] + [(99, ("alone", 1), 5), (7, ("all", 0), -5), (7, ("all", 0), 9 * DAY)]
+    options = {
+        "epsilon": 20,
+        "delta": 1e-6,
+        "start": 0,
+        "stop": 4 * DAY,
+        "max_windows_per_user": 3,
+        "max_partitions_per_user": 2,
+        "secret": SECRET,
+        "num_buckets": 2,
+    } | options
+    return run(
+        lambda begin: begin | Composed(kind, [], records) | SelectWindowedPartitions(**options)
+    )
+
+
+def test_names_are_those_of_their_windows():
+    days = [f"1970-01-0{day}T00:00:00Z" for day in (1, 2, 3)]
+    wanted = [(day, ("all", 0)) for day in days] + [(d, ("day", i)) for i, d in enumerate(days)]
+    assert sorted(selected("tuples")) == sorted(wanted)
+    noisy = selected("tuples", noisy_counts=True)
+    assert sorted(one[:2] for one in noisy) == sorted(wanted)
+    assert all(abs(count - 30) < 10 for *_, count in noisy)
+
+
+def test_names_count_a_user_in_so_many_windows():
+    # Each of 30 users is in one window of three, with one pair: too few for most to be named.
+    once = selected("tuples", max_windows_per_user=1, max_partitions_per_user=1, epsilon=0.2)
+    assert len(once) < 3
+
+
+def test_names_of_sessions_are_refused_and_arguments_checked_at_once():
+    options = {"start": 0, "stop": DAY, "max_windows_per_user": 1, "max_partitions_per_user": 1}
+    pipeline = beam.Pipeline()
+    sessions = pipeline | timed(OTHERS) | beam.WindowInto(window.Sessions(60))
+    with pytest.raises(ValueError, match="sessions tell by where they begin"):
+        _ = sessions | SelectWindowedPartitions(epsilon=1, delta=1e-6, **options)
+    with pytest.raises(ValueError, match="delta must be in"):
+        SelectWindowedPartitions(epsilon=1, delta=2, **options)
+    with pytest.raises(ValueError, match="max_windows_per_user must be"):
+        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"max_windows_per_user": 0})
+    with pytest.raises(ValueError, match="start must be before stop"):
+        SelectWindowedPartitions(epsilon=1, delta=0.1, **options | {"stop": 0})
+    with pytest.raises(ValueError, match="different periods"):
+        SelectPartitionsByPeriod(
+            "aa", epsilon=1, delta=0.1, max_periods_per_user=1, max_partitions_per_user=1
+        )

@@ -1,0 +1,173 @@
+import csv
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("jinja2", reason="needs the extra 'yaml'")
+pytest.importorskip("jsonschema", reason="needs the extra 'yaml'")
+pytest.importorskip("docstring_parser", reason="needs the extra 'yaml'")
+
+import apache_beam as beam
+import yaml
+from apache_beam.yaml.yaml_transform import expand_pipeline
+
+from dp_transforms.transforms import yaml as our_yaml
+
+ROOT = pathlib.Path(our_yaml.__file__).parents[2]
+PROVIDERS = yaml.safe_load((ROOT / "dp_transforms/beam_yaml_providers.yaml").read_text())
+
+
+def run(steps, tmp_path, records):
+    """The rows that a chain of YAML transforms makes of records with account, item and size."""
+    names = ("account", "item", "size")
+    rows = [dict(zip(names, record, strict=True)) for record in records]
+    chain = [
+        {"type": "Create", "config": {"elements": rows}},
+        *steps,
+        {"type": "WriteToJson", "config": {"path": str(tmp_path / "rows")}},
+    ]
+    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
+    with beam.Pipeline() as pipeline:
+        expand_pipeline(pipeline, yaml.safe_dump(specification))
+    lines = [line for path in tmp_path.glob("rows*") for line in path.read_text().splitlines()]
+    return [json.loads(line) for line in lines]
+
+
+def step(name, **config):
+    return {"type": name, "config": config}
+
+
+USERS = 300
+RECORDS = [(f"user{u}", f"item{i}", i) for u in range(USERS) for i in range(4)] * 2
+NAMED = step("ToRecords", user="account", partition=["item"])
+
+
+def test_counts_of_composite_partitions(tmp_path):
+    steps = [
+        step("ToRecords", user="account", partition=["item", "size"]),
+        step("BoundContributions", max_partitions_per_user=3),
+        step("CountDistinctUsers", cap=1_000),
+    ]
+    rows = run(steps, tmp_path, RECORDS)
+    assert sum(row["count"] for row in rows) == 3 * USERS
+    assert {(r["partition"]["item"], r["partition"]["size"]) for r in rows} == {
+        (f"item{i}", i) for i in range(4)
+    }
+
+
+def test_partitions_are_selected(tmp_path):
+    select = step(
+        "SelectPartitions", epsilon=4.0, delta=1e-6, max_partitions_per_user=4, noisy_counts=True
+    )
+    # At an epsilon of 1 for each partition, 300 users are missed with a probability below e**-250.
+    lonely = [("hermit", "cave", 0)]
+    rows = run([NAMED, select], tmp_path, RECORDS + lonely)
+    assert {row["partition"] for row in rows} == {f"item{i}" for i in range(4)}
+    assert all(isinstance(row["noisy_count"], int) for row in rows)
+
+
+def test_lists_of_groups(tmp_path):
+    """At 50 for each part a frequency changes with a probability below 1e-9."""
+    # Items 0 and 1 are of group "even" or "odd" by their size's parity; a hermit's group is alone.
+    fields = {"user": "account", "partition": "item", "size": "size"}
+    named = step("MapToFields", fields=fields)
+    records = [(f"user{u}", "item", u % 2) for u in range(USERS)] + [("hermit", "cave", 7)]
+    release = step(
+        "ReleaseGroupedLists",
+        attributes=["size"],
+        epsilon_all=50.0,
+        epsilon_groups=50.0,
+        max_partitions_per_user=1,
+        epsilon_selection=10.0,
+        delta=1e-6,
+    )
+    rows = run([named, release], tmp_path, records)
+    lists = {(r["attribute"], r["group"], r["frequency"], r["multiplicity"]) for r in rows}
+    assert lists == {
+        ("", "", USERS, 1),
+        ("", "", 1, 1),
+        ("size", "0", USERS // 2, 1),
+        ("size", "1", USERS // 2, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "bound", "degrees"),
+    # A hub and its 300 neighbours; of 5 edges at the hub, each has a neighbour of its own.
+    [(100.0, {}, {(USERS, 1), (1, USERS)}), (1_000.0, {"degree_bound": 5}, {(5, 1), (1, 5)})],
+    ids=["edges", "nodes"],
+)
+def test_degrees(epsilon, bound, degrees, tmp_path):
+    """At 50 and more by sensitivity a frequency changes with a probability below 1e-9."""
+    named = step("MapToFields", fields={"source": "account", "target": "item"})
+    edges = [("hub", f"item{i}", 0) for i in range(USERS)] * 2 + [("hub", "hub", 0)]
+    release = step("ReleaseDegreeList", epsilon=epsilon, **bound)
+    rows = run([named, release], tmp_path, edges)
+    assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
+
+
+def test_wrong_parameters_of_groups_are_named(tmp_path):
+    sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
+    sizes["max_partitions_per_user"] = 1
+    for config, message in (
+        ({"groups": {"gender": ["f"]}}, "'gender', which is not one of attributes"),
+        ({"delta": 1e-6}, "epsilon_selection and delta"),
+        ({}, "selection must be given"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run([NAMED, step("ReleaseGroupedLists", **sizes, **config)], tmp_path, RECORDS)
+
+
+def test_wrong_parameters_are_named(tmp_path):
+    for config, message in (
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
+        ({"kappa": 3}, "kappa"),
+        ({"max_partitions_per_user": 1, "secret": "x"}, "secret"),
+    ):
+        with pytest.raises(Exception, match=message):
+            run([NAMED, step("BoundContributions", **config)], tmp_path, RECORDS)
+
+
+def test_the_example_runs(tmp_path):
+    with open(tmp_path / "visits.csv", "w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["visitor", "page", "hour"])
+        writer.writerows((f"v{v}", f"p{p}", 3) for v in range(50) for p in range(2))
+    variables = {"input": str(tmp_path / "visits.csv"), "output": str(tmp_path / "released")}
+    command = [sys.executable, "-m", "apache_beam.yaml.main", "--runner=FnApiRunner"]
+    command += [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
+    command += [f"--jinja_variables={json.dumps(variables)}"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2_000:]
+    (released,) = tmp_path.glob("released*")
+    header, *lines = released.read_text().splitlines()
+    assert header == "frequency,multiplicity"
+    # Two pages of 50 visitors; epsilon is 1 and kappa 2. Farther away with a probability of 1e-7.
+    assert 20 < int(lines[0].split(",")[0]) < 120
+
+
+BOUND = step("BoundContributions", max_partitions_per_user=2)
+COUNT = step("CountDistinctUsers")
+RELEASE = step("ReleaseFrequencyList", epsilon=1.0)
+
+
+def build(*steps):
+    chain = [step("Create", elements=[{"user": "ann", "partition": "jazz"}]), *steps]
+    specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
+    expand_pipeline(beam.Pipeline(), yaml.safe_dump(specification))
+
+
+def test_bounds_travel_with_rows():
+    build(BOUND, COUNT, RELEASE)
+    build(BOUND, step("SelectPartitions", epsilon=1.0, delta=1e-5))
+    build(step("DeclareBounded", max_partitions_per_user=1), COUNT, RELEASE)
+    max_partitions = step("ReleaseFrequencyList", epsilon=1.0, max_partitions_per_user=1)
+    with pytest.raises(ValueError, match="it is not known how many partitions"):
+        build(COUNT, max_partitions)
+    with pytest.raises(ValueError, match="up to 2 of each user"):
+        build(BOUND, COUNT, max_partitions)
