@@ -487,15 +487,15 @@ MUTANTS = (
     Mutant(
         "the PRF that bounds users leaves out the partition",
         "dp_transforms/columnar/bounding.py",
-        "prf(key, owner_hashes[owner[positions]], priorities)",
-        "prf(key, owner_hashes[owner[positions]], owner_hashes[owner[positions]])",
+        "prf(key, of_owners[owner], hashes)",
+        "prf(key, of_owners[owner], of_owners[owner])",
         ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
         "the PRF that bounds users leaves out the user",
         "dp_transforms/columnar/bounding.py",
-        "prf(key, owner_hashes[owner[positions]], priorities)",
-        "prf(key, priorities, priorities)",
+        "prf(key, of_owners[owner], hashes)",
+        "prf(key, hashes, hashes)",
         ("tests/columnar/test_bounding.py", "tests/test_contributions.py"),
     ),
     Mutant(
@@ -515,8 +515,8 @@ MUTANTS = (
     Mutant(
         "a retry bounds a user in another way",
         "dp_transforms/columnar/bounding.py",
-        "    priorities = prf(key, ",
-        '    priorities = prf(__import__("os").urandom(32), ',
+        "    return prf(key, ",
+        '    return prf(__import__("os").urandom(32), ',
         ("tests/columnar/test_bounding.py", "tests/test_contributions.py"),
     ),
     Mutant(
