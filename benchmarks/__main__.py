@@ -93,7 +93,15 @@ BENCHMARKS = (
     Benchmark("row_dynamic_program", "The published row program", "row_dynamic_program", 3),
     Benchmark("exponential_mechanism", "Base-2 exponential mechanism", "exponential_mechanism", 3),
     Benchmark(
-        "throughput", "From records to a release", "throughput", 40, ("peers_python", "data")
+        "throughput", "From records to a release", "throughput", 20, ("peers_python", "data")
+    ),
+    Benchmark(
+        "throughput_shapes",
+        "Shapes of records, drawn at random",
+        "throughput_shapes",
+        60,
+        ("data",),
+        ("--sizes", "12x20", "--text_sizes", "4x5", "--repeats=1"),
     ),
     Benchmark("cost_model", "What a job will cost", "cost_model", 6),
     Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15, ("data",)),

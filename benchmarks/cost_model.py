@@ -93,12 +93,11 @@ def shuffled(path: str) -> dict[str, int]:
 def measured(table: str) -> dict[int, tuple[float, float]]:
     """CPU seconds and GiB by millions of records, from the tables of ``throughput``.
 
-    >>> measured("| 5M visits, parquet | 2.5 s | 2.3 s | 0.62 GiB | 2.8 s |")
+    >>> measured("| 5M visits, parquet | 2.5 s | 2.3 s | 0.62 GiB | |")
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        r"^\| (\d+)M visits, parquet(?:, once|, DuckDB with arg_min)? "
-        r"\| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
+        r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
         re.MULTILINE,
     )
     found = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}

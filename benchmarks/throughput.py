@@ -1,15 +1,16 @@
-"""Speed and memory of the Beam transforms, beside DuckDB on the same files in the same run.
+"""Speed and memory of the main job, by its number of records and by what it reads.
 
-    python -m benchmarks.throughput [--large] [--repeats=3] [--data=DIR]
+    python -m benchmarks.throughput [--large [MILLIONS ...]] [--repeats=3] [--data=DIR]
         [--peers_python=peers/bin/python] [--output=benchmarks/results]
 
-Makes its own data, in the shapes of ``throughput_data.SHAPES``. Every measurement has a process of
-its own, and includes the imports of what it measures. The work is to read the files, keep at most
-kappa distinct partitions of each user, count distinct users, and make (ours: also release) the
-frequency list. DuckDB does it in one query on two threads, with a window, as one would write it
-first, or with arg_min, which is often faster; ours in one process on Beam's in-process runner.
-Selection of partitions is compared with pipeline-dp on the same runner, if there is a Python that
-has it (see ``partition_selection_peers``).
+Every measurement has a process of its own, and includes the imports of what it measures. The work
+is to read the files, keep at most kappa distinct partitions of each user, count distinct users, and
+make and release the frequency list, in one process. ``throughput_shapes`` compares it with other
+engines on data of many shapes. Selection of partitions is compared with pipeline-dp on one runner,
+if there is a Python that has it (see ``partition_selection_peers``).
+
+A limit of the process decides how much memory it takes before it shuffles on disk, such as
+``ulimit -d 4194304`` for 4 GiB.
 """
 
 from __future__ import annotations
@@ -32,12 +33,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.harness import page_parser, write_page
-from benchmarks.throughput_data import MILLION, SHAPES, hot_partition, hot_user, visits, write
+from benchmarks.throughput_data import MILLION, hot_partition, hot_user, visits, write
 
 KAPPA = 10
 MILLIONS = (5, 20)
-LARGE, LARGEST = 100, 200
-OTHER_FORMATS = ("plain.parquet", "csv", "csv.gz")
+LARGE = (100, 200)
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
 # The second one is Beam's older runner in process, which handles one element at a time.
@@ -190,15 +190,10 @@ def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
     return run
 
 
-DUCKDB = {"duckdb": duckdb, "duckdb arg_min": duckdb_arg_min}
-
-
 def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
     run: Callable[[], object]
     wall, cpu = time.perf_counter(), time.process_time()
-    if engine in DUCKDB:
-        run = DUCKDB[engine](path, max_partitions)
-    elif engine in RUNNERS:
+    if engine in RUNNERS:
         run = selection(path, engine)
     else:
         run = transforms(path, max_partitions, engine)
@@ -243,75 +238,22 @@ def measure(source: str, path: str, repeats: int) -> Measurement:
     return median([measure_once(source, path, KAPPA) for _ in range(repeats)])
 
 
-def compared(
-    path: str, max_partitions: int, repeats: int, others: Sequence[str]
-) -> tuple[Measurement, dict[str, tuple[Measurement, float]]]:
-    """The transforms; and each other engine, with the median ratio of their times to its own."""
-    # In turns, so that whatever else runs on the machine slows all.
-    runs = [
-        [measure_once(engine, path, max_partitions) for engine in ("files", *others)]
-        for _ in range(repeats)
-    ]
-    ours, *theirs = zip(*runs, strict=True)
-    ratios = [
-        sorted(mine.wall / its.wall for mine, its in zip(ours, engine, strict=True))[repeats // 2]
-        for engine in theirs
-    ]
-    return median(ours), dict(
-        zip(others, zip(map(median, theirs), ratios, strict=True), strict=True)
-    )
-
-
 def cells(found: Measurement) -> str:
     return f"{found.wall:.1f} s | {found.cpu:.1f} s | {found.gibibytes:.2f} GiB"
 
 
-COMPARED = (
-    "| records | transforms | CPU | memory | DuckDB | CPU | memory | ratio | growth |",
-    "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
-)
-
-
-def compared_rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
-    """The main job beside DuckDB: both sizes in Parquet, and the first in other formats."""
-    yield from COMPARED
-    for shape, make in SHAPES.items():
-        before = None
-        for n in MILLIONS:
-            path = write(data / f"{shape}{n * MILLION}.parquet", make(n * MILLION))
-            ours, theirs = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
-            growth = f"{ours.cpu / before.cpu:.2f}" if before else ""
-            before = ours
-            yield from against_duckdb(f"{n}M {shape}, parquet", ours, theirs, growth)
-        for suffix in OTHER_FORMATS:
-            path = write(data / f"{shape}{MILLIONS[0]}.{suffix}", make(MILLIONS[0] * MILLION))
-            found = compared(path, kappa_of(shape), repeats, tuple(DUCKDB))
-            yield from against_duckdb(f"{MILLIONS[0]}M {shape}, {suffix}", *found)
-
-
-def large_rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
-    """The main job beside DuckDB's faster query at 100 million records; alone at 200 million."""
-    yield from COMPARED
-    for shape, make in SHAPES.items():
-        path = write(data / f"{shape}{LARGE}.parquet", make(LARGE * MILLION))
-        found = compared(path, kappa_of(shape), repeats, ("duckdb arg_min",))
-        yield from against_duckdb(f"{LARGE}M {shape}, parquet", *found)
-    path = write(data / f"visits{LARGEST}.parquet", visits(LARGEST * MILLION))
-    ours = measure_once("files", path, KAPPA)
-    yield f"| {LARGEST}M visits, parquet, once | {cells(ours)} | | | | | |"
-
-
-def kappa_of(shape: str) -> int:
-    return 1 if shape == "passwords" else KAPPA
-
-
-def against_duckdb(
-    title: str, ours: Measurement, theirs: dict[str, tuple[Measurement, float]], growth: str = ""
-) -> Iterator[str]:
-    """A row for each of DuckDB's queries."""
-    for engine, (found, ratio) in theirs.items():
-        query, shown = ("", growth) if engine == "duckdb" else (", DuckDB with arg_min", "")
-        yield f"| {title}{query} | {cells(ours)} | {cells(found)} | {ratio:.2f} | {shown} |"
+def growth_rows(data: pathlib.Path, millions: Sequence[int], repeats: int) -> Iterator[str]:
+    """The main job on more and more records, of which each file is deleted again."""
+    yield "| records | transforms | CPU | memory | growth of CPU |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    before = None
+    for n in millions:
+        path = write(data / f"visits{n * MILLION}.parquet", visits(n * MILLION))
+        found = measure("files", path, repeats)
+        os.unlink(path)
+        growth = f"{found.cpu / before.cpu:.2f}" if before else ""
+        before = found
+        yield f"| {n}M visits, parquet | {cells(found)} | {growth} |"
 
 
 def other_input_rows(data: pathlib.Path, millions: int, repeats: int) -> Iterator[str]:
@@ -370,7 +312,7 @@ def report(data: pathlib.Path, repeats: int, peers_python: str | None) -> Iterat
     yield ""
     yield about(repeats)
     yield ""
-    yield from compared_rows(data, repeats)
+    yield from growth_rows(data, MILLIONS, repeats)
     yield ""
     yield from other_input_rows(data, MILLIONS[0], repeats)
     if peers_python:
@@ -378,21 +320,23 @@ def report(data: pathlib.Path, repeats: int, peers_python: str | None) -> Iterat
         yield from selection_rows(data, peers_python, repeats)
 
 
-def large_report(data: pathlib.Path, repeats: int) -> Iterator[str]:
-    yield f"# {LARGE} million records to a released frequency list: time and memory"
+def large_report(data: pathlib.Path, millions: Sequence[int], repeats: int) -> Iterator[str]:
+    yield "# Many records to a released frequency list: time and memory"
     yield ""
     yield about(repeats)
     yield ""
-    yield from large_rows(data, repeats)
+    yield from growth_rows(data, millions, repeats)
 
 
 def about(repeats: int) -> str:
+    from dp_transforms.runtime.local import memory_limit
+
     runs = f"Medians of {repeats} runs" if repeats > 1 else "Single runs"
     return (
         f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} before. {runs}, "
-        "in turns with the others. CPU is that of all threads; memory is the process's peak; ratio "
-        "is that of the times, and growth that of the CPU time to the size before, which other "
-        "processes disturb less."
+        "each a process. CPU is that of all threads; memory is the process's peak; growth is that "
+        "of the CPU time to the size before. What a job may have of memory, which decides what "
+        f"goes to disk, is {memory_limit() / 2**30:.1f} GiB."
     )
 
 
@@ -403,13 +347,14 @@ def main() -> None:
         "--data",
         type=pathlib.Path,
         default=pathlib.Path("out/throughput"),
-        help="where its files are kept, 3 GB or so, and 10 GB with --large",
+        help="where its files are kept: 14 bytes a record",
     )
     parser.add_argument(
         "--large",
-        action="store_true",
-        help=f"{LARGE} and {LARGEST} million records, for which DuckDB takes up to 20 GiB; writes "
-        "throughput_large.md",
+        nargs="*",
+        type=int,
+        metavar="MILLIONS",
+        help=f"writes throughput_large.md instead: {LARGE} million records, or as many as given",
     )
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
@@ -419,8 +364,9 @@ def main() -> None:
         print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(max_partitions)))))
         return
     data, repeats = arguments.data, arguments.repeats
-    if arguments.large:
-        write_page(arguments.output / "throughput_large.md", large_report(data, repeats))
+    if arguments.large is not None:
+        lines = large_report(data, arguments.large or LARGE, repeats)
+        write_page(arguments.output / "throughput_large.md", lines)
         return
     lines = report(data, repeats, arguments.peers_python)
     write_page(arguments.output / "throughput.md", lines)

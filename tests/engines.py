@@ -26,7 +26,8 @@ def in_process(tables, secret=SECRET, num_buckets=3):
 class NoNoise:
     """In the place of a mechanism: shows what it is given."""
 
-    sensitivity = 5
+    def __init__(self, sensitivity=5):
+        self.sensitivity = sensitivity
 
     def release(self, frequency_list, tape):
         return frequency_list

@@ -592,6 +592,27 @@ MUTANTS = (
         ("tests/transforms/test_windowed.py",),
     ),
     Mutant(
+        "records are readable on the disk",
+        "dp_transforms/runtime/spilling.py",
+        "memoryview(self._cipher.encrypt(_nonce(place), plain, None))",
+        "memoryview(plain + bytes(_TAG_BYTES))",
+        ("tests/runtime/test_spilling.py",),
+    ),
+    Mutant(
+        "two segments of a disk have one nonce",
+        "dp_transforms/runtime/spilling.py",
+        'return place.to_bytes(_NONCE_BYTES, "little")',
+        "return bytes(_NONCE_BYTES)",
+        ("tests/runtime/test_spilling.py",),
+    ),
+    Mutant(
+        "what is spilled has a name that outlives the process",
+        "dp_transforms/runtime/spilling.py",
+        "tempfile.TemporaryFile(dir=self._directory)",
+        "tempfile.NamedTemporaryFile(dir=self._directory, delete=False)",
+        ("tests/runtime/test_spilling.py",),
+    ),
+    Mutant(
         "a user counts in any number of windows",
         "dp_transforms/columnar/attributes.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",

@@ -137,8 +137,8 @@ def _smallest(
         limits = (np.minimum(enough / sizes, 1 - 2**-53) * 2.0**64).astype(np.uint64)
         low = priorities <= np.repeat(limits, sizes)
         few = np.bincount(ranks[low].view(np.int64), minlength=len(sizes)) <= at_most
-        near = np.flatnonzero(low | np.repeat(few, sizes))
-        positions, priorities, ranks = positions[near], priorities[near], ranks[near]
+        rows = np.flatnonzero(low | np.repeat(few, sizes))
+        positions, priorities, ranks = positions[rows], priorities[rows], ranks[rows]
         sizes = np.bincount(ranks.view(np.int64), minlength=len(sizes))
     starts = np.cumsum(sizes) - sizes
     in_order, tied = _sorted_by_leading_bits(ranks, priorities)

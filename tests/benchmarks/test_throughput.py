@@ -6,37 +6,59 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput import duckdb, duckdb_arg_min, measure_once
-from benchmarks.throughput_data import MILLION, SHAPES, hot_partition, hot_user, write
-from dp_transforms import BoundContributions, CountDistinctUsers
-from tests.beam_runs import rows_of, run
-from tests.cases import slow_unless
+from benchmarks.throughput_data import MILLION, hot_partition, hot_user
+from benchmarks.throughput_data import write as write_records
+from benchmarks.throughput_shapes import Shape, compared, polars
+from dp_transforms import JobSecret
+from dp_transforms.files.record_files import RecordFiles
+from dp_transforms.specs import ListSpec
+from tests.engines import NoNoise, in_process
 
 LIMIT_GIBIBYTES = 1.0
 
 
-@pytest.mark.parametrize("make", slow_unless(SHAPES.values(), [SHAPES["visits"]]))
-def test_duckdb_and_the_transforms_do_the_same(tmp_path, make):
+@pytest.mark.parametrize("seed, suffix", [(1, "parquet"), (9, "csv"), (2, "jsonl")])
+def test_all_engines_do_the_same(tmp_path, seed, suffix):
     pytest.importorskip("duckdb", reason="DuckDB is for benchmarks")
-    path = write(tmp_path / "records.parquet", make(20_000))
-    table = pq.read_table(path, columns=["user", "partition"])
-    pairs = set(zip(*(column.to_pylist() for column in table.columns), strict=True))
-    most = 10_000
+    shape = Shape.draw(seed, 20_000)
+    path = shape.write(tmp_path, suffix)
+    files = RecordFiles(path, "user", ["partition"])
+    pairs = set()
+    for table in files.tables():
+        columns = (column.to_pylist() for column in table.select(["user", "partition"]).columns)
+        pairs.update(zip(*columns, strict=True))
+    most = 20_000
     for max_partitions in (1, 10, most):
-        ours = rows_of(run([table], BoundContributions(max_partitions), CountDistinctUsers()))
-        theirs = duckdb(path, max_partitions)()
-        assert sorted(duckdb_arg_min(path, max_partitions)()) == sorted(theirs)
+        engine = in_process(files.tables(), JobSecret.from_os(), 16)
+        ours = dict(*engine.frequency_list(ListSpec(NoNoise(max_partitions))))
+        others = [
+            duckdb(path, max_partitions)(),
+            duckdb_arg_min(path, max_partitions)(),
+            polars(path, max_partitions)().rows(),
+        ]
         kept = sum(
             min(n, max_partitions) for n in collections.Counter(user for user, _ in pairs).values()
         )
         # They keep different partitions of a user, but as many.
-        assert sum(count for _, count in ours) == kept
-        assert sum(count * partitions for count, partitions in theirs) == kept
+        for found in (ours.items(), *others):
+            assert sum(count * partitions for count, partitions in found) == kept
     # Nothing is dropped by the last bound.
-    assert dict(theirs) == collections.Counter(count for _, count in ours)
+    assert all(dict(found) == ours for found in others)
+
+
+def test_a_shape_is_drawn_from_its_seed_and_measured(tmp_path):
+    pytest.importorskip("duckdb", reason="DuckDB is for benchmarks")
+    shapes = [Shape.draw(seed, 3_000) for seed in (4, 4, 5)]
+    tables = [pq.read_table(shape.write(tmp_path)) for shape in shapes]
+    assert tables[0].equals(tables[1]) and not tables[0].equals(tables[2])
+    assert [table.num_rows for table in tables] == [3_000] * 3
+    found = compared(f"{tmp_path}/shape4.parquet", 3, 1, ("ours", "arg_min"))
+    assert set(found) == {"ours", "arg_min"}
+    assert all(0 < cost.gibibytes < LIMIT_GIBIBYTES for cost in found.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("make", [hot_user, hot_partition])
 def test_skew_stays_below_the_limit_of_memory(tmp_path, make):
-    path = write(tmp_path / "records.parquet", make(10 * MILLION))
+    path = write_records(tmp_path / "records.parquet", make(10 * MILLION))
     assert measure_once("files", path, 10).gibibytes < LIMIT_GIBIBYTES

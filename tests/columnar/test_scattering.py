@@ -80,10 +80,10 @@ def test_pieces_are_reduced_where_it_pays(records):
 
 @pytest.mark.parametrize("sampled", [True, False])
 def test_one_hot_user_is_reduced_whether_or_not_the_sample_has_rows(sampled):
-    # The sample is the rows of every eighth hash, here all rows or none.
+    # The sample is the rows of every fourth hash, here all rows or none: then it is enlarged.
     hashes = {user: BY_USER(table_of([(user, 0)]))[0] for user in range(100)}
-    user = next(user for user in hashes if (hashes[user] % 8 == 0) == sampled)
-    records = [(user, i) for i in range(50_000)]
+    user = next(user for user in hashes if (hashes[user] % 4 == 0) == sampled)
+    records = [(user, i) for i in range(20_000)]
     ((_, piece),) = scatter(table_of(records), BY_USER, 16, BOUND)
     assert unpack(piece).num_rows == 2
     assert set(pairs_of(unpack(piece))) == reference.bound(records, 2, KEY)
@@ -127,9 +127,9 @@ def test_one_hot_user_is_bounded_while_it_is_gathered():
         largest = max(largest, table.num_rows)
         return BOUND(table)
 
-    pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(50)]
+    pieces = [pack(table_of([(7, 1000 * i + j) for j in range(1000)])) for i in range(20)]
     (table,) = gather(pieces, BY_USER, reduce, 64_000)
-    records = [(7, i) for i in range(50_000)]
+    records = [(7, i) for i in range(20_000)]
     assert set(pairs_of(table)) == reference.bound(records, 2, KEY)
     assert largest <= 5_000
 
