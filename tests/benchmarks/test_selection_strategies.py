@@ -41,7 +41,7 @@ def test_weights_have_at_most_norm_one():
         assert each**2 * partitions <= UNIT**2 < (each + 1) ** 2 * partitions
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 10, 1000])
+@pytest.mark.parametrize("max_partitions", [1, 2, 10, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (10.0, 0.01)])
 def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, max_partitions):
     distribution = WeightedGaussianSelection(epsilon, delta, max_partitions).rounds[0]
@@ -53,7 +53,7 @@ def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, del
     assert 0.99999 * delta < exposed.max() <= delta
 
 
-@pytest.mark.parametrize("kappa", [1, 3, 10, 100])
+@pytest.mark.parametrize("max_partitions", [1, 3, 10, 100])
 def test_weights_cost_nothing_against_plain_gaussian_thresholds(max_partitions):
     weighted = WeightedGaussianSelection(1, 1e-5, max_partitions)
     plain = GaussianSelection(1, 1e-5, max_partitions)

@@ -289,7 +289,7 @@ def test_new_partitions_of_one_user_move_one_coordinate():
     assert sorted(np.concatenate(moved))[-2:] == [0, 7]
 
 
-@pytest.mark.parametrize(("epsilon", "kappa", "count"), [(0.3, 10, 30), (0.1, 3, 50)])
+@pytest.mark.parametrize(("epsilon", "max_partitions", "count"), [(0.3, 10, 30), (0.1, 3, 50)])
 def test_composed_noise_on_coordinates_costs_what_its_exact_distribution_says(
     epsilon, max_partitions, count
 ):

@@ -30,9 +30,8 @@ import time
 from collections.abc import Iterator
 
 from dp_transforms.budget import Ledger, PrivacyUnit, State
-from dp_transforms.files.filenames import PRIVACY_FILE, REPORT_FILE
+from dp_transforms.files.filenames import PRIVACY_FILE, RELEASED_FILES, REPORT_FILE
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.jobs import RELEASED_FILES
 
 _EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "sqlite3.connect"}
 # Users, partitions and groups, as ``write_inputs`` makes them.

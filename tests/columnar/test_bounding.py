@@ -43,7 +43,7 @@ def test_bounding_agrees_with_the_reference(records, max_partitions, shared_orde
 
 @pytest.mark.parametrize("dense", [0, 32], ids=["sorted", "looked up"])
 @pytest.mark.parametrize("spare", [-1, 4], ids=["users below the limit", "few to sort"])
-@pytest.mark.parametrize("kappa", [1, 4])
+@pytest.mark.parametrize("max_partitions", [1, 4])
 def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare, kappa):
     monkeypatch.setattr(bounding, "_DENSE", dense)
     monkeypatch.setattr(bounding, "_SPARE", spare)

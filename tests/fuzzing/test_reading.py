@@ -19,7 +19,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from apache_beam.io.filesystem import FileMetadata
-from dp_transforms.files.times import periods_of
 from hypothesis import event, given
 from hypothesis import strategies as st
 
@@ -36,6 +35,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
 from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.json_lines import JsonLines
+from dp_transforms.files.period_names import periods_of
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.runtime.batching import objects
 from dp_transforms.runtime.python_values import column_of, has_null

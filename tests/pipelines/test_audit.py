@@ -42,7 +42,7 @@ def exact(out):
 
 
 @pytest.mark.parametrize(
-    ("mechanism", "kappa"),
+    ("mechanism", "max_partitions"),
     slow_unless(itertools.product(PROMISES, [1, 2]), [(name, 2) for name in PROMISES]),
 )
 def test_no_mechanism_is_accused(records, capsys, mechanism, max_partitions):

@@ -520,7 +520,7 @@ def test_the_page_reads_well_in_a_browser(release, request, tmp_path, width):
 
 
 @pytest.mark.parametrize("epsilon", ["1/3", "1/7", "2/21", "0.3", "1.1", "22/7"])
-@pytest.mark.parametrize("kappa", [1, 3])
+@pytest.mark.parametrize("max_partitions", [1, 3])
 def test_a_statement_names_its_mechanism_exactly(epsilon, max_partitions):
     """A seventh of a week's epsilon, say, is no decimal."""
     for kind in (IntegerPartitionMechanism, GeometricPartitionMechanism):

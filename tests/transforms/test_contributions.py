@@ -78,7 +78,7 @@ def test_every_application_draws_a_secret_of_its_own():
     assert sorted(run(records, transform)) != sorted(run(records, transform))
 
 
-@pytest.mark.parametrize("kappa", [0, -1, 1.5, "3", None, True])
+@pytest.mark.parametrize("max_partitions", [0, -1, 1.5, "3", None, True])
 def test_kappa_must_be_positive(max_partitions):
     with pytest.raises(ValueError, match="max_partitions_per_user must be a positive integer"):
         BoundContributions(max_partitions)

@@ -49,7 +49,7 @@ def few_buckets(monkeypatch):
     monkeypatch.setattr(local, "num_buckets_by_size", lambda number, *_: number)
 
 
-@pytest.mark.parametrize("kappa", [1, 3, 50])
+@pytest.mark.parametrize("max_partitions", [1, 3, 50])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_selections_agree_with_the_reference(name, max_partitions):
     strategy = make_strategy(name, 2.0, 1e-2, max_partitions_per_user=max_partitions)

@@ -69,7 +69,7 @@ def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
             assert len(partitions) == min(len(periods[period]), max_partitions)
 
 
-@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
     # All inputs of two users, two windows and two partitions, with the first user and without.
     release = ReleaseListsByPeriod(
@@ -274,7 +274,7 @@ def test_arguments_are_checked_at_once(options, message):
         )
 
 
-@pytest.mark.parametrize(("w", "kappa"), [(1, 1), (1, 2), (2, 1)])
+@pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
     # All inputs of two users, two windows and two partitions, with the first user and without.
     epsilon, delta = 0.5, 0.05

@@ -36,7 +36,7 @@ def with_a_user(values, max_partitions):
             yield tuple(sorted(filter(None, more), reverse=True))
 
 
-@pytest.mark.parametrize("kappa", [1, 2, 3])
+@pytest.mark.parametrize("max_partitions", [1, 2, 3])
 def test_the_loss_is_at_most_epsilon_for_all_neighbours_and_reached(max_partitions):
     # 2**-eta = 1/2: each cell costs ln 2, and the whole release kappa ln 2.
     mechanism = FrobeniusMechanism(eta=RATIO, sensitivity=max_partitions)

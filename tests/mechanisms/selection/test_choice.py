@@ -62,7 +62,7 @@ def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "kappa"), [(1.0, 1e-5, 1), (0.5, 1e-4, 3), (5.0, 1e-3, 20)]
+    ("epsilon", "delta", "max_partitions"), [(1.0, 1e-5, 1), (0.5, 1e-4, 3), (5.0, 1e-3, 20)]
 )
 def test_auto_takes_the_smallest_median_or_rounds(epsilon, delta, max_partitions):
     for noisy in (False, True):
@@ -91,7 +91,7 @@ def test_auto_knows_what_is_bounded():
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("kappa", [1, 7])
+@pytest.mark.parametrize("max_partitions", [1, 7])
 def test_medians_are_where_half_is_kept(name, max_partitions):
     strategy = make_strategy(name, 0.7, 1e-4, max_partitions_per_user=max_partitions)
     median = strategy.median_users
@@ -170,7 +170,7 @@ def test_auto_with_zeros():
         choose_strategy(0, 0.01, noisy_counts=True)
 
 
-@pytest.mark.parametrize("kappa", [1, 1000])
+@pytest.mark.parametrize("max_partitions", [1, 1000])
 def test_budgets_for_which_there_are_not_enough_users_are_refused(max_partitions):
     message = (
         "2..48 users in a partition at epsilon=1e-18, delta=1e-05 and "

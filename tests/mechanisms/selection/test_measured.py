@@ -79,7 +79,9 @@ def test_other_users_have_other_noise_on_the_same_tape():
 
 
 @pytest.mark.parametrize("neighbours", ["add_or_remove", REPLACE])
-@pytest.mark.parametrize(("epsilon", "kappa"), [(1, 3), (1, 100), (Fraction(1, 4), 10), (4, 10)])
+@pytest.mark.parametrize(
+    ("epsilon", "max_partitions"), [(1, 3), (1, 100), (Fraction(1, 4), 10), (4, 10)]
+)
 def test_every_plan_stays_within_the_budget(epsilon, max_partitions, neighbours):
     delta = Fraction(1, 10**5)
     strategy = MeasuredSelection(epsilon, delta, max_partitions, neighbours=neighbours)

@@ -105,7 +105,7 @@ def select_with_counts(strategy, users, tape):
 
 
 @pytest.mark.parametrize("strategy", NOISY)
-@pytest.mark.parametrize(("epsilon", "delta", "kappa"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
+@pytest.mark.parametrize(("epsilon", "delta", "max_partitions"), [(1.0, 1e-3, 1), (0.3, 1e-4, 4)])
 def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, max_partitions):
     chosen = strategy(epsilon, delta, max_partitions)
     distribution, count = chosen.distribution, 30_000
@@ -200,7 +200,7 @@ def test_upper_quantile_is_on_the_private_side(probability):
     assert stats.norm.sf(z) <= probability * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("kappa", [1, 3, 20])
+@pytest.mark.parametrize("max_partitions", [1, 3, 20])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.05, 0.02), (8.0, 1e-3)])
 def test_gaussian_noise_and_threshold_share_the_budget(epsilon, delta, max_partitions):
     """Every mix of shared and new partitions, both orders, by scipy."""

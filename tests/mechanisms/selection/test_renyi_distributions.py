@@ -94,7 +94,7 @@ def worst_delta(distributions, max_partitions, step=None):
     return max(worst)
 
 
-@pytest.mark.parametrize("kappa", [1, 3, 10])
+@pytest.mark.parametrize("max_partitions", [1, 3, 10])
 def test_worst_delta_of_counts(max_partitions):
     distribution = distribution_of_counts(EPSILON, DELTA, max_partitions)
     values = np.maximum(NODES - math.exp(EPSILON), 0)
@@ -106,7 +106,8 @@ def test_worst_delta_of_counts(max_partitions):
 
 
 @pytest.mark.parametrize(
-    ("kappa", "rounds", "growth"), [(4, 1, 1), (2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)]
+    ("max_partitions", "rounds", "growth"),
+    [(4, 1, 1), (2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)],
 )
 def test_worst_delta_of_rounds(max_partitions, rounds, growth):
     strategy = RenyiRoundsSelection(
@@ -117,7 +118,7 @@ def test_worst_delta_of_rounds(max_partitions, rounds, growth):
     assert DELTA / 2 < delta <= DELTA
 
 
-@pytest.mark.parametrize(("kappa", "rounds"), [(1, 3), (10, 2), (100, 4)])
+@pytest.mark.parametrize(("max_partitions", "rounds"), [(1, 3), (10, 2), (100, 4)])
 def test_rounds_share_the_budget(max_partitions, rounds):
     strategy = RenyiRoundsSelection(EPSILON, DELTA, max_partitions, number_of_rounds=rounds)
     for named in (0, 10**6):
@@ -152,7 +153,7 @@ def log_moments(order, base, rise):
     return there, here
 
 
-@pytest.mark.parametrize(("epsilon", "kappa", "rounds"), [(0.03, 30, 1), (1e-6, 8, 2)])
+@pytest.mark.parametrize(("epsilon", "max_partitions", "rounds"), [(0.03, 30, 1), (1e-6, 8, 2)])
 def test_divergences_hold_between_knots_too(epsilon, max_partitions, rounds):
     strategy = RenyiRoundsSelection(epsilon, DELTA, max_partitions, number_of_rounds=rounds)
     distribution = strategy.rounds[-1]
@@ -233,7 +234,7 @@ def test_steps():
     ]
 
 
-@pytest.mark.parametrize("kappa", [10, 30, 100])
+@pytest.mark.parametrize("max_partitions", [10, 30, 100])
 def test_one_bit_needs_fewer_users_than_gaussian_noise(max_partitions):
     # Found elsewhere, by one order of fewer to choose from: 43, 62 and 96 instead of 61, 110, 207.
     assert (
