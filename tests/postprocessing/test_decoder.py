@@ -285,6 +285,11 @@ def test_errors_are_those_of_the_prototype_or_less(truth, rate, draws, behind, p
     assert np.mean(errors(truth, rate, draws, behind)) < published + 3 * sd / math.sqrt(draws)
 
 
+def test_flat_lists_are_known_from_end_to_end():
+    """What is seen at one end of a rectangle tells of the other: raw noise is 250 here."""
+    assert np.mean(errors(FrequencyList([2000], [400]), 0.5, 2, 14)) < 40
+
+
 def test_bounds_help():
     truth = sample("rockyou.csv")
     given_noise = noisy(truth, 0.1, np.random.default_rng(7), 30)
