@@ -163,7 +163,7 @@ class GapChains:
             self._like[beyond > cell / 2] = 0
         self._like[-1] = 0
 
-    def _positions(self, places: slice) -> FloatArray:
+    def _positions(self, places: slice | IntArray) -> FloatArray:
         start = self._base[places] + self._share[places]
         return start[:, None] + self.cell * np.arange(float(self.width))
 
@@ -203,8 +203,6 @@ class GapChains:
         """The log evidence of an end at each place, and the probability of an end there."""
         self.filtered = np.zeros_like(self._like)
         evidence = np.zeros(self._places + 1)
-        start = 1 / (np.maximum(self._positions(slice(None)), 1) + 1 / self.rate) ** 2
-        start *= self.cell / self.rate
 
         def sweep(which: IntArray, message: FloatArray, begin: int = 0) -> FloatArray:
             for step in range(begin, len(self._index)):
@@ -214,7 +212,9 @@ class GapChains:
                 message = np.maximum(ahead[:, ::-1], 0)
                 if not step:
                     first = self._begin[which]
-                    message[first] = start[at[first]]
+                    # The largest entry has a heavy tail.
+                    position = np.maximum(self._positions(at[first]), 1)
+                    message[first] = self.cell / self.rate / (position + 1 / self.rate) ** 2
                 message *= self._like[at]
                 total = np.maximum(message.sum(1), TINY)
                 message /= total[:, None]
@@ -223,7 +223,7 @@ class GapChains:
 
         begin = max(len(self._index) - WARM_UP, 0)
         guess = sweep(np.arange(len(self._begin)), self._like[self._index[begin]], begin)
-        self._until_they_agree(sweep, np.roll(guess, 1, axis=0), 1, 1.0 - self._begin)
+        self._until_they_agree(sweep, np.roll(guess, 1, axis=0), 1, np.where(self._begin, 0.0, 1.0))
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
@@ -287,7 +287,7 @@ class GapChains:
         begin = min(WARM_UP, len(self._index)) - 1
         guess = sweep(np.arange(len(self._final)), self._like[self._index[begin]], begin)
         # Where hardly any chain is alive, nobody looks.
-        weight = self._after[self._index[-1]] * (1.0 - self._final)
+        weight = np.where(self._final, 0.0, self._after[self._index[-1]])
         self._until_they_agree(sweep, np.roll(guess, -1, axis=0), -1, weight)
         if learn:
             mean = self.smoothed @ np.arange(self.width) / np.maximum(self.smoothed.sum(1), TINY)
