@@ -9,9 +9,8 @@ D - 1 columns are positive. The largest entry of each arm has a heavy tail.
 
 Inference: EM fits the mean gaps and the weights of the three distributions, from the falling fit in
 least squares on. Given them, both arms are Markov chains that D alone connects, and the posterior
-is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small, and for what is far
-away along an arm. Released are lower medians: those of falling chains with a common D are the rows
-and columns of a list.
+is exact (``gap_chains``) but for cells of 0.04 / c integers where c is small. Released are lower
+medians: those of falling chains with a common D are the rows and columns of a list.
 
 All of this is computed from public values and costs no privacy.
 """

@@ -22,6 +22,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_metrics import (
     at_least,
@@ -79,13 +80,19 @@ class Answers(ABC):
         """Estimates the number of partitions."""
         return self.partitions_with_at_least(1, confidence)
 
-    @abstractmethod
     def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
         """Estimates the number of partitions with at least so many users."""
+        check_positive("users", users)
+        return self._line(COLUMNS, users, confidence)
 
-    @abstractmethod
     def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
         """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
+        check_positive("rank", rank)
+        return self._line(ROWS, rank, confidence)
+
+    @abstractmethod
+    def _line(self, name: str, index: int, confidence: float) -> Estimate:
+        """Estimates a row or a column of the diagram."""
 
     @abstractmethod
     def total(self, confidence: float = 0.95) -> Estimate:
@@ -245,13 +252,8 @@ class ModelIntervals(Answers):
         self.released = released
         self._samples = samples
 
-    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
-        check_positive("users", users)
-        return self._of(lambda one: int(at_least(one, np.array([users]))[0]), confidence)
-
-    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
-        check_positive("rank", rank)
-        return self._of(lambda one: int(one.at_ranks([rank])[0]), confidence)
+    def _line(self, name: str, index: int, confidence: float) -> Estimate:
+        return self._of(lambda one: line_of(one, name, index), confidence)
 
     def total(self, confidence: float = 0.95) -> Estimate:
         return self._of(lambda one: one.total, confidence)
@@ -281,6 +283,13 @@ class ModelIntervals(Answers):
         high = drawn[min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))]
         value = min(max(number(self.released), low), high)
         return Estimate(value, low, high, confidence, MODEL)
+
+
+def line_of(frequency_list: FrequencyList, name: str, index: int) -> int:
+    """The length of a row or a column of a list's diagram."""
+    if name == ROWS:
+        return int(frequency_list.at_ranks([index])[0])
+    return int(at_least(frequency_list, np.array([index]))[0])
 
 
 def check_positive(name: str, number: int) -> None:

@@ -5,14 +5,15 @@ gap leads below 1. Seen is z_j = x_j + noise. States are kept in windows around 
 cells of one or more integers. Filtered distributions of x_j are relative to the chain that is 0 at
 j: since all later coordinates of a chain that ends are 0, ends at all places can be compared.
 
-Arms are cut into segments that are swept side by side, each from some places before it to some
-places behind it: beyond these, what is seen tells next to nothing about the segment.
+Arms are cut into segments that are swept side by side. The message that enters a segment is first
+guessed from the last few places before it; segments are swept again until each has been entered by
+the message with which its neighbour was left. So the result is that of one long sweep.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +30,11 @@ ROUNDING = 1e-30
 SEGMENT = 64
 """Places of a segment, at least."""
 
-MEMORY = 8
-"""Places that sweeps begin before a segment, times c: a filter forgets within some 1 / c places."""
+WARM_UP = 24
+"""Places before a segment from which its first message is guessed."""
+
+AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
+"""The most that messages may differ in total, in the last pass and while learning."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,7 @@ class GapChains:
         self._split, self._places = len(arms[0].values), sum(len(arm.values) for arm in arms)
         self._means = np.concatenate([*means, [1.0]])
         self._weights = np.repeat([*weights, weights[1]], [*map(len, means), 1], axis=0)
+        self._agreement = ROUGH_AGREEMENT if learn else AGREEMENT
         self._cut_into_segments()
         self._lay_out(means, reach)
         self._evaluate_distributions(learn)
@@ -91,20 +96,42 @@ class GapChains:
         return [lines[: self._split], lines[self._split : self._places]]
 
     def _cut_into_segments(self) -> None:
-        """Sets the place of each segment in each step, and the segments by which arms begin."""
+        """Sets the place of each segment in each step, and by which segments arms begin and end."""
         longest = max(self._split, self._places - self._split)
-        margin = math.ceil(MEMORY / self.rate) + 8
-        length = max(SEGMENT, margin, self._places // 256)
-        if longest <= length + margin:
-            margin, length = 0, longest
-        steps = np.arange(-margin, length + margin)
+        few = min(int(8 / self.rate), 512)
+        length = min(longest, max(SEGMENT, few, self._places // 256))
         indices = []
         for first, last in ((0, self._split), (self._split, self._places)):
-            at = np.arange(first, last, length)[:, None] + steps
-            indices.append(np.where((at >= first) & (at < last), at, self._places))
+            at = np.arange(first, last, length)[:, None] + np.arange(length)
+            indices.append(np.where(at < last, at, self._places))
         self._index: IntArray = np.concatenate(indices).T.copy()
-        self._begin = [0, len(indices[0])]
-        self._core = range(margin, margin + length)
+        count = np.arange(self._index.shape[1])
+        self._begin = np.isin(count, [0, len(indices[0])])
+        self._final = np.isin(count, [len(indices[0]) - 1, count[-1]])
+
+    def _until_they_agree(
+        self,
+        sweep: Callable[[IntArray, FloatArray], FloatArray],
+        entry: FloatArray,
+        towards: int,
+        weight: FloatArray,
+    ) -> None:
+        """Sweeps all segments, and those again that were entered by another message than their
+        neighbour was left with.
+
+        Args:
+          sweep: takes segments and the messages that enter them; returns those that leave.
+          entry: first guesses of the messages that enter.
+          towards: 1 forwards, -1 backwards.
+          weight: how much the messages that enter a segment matter.
+        """
+        leaving, which = np.empty_like(entry), np.arange(len(entry))
+        while len(which):
+            leaving[which] = sweep(which, entry[which])
+            arriving = np.roll(leaving, towards, axis=0)
+            wrong = np.abs(arriving - entry).sum(1) * weight > self._agreement
+            which = np.flatnonzero(wrong)
+            entry[which] = arriving[which]
 
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
         """Windows, and likelihoods within them."""
@@ -136,7 +163,7 @@ class GapChains:
             self._like[beyond > cell / 2] = 0
         self._like[-1] = 0
 
-    def _positions(self, places: slice) -> FloatArray:
+    def _positions(self, places: slice | IntArray) -> FloatArray:
         start = self._base[places] + self._share[places]
         return start[:, None] + self.cell * np.arange(float(self.width))
 
@@ -178,24 +205,27 @@ class GapChains:
         """The log evidence of an end at each place, and the probability of an end there."""
         self.filtered = np.zeros_like(self._like)
         evidence = np.zeros(self._places + 1)
-        start = 1 / (np.maximum(self._positions(slice(None)), 1) + 1 / self.rate) ** 2
-        start *= self.cell / self.rate
-        before = self._index[0]
-        message = self._like[before]
-        for step, at in enumerate(self._index):
-            if step:
+
+        def sweep(which: IntArray, message: FloatArray, begin: int = 0) -> FloatArray:
+            for step in range(begin, len(self._index)):
+                at = self._index[step, which]
                 turned = np.fft.rfft(message, self._fast).conj()
-                ahead = np.fft.irfft(self._kernel(before) * turned, self._fast)[:, : self.width]
-                message = np.maximum(ahead[:, ::-1], 0) * self._like[at]
-            if step == self._core.start:
-                first = at[self._begin]
-                message[self._begin] = start[first] * self._like[first]
-            total = np.maximum(message.sum(1), TINY)
-            message = message / total[:, None]
-            if step in self._core:
-                self.filtered[at] = message
-                evidence[at] = np.log(total)
-            before = at
+                ahead = np.fft.irfft(self._kernel(at - 1) * turned, self._fast)[:, : self.width]
+                message = np.maximum(ahead[:, ::-1], 0)
+                if not step:
+                    first = self._begin[which]
+                    # The largest entry has a heavy tail.
+                    position = np.maximum(self._positions(at[first]), 1)
+                    message[first] = self.cell / self.rate / (position + 1 / self.rate) ** 2
+                message *= self._like[at]
+                total = np.maximum(message.sum(1), TINY)
+                message /= total[:, None]
+                self.filtered[at], evidence[at] = message, np.log(total)
+            return message
+
+        begin = max(len(self._index) - WARM_UP, 0)
+        guess = sweep(np.arange(len(self._begin)), self._like[self._index[begin]], begin)
+        self._until_they_agree(sweep, np.roll(guess, 1, axis=0), 1, np.where(self._begin, 0.0, 1.0))
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
@@ -234,18 +264,17 @@ class GapChains:
         learned."""
         self.smoothed = np.zeros_like(self._like)
         going, shares = np.zeros(self._places + 1), np.zeros((self._places + 1, DISTRIBUTIONS))
-        on = np.ones((self._index.shape[1], self.width))
-        turned = None
-        for step in range(len(self._index) - 1, -1, -1):
-            at = self._index[step]
-            if turned is not None:
+
+        def sweep(which: IntArray, seen: FloatArray, begin: int = -1) -> FloatArray:
+            for step in range(begin % len(self._index), -1, -1):
+                at = self._index[step, which]
+                turned = np.fft.rfft(seen, self._fast)
                 on = self._towards(self._kernel(at) * turned)
                 highest = np.maximum(on.max(1), ROUNDING)[:, None]
                 on /= highest
-            mass = self.filtered[at] * on
-            total = np.maximum(mass.sum(1), TINY)
-            if step in self._core:
-                if learn and turned is not None:
+                mass = self.filtered[at] * on
+                total = np.maximum(mass.sum(1), TINY)
+                if learn:
                     going[at] = mass @ np.arange(self.width) / total
                     for distribution in range(1, DISTRIBUTIONS):
                         by_distribution = self._towards(
@@ -255,13 +284,18 @@ class GapChains:
                         shares[at, distribution] = np.clip(
                             share, 0, 1 / self._weights[at, distribution]
                         )
-            back = on * (self._after[at] / total)[:, None]
-            back += self._end[at] * self._stop[at][:, None]
-            if step in self._core:
+                back = on * (self._after[at] / total)[:, None]
+                back += self._end[at] * self._stop[at][:, None]
                 self.smoothed[at] = self.filtered[at] * back
-            seen = self._like[at] * back
-            seen /= np.maximum(seen.max(1), TINY)[:, None]
-            turned = np.fft.rfft(seen, self._fast)
+                seen = self._like[at] * back
+                seen /= np.maximum(seen.sum(1), TINY)[:, None]
+            return seen
+
+        begin = min(WARM_UP, len(self._index)) - 1
+        guess = sweep(np.arange(len(self._final)), self._like[self._index[begin]], begin)
+        # Where hardly any chain is alive, nobody looks.
+        weight = np.where(self._final, 0.0, self._after[self._index[-1]])
+        self._until_they_agree(sweep, np.roll(guess, -1, axis=0), -1, weight)
         if learn:
             mean = self.smoothed @ np.arange(self.width) / np.maximum(self.smoothed.sum(1), TINY)
             gaps = self._drop + self.cell * (going - np.append(mean[1:], 0.0))

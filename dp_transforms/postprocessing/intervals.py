@@ -66,8 +66,9 @@ from dp_transforms.postprocessing.estimates import (
     around,
     check_positive,
     failure_probability,
+    line_of,
 )
-from dp_transforms.postprocessing.guessing_metrics import at_least, check_guesses, sums_to
+from dp_transforms.postprocessing.guessing_metrics import check_guesses, sums_to
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
 _NOT_DRAWN = 2.0**-35
@@ -131,16 +132,6 @@ class CoordinateIntervals(ReleaseIntervals):
         self.released = released
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
-
-    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
-        check_positive("users", users)
-        value = int(at_least(self.released, np.array([users]))[0])
-        return self._line(COLUMNS, users, value, confidence)
-
-    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
-        check_positive("rank", rank)
-        value = int(self.released.at_ranks([rank])[0])
-        return self._line(ROWS, rank, value, confidence)
 
     def total(self, confidence: float = 0.95) -> Estimate:
         failure = _failure(confidence)
@@ -234,8 +225,8 @@ class CoordinateIntervals(ReleaseIntervals):
             kept = np.array([np.argmin(np.maximum(larger, less))])
         return int(kept[0]), int(kept[-1])
 
-    def _line(self, name: str, index: int, value: int, confidence: float) -> Estimate:
-        """A row or a column of the diagram."""
+    def _line(self, name: str, index: int, confidence: float) -> Estimate:
+        value = line_of(self.released, name, index)
         failure = _failure(confidence)
         first, last = self._square(failure * _OF_SQUARE)
         low, high = self._line_bounds(name, index, (first, last), failure * (1 - _OF_SQUARE), value)

@@ -45,6 +45,7 @@ from dp_transforms.postprocessing.estimates import (
     around,
     check_positive,
     failure_probability,
+    line_of,
 )
 from dp_transforms.postprocessing.guessing_metrics import (
     at_least,
@@ -75,16 +76,8 @@ class WalkIntervals(ReleaseIntervals):
         self.released = released
         self._distribution = distribution
 
-    def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
-        check_positive("users", users)
-        value = int(at_least(self.released, np.array([users]))[0])
-        return self._line(users, value, confidence)
-
-    def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
-        check_positive("rank", rank)
-        return self._line(rank, int(self.released.at_ranks([rank])[0]), confidence)
-
-    def _line(self, index: int, value: int, confidence: float) -> Estimate:
+    def _line(self, name: str, index: int, confidence: float) -> Estimate:
+        value = line_of(self.released, name, index)
         each = failure_probability(confidence) / 2
         (below,), above = (
             self._distribution.largest_shortfalls(each, [index]),

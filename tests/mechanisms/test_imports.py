@@ -29,9 +29,7 @@ def test_a_mechanism_imports_no_beam_and_no_arrow(path):
 
 
 def test_the_table_shares_no_code_with_the_walk():
-    source = (
-        pathlib.Path(dp_transforms.mechanisms.__file__).with_name("integer_partition") / "table.py"
-    )
+    source = pathlib.Path(dp_transforms.mechanisms.__file__).with_name("partition") / "table.py"
     imported = {
         node.module.rsplit(".", 1)[-1]
         for node in ast.walk(ast.parse(source.read_text(encoding="utf-8")))

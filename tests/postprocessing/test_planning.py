@@ -19,7 +19,7 @@ from dp_transforms.sample_data import rockyou
 
 
 @pytest.mark.parametrize("exponent", [0.5, 0.8, 1.0, 1.7, 3.0])
-@pytest.mark.parametrize("contributions", [1, 2, 17, 5000])
+@pytest.mark.parametrize("contributions", [1, 2, 17, 700])
 def test_a_zipf_list_is_the_largest_that_fits(contributions, exponent):
     ranks = np.arange(1, contributions + 1, dtype=np.float64)
 
