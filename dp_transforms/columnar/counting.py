@@ -45,7 +45,7 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     groups = group(single(table[PARTITION]))
     counts = np.bincount(groups.codes, minlength=len(groups.values))
-    return _of_partitions(groups, {COUNT: _capped(counts, cap)})
+    return _present(groups, {COUNT: _capped(counts, cap)})
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
@@ -80,7 +80,7 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     sums = np.zeros(len(partitions.values), np.int64)
     np.add.at(sums, partitions.codes, weights(has.clip(1))[users.codes])
     counts = np.bincount(partitions.codes, minlength=len(sums))
-    return _of_partitions(partitions, {WEIGHT: sums, COUNT: counts})
+    return _present(partitions, {WEIGHT: sums, COUNT: counts})
 
 
 def sum_weights(table: pa.Table) -> pa.Table:
@@ -104,13 +104,18 @@ def _capped(counts: Int64Array, cap: int | None) -> Int64Array:
 
 
 def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
-    """The partitions that have a count, since a dictionary may have values that no row has."""
-    values = groups.values
-    present = np.flatnonzero(numbers[COUNT])
-    if len(present) < len(values):
-        values = values.take(to_arrow(present))
+    return pa.table(
+        {PARTITION: groups.values} | {name: to_arrow(numbers[name]) for name in numbers}
+    )
+
+
+def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
+    """Of the partitions that some row has: a dictionary may have other values too."""
+    present = np.flatnonzero(np.bincount(groups.codes, minlength=len(groups.values)))
+    if len(present) < len(groups.values):
+        groups = Groups(groups.codes, groups.values.take(to_arrow(present)))
         numbers = {name: column[present] for name, column in numbers.items()}
-    return pa.table({PARTITION: values} | {name: to_arrow(numbers[name]) for name in numbers})
+    return _of_partitions(groups, numbers)
 
 
 def without_partitions(pairs: pa.Table, removed: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -28,11 +28,13 @@ LEFT_OUT = {
     "JobExistsError",
     "Ledger",
     "LedgerLine",
+    "GroupReleases",
     "ListRelease",
     "NamesRelease",
     "PrivacyUnitError",
     "Releases",
     "Reservation",
+    "Series",
 }
 
 PUBLIC = {
