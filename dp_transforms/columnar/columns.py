@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -70,10 +71,23 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
     if kind == target:
         return array
     try:
-        return array.cast(target)
+        return cast(array, target)
     except pa.ArrowInvalid:
         # Arrow's own message shows the value.
         raise ValueError(f"column {name!r} of type {kind} does not fit {target}") from None
+
+
+def cast(column: Any, kind: pa.DataType) -> Any:
+    """An array or a chunked array in another type; of views too, which Arrow casts from 18 on.
+
+    Raises:
+      pa.ArrowInvalid: a value does not fit.
+    """
+    try:
+        return column.cast(kind)
+    except pa.ArrowNotImplementedError:
+        plain = pa.array(column.to_pylist(), kind)
+        return pa.chunked_array([plain]) if isinstance(column, pa.ChunkedArray) else plain
 
 
 def described(kind: pa.DataType, with_names: bool = False) -> str:
@@ -340,7 +354,7 @@ def without_nulls(table: pa.Table, names: Sequence[str] | None = None) -> pa.Tab
         return table
     for place, field in enumerate(table.schema):
         if field.type in (pa.string_view(), pa.binary_view()):  # of which Arrow filters none
-            values = table.column(place).cast(plain_type(field.type))
+            values = cast(table.column(place), plain_type(field.type))
             table = table.set_column(place, field.name, values)
     return table.filter(functools.reduce(pc.and_, valid))
 

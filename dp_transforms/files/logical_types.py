@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import plain_type
+from dp_transforms.columnar.columns import cast, plain_type
 from dp_transforms.errors import InputError
 from dp_transforms.runtime.python_values import column_of
 
@@ -215,7 +215,7 @@ def _values(array: pa.Array) -> pa.Array:
         return pc.binary_join_element_wise(pc.utf8_rtrim(text, "."), zone, "")
     if pa.types.is_date(kind):
         return _printed(array.cast(pa.date32()))
-    return array.cast(_logical(kind)[1])  # type: ignore[index]
+    return cast(array, _logical(kind)[1])  # type: ignore[index]
 
 
 def _printed(times: pa.Array) -> pa.Array:
