@@ -5,6 +5,7 @@ command: ``cat`` makes the file that it shows, and what a job prints must be wha
 (``...`` stands for anything).
 """
 
+import importlib
 import pathlib
 import re
 import shlex
@@ -123,6 +124,21 @@ def test_what_there_is_is_on_the_pages():
     readme = (ROOT / "README.md").read_text()
     assert all(f"`{command}`" in readme for command in COMMANDS if command != "sample")
     assert len(readme.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("package", ["", ".mechanisms", ".mechanisms.selection", ".budget"])
+def test_the_reference_has_what_a_package_exports(package):
+    module = importlib.import_module(f"dp_transforms{package}")
+    pages = "\n".join(page.read_text() for page in ROOT.glob("docs/api/*.md"))
+    shown = re.findall(r"^::: (\S+)\.(\w+)$", pages, re.MULTILINE)
+    assert len(shown) == len(set(shown))
+    exported = {name for name in dir(module) if not name.startswith("_")} - {"Any"}
+    ours = {
+        name
+        for name in exported
+        if getattr(getattr(module, name), "__module__", "").startswith("dp_transforms")
+    }
+    assert ours and ours <= {name for _, name in shown}
 
 
 def test_every_page_is_on_the_site():
