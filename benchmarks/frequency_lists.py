@@ -1,7 +1,7 @@
 """Accuracy of the default release beside the peers of ``baselines``, at equal pure epsilon.
 
     python -m benchmarks.frequency_lists [LIST.csv ...] [--lists=DIR] [--edges=DIR]
-        [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results]
+        [--rates 1 0.1] [--precision=0.01] [--seconds=0.6] [--output=benchmarks/results] [--draw]
 
 For each list and c = epsilon / kappa: the mean of dist (half the L1 distance) over releases, with
 its standard error, and the best peer's by ours. The exponential mechanism's mean is exact. Beside
@@ -44,7 +44,14 @@ from dp_transforms.sample_data import rockyou, yahoo
 RATES = (4, 2, 1.1, 1, 0.8, 0.6, 0.5, 0.25, 0.1, 0.05, 0.02)
 TABLE_II = {4: 228.8, 2: 663.5, 1: 1330.5, 0.5: 2328.2, 0.25: 3768.1, 0.1: 6752.6}
 PUBLISHED_FOR = "rockyou"
-PLOTTED = ("rockyou", "mobydick_words", "degrees of ca_grqc", "degrees of email_enron")
+PLOTTED = ("rockyou", "yahoo_all", "degrees of ca_grqc", "degrees of email_enron")
+LINES = {
+    "ours": {"color": "black", "marker": "o", "linewidth": 2, "zorder": 3},
+    "exponential": {"color": "black", "linestyle": ":"},
+    **{name: {"marker": "o", "linewidth": 1} for name in PEERS},
+}
+"""Columns of the page that the picture shows, and how."""
+
 LEAST, MOST = 8, 4000
 """Releases that a mean is of."""
 
@@ -125,7 +132,12 @@ def main() -> None:
     parser.add_argument("--rates", type=float, nargs="+", default=list(RATES))
     parser.add_argument("--precision", type=float, default=0.01, help="relative standard error")
     parser.add_argument("--seconds", type=float, default=0.6, help="of the CPU for a mean, at most")
+    parser.add_argument("--draw", action="store_true", help="only the picture, from the page")
     flags = parser.parse_args()
+    page = flags.output / "frequency_lists.md"
+    if flags.draw:
+        plot(page, page.with_suffix(".png"))
+        return
     files = [*flags.files, *(sorted(flags.lists.glob("*.csv")) if flags.lists else [])]
     lists = {path.stem: FrequencyList.from_csv(path) for path in files}
     graphs = sorted(flags.edges.glob("*.csv.gz")) if flags.edges else []
@@ -144,8 +156,8 @@ def main() -> None:
             (case.name, rate): futures[case.name, rate].result()
             for case, rate in itertools.product(inputs, flags.rates)
         }
-    write_page(flags.output / "frequency_lists.md", report(inputs, flags.rates, found))
-    plot(inputs, flags.rates, found, flags.output / "frequency_lists.png")
+    write_page(page, report(inputs, flags.rates, found))
+    plot(page, page.with_suffix(".png"))
 
 
 def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accuracy:
@@ -280,34 +292,45 @@ def number(value: float, digits: int = 3) -> str:
     return f"{value:,.0f}" if value >= 10 ** (digits - 1) else f"{value:.{digits}g}"
 
 
-def plot(
-    inputs: Sequence[Input],
-    rates: Sequence[float],
-    found: Mapping[tuple[str, float], Accuracy],
-    path: pathlib.Path,
-) -> None:
-    """dist against c for four lists at most, a line for each mechanism."""
-    shown = [case for case in inputs if case.name in PLOTTED] or list(inputs)
-    shown = sorted(shown[:4], key=lambda case: -case.private.total)
-    figure, axes = plt.subplots(1, len(shown), figsize=(1.5 + 3.5 * len(shown), 4.5), squeeze=False)
-    for axis, case in zip(axes[0], shown, strict=True):
-        own = [found[case.name, rate] for rate in rates]
-        axis.loglog(rates, [one.ours.value for one in own], "k-o", markersize=3, label="ours")
-        axis.loglog(rates, [one.exponential for one in own], "k:", label="exponential")
-        for name in PEERS:
-            axis.loglog(
-                rates, [one.peers[name].value for one in own], "-o", markersize=2, label=name
-            )
-        errors = [one.ours.value for one in own if one.ours.value]
-        axis.set_ylim(min(errors) / 2, 50 * max(errors))
-        axis.set_title(case.name)
+def plot(page: pathlib.Path, path: pathlib.Path) -> None:
+    """Draws dist against c for four lists of a page at most, a line for each mechanism."""
+    lists = list(tables(page.read_text(encoding="utf-8")))
+    shown = [one for one in lists if one[0] in PLOTTED] or lists[:4]
+    rows = -(-len(shown) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(9, 0.8 + 3.4 * rows), squeeze=False)
+    for axis, (name, rates, means) in zip(axes.flat, shown, strict=False):
+        for label, line in LINES.items():
+            axis.loglog(rates, means[label], markersize=3, label=label, **line)
+        ours = [mean for mean in means["ours"] if mean]
+        axis.set_ylim(min(ours) / 2, 30 * max(ours))
+        axis.set_xticks([0.02, 0.1, 0.5, 1, 4], ["0.02", "0.1", "0.5", "1", "4"])
+        axis.minorticks_off()
+        axis.set_title(name, fontsize=10)
         axis.set_xlabel("c = epsilon / kappa")
+        axis.set_ylabel("mean dist")
         axis.grid(alpha=0.3)
-    axes[0, 0].set_ylabel("mean dist")
+    for axis in list(axes.flat)[len(shown) :]:
+        axis.set_axis_off()
     handles, labels = axes[0, 0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower center", ncols=4, frameon=False)
-    figure.tight_layout(rect=(0, 0.14, 1, 1))
-    figure.savefig(path, dpi=100)
+    figure.tight_layout(rect=(0, 0.8 / (0.8 + 3.4 * rows), 1, 1))
+    figure.savefig(path, dpi=90, pil_kwargs={"optimize": True})
+    plt.close(figure)
+
+
+def tables(page: str) -> Iterator[tuple[str, list[float], dict[str, list[float]]]]:
+    """Reads a page of ``report``: (name, rates, means by mechanism) of each list."""
+    for part in page.split("\n## ")[1:]:
+        name, _, text = part.partition("\n")
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        if lines:
+            heads, _, *rows = [[cell.strip() for cell in line[1:-1].split("|")] for line in lines]
+            columns = dict(zip(heads, zip(*rows, strict=True), strict=True))
+            means = {
+                label: [float(cell.partition(" ")[0].replace(",", "")) for cell in columns[label]]
+                for label in LINES
+            }
+            yield name, [float(cell) for cell in columns["c"]], means
 
 
 if __name__ == "__main__":

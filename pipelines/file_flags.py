@@ -43,7 +43,7 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """The flags from which ``records_from_flags`` makes a reader; ``add_columns`` adds those that
+    """The flags from which ``records`` makes a reader; ``add_columns`` adds the ones that
     name columns to a group."""
     group = parser.add_argument_group("records")
     group.add_argument(

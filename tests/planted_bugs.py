@@ -650,7 +650,7 @@ MUTANTS = (
     Mutant(
         "a secret serves any number of pipelines",
         "dp_transforms/runtime/job_secret.py",
-        "    secret.serve(pipeline)\n",
+        "    secret.claim(pipeline)\n",
         "",
         ("tests/runtime/test_job_secret.py",),
     ),
@@ -713,7 +713,7 @@ MUTANTS = (
     Mutant(
         "a tape serves any number of releases",
         "dp_transforms/mechanisms/randomness.py",
-        "        self._served.add(release)\n",
+        "        self._claimed.add(release)\n",
         "",
         ("tests/mechanisms/test_released_list.py",),
     ),

@@ -5,6 +5,7 @@ command: ``cat`` makes the file that it shows, and what a job prints must be wha
 (``...`` stands for anything).
 """
 
+import importlib
 import pathlib
 import re
 import shlex
@@ -14,6 +15,7 @@ import pytest
 
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.selection import STRATEGIES
+from dp_transforms.version import VERSION
 from pipelines.__main__ import main
 from pipelines.jobs import COMMANDS
 
@@ -87,15 +89,21 @@ def test_links_lead_somewhere(page):
             assert not fragment or fragment in anchors(found), target
 
 
-def test_the_index_of_proofs_names_tests_and_modules_that_exist():
+def test_the_index_of_proofs_names_modules_that_exist():
     index = (ROOT / "docs/exactness.md").read_text()
-    rows = re.findall(r"^\| .* \| `([\w/]+\.py)` \| (.*) \|$", index, re.MULTILINE)
-    assert len(rows) > 15
-    for module, tests in rows:
-        assert (ROOT / "dp_transforms" / module).exists(), module
-        for file, test in re.findall(r"`(\w+\.py)(?:::(\w+))?`", tests):
-            found = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
-            assert any(f"def {test}" in text for text in found), (file, test)
+    modules = re.findall(r"^\| .* \| `([\w/]+\.py)`.* \| .* \|$", index, re.MULTILINE)
+    assert len(modules) > 15
+    assert all((ROOT / "dp_transforms" / module).exists() for module in modules), modules
+
+
+@pytest.mark.parametrize("page", ["exactness", "method", "papers"])
+def test_tests_that_a_page_names_exist(page):
+    text = (ROOT / f"docs/{page}.md").read_text()
+    named = re.findall(r"`(?:tests/)?([\w/]*\btest_\w+\.py)(?:::(\w+))?`", text)
+    assert named
+    for file, test in named:
+        found = [path.read_text() for path in ROOT.glob(f"tests/**/{file}")]
+        assert any(f"def {test}(" in one if test else one for one in found), (file, test)
 
 
 def test_the_review_has_a_paragraph_for_each_row_of_the_index():
@@ -116,6 +124,21 @@ def test_what_there_is_is_on_the_pages():
     readme = (ROOT / "README.md").read_text()
     assert all(f"`{command}`" in readme for command in COMMANDS if command != "sample")
     assert len(readme.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("package", ["", ".mechanisms", ".mechanisms.selection", ".budget"])
+def test_the_reference_has_what_a_package_exports(package):
+    module = importlib.import_module(f"dp_transforms{package}")
+    pages = "\n".join(page.read_text() for page in ROOT.glob("docs/api/*.md"))
+    shown = re.findall(r"^::: (\S+)\.(\w+)$", pages, re.MULTILINE)
+    assert len(shown) == len(set(shown))
+    exported = {name for name in dir(module) if not name.startswith("_")} - {"Any"}
+    ours = {
+        name
+        for name in exported
+        if getattr(getattr(module, name), "__module__", "").startswith("dp_transforms")
+    }
+    assert ours and ours <= {name for _, name in shown}
 
 
 def test_every_page_is_on_the_site():
@@ -155,9 +178,10 @@ def tables(text):
         yield heads, rows
 
 
-def test_the_comparison_quotes_the_pages():
+@pytest.mark.parametrize(("page", "count"), [("comparison", 4), ("method", 1)])
+def test_tables_beside_a_page_are_its_rows(page, count):
     """Each table after a link to a page has heads and rows of one of that page's tables."""
-    text = (ROOT / "docs/comparison.md").read_text()
+    text = (ROOT / f"docs/{page}.md").read_text()
     quoted = 0
     for path, table in re.findall(
         r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)", text
@@ -170,7 +194,33 @@ def test_the_comparison_quotes_the_pages():
         ]
         assert any(set(map(tuple, rows)) <= source for source in sources), heads
         quoted += 1
-    assert quoted == 4
+    assert quoted == count
+
+
+def test_the_table_of_accuracy_quotes_its_page():
+    page = (ROOT / "benchmarks/results/frequency_lists.md").read_text()
+    lists = {
+        part.partition("\n")[0]: {row[0]: dict(zip(heads, row, strict=True)) for row in rows}
+        for part in page.split("\n## ")[1:]
+        for heads, rows in tables(part)
+    }
+    ((heads, rows),) = tables((ROOT / "docs/accuracy.md").read_text())
+    names = ("rockyou", "yahoo_all", "degrees of ca_grqc", "degrees of email_enron")
+    assert heads[2::2] == ["best peer : ours"] * len(names)
+    for rate, *cells in rows:
+        told = [lists[name][rate][head] for name in names for head in ("ours", heads[2])]
+        assert cells == told, rate
+
+
+def test_the_version_is_the_same_everywhere():
+    for page, pattern in {
+        "CITATION.cff": "^version: (.*)$",
+        "docs/method.md": r"^  version = \{(.*)\},$",
+        "docs/comparison.md": r"^\| this \| (\S+) \|",
+        "CHANGELOG.md": r"\A# Changelog\n\n(?:## Unreleased\n(?:.*\n)*?)?## (\S+)",
+    }.items():
+        found = re.search(pattern, (ROOT / page).read_text(), re.MULTILINE)
+        assert found and found[1] == VERSION, page
 
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"

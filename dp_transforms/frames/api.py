@@ -230,7 +230,7 @@ def _charge(
 def _serving(secret: JobSecret | None, records: Any) -> JobSecret:
     """A secret that serves these records alone."""
     secret = secret or JobSecret.from_os()
-    secret.serve(records)
+    secret.claim(records)
     return secret
 
 
@@ -317,7 +317,7 @@ def release_groups(
     secret: JobSecret | None = None,
 ) -> GroupReleases:
     """Releases the list of all users and one for each group of them, under one budget for adding or
-    removing all records of one user: see ``grouped_lists`` for the argument.
+    removing all records of one user: see ``transforms.grouped`` for the argument.
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.

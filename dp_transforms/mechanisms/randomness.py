@@ -47,7 +47,7 @@ class RandomTape:
         if len(key) != KEY_BYTES:
             raise ValueError(f"a tape's key must have {KEY_BYTES} bytes, got {len(key)}")
         self._key = bytes(key)
-        self._served: set[str] = set()
+        self._claimed: set[str] = set()
 
     @classmethod
     def from_os(cls) -> RandomTape:
@@ -65,26 +65,26 @@ class RandomTape:
             raise ValueError(f"a secret must have at least {KEY_BYTES} bytes, got {len(secret)}")
         if not context:
             raise ValueError("purpose must name what the tape is for, got an empty string")
-        # The secret's length comes first, so that no (secret, purpose) pair reads like another.
+        # The secret's length comes first, so that no (secret, context) pair reads like another.
         prefix = len(secret).to_bytes(8, "big")
         return cls(hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES))
 
-    def serve(self, release: str) -> RandomTape:
+    def claim(self, release: str) -> RandomTape:
         """The tape itself, for a release that has no predecessor on it.
 
         Args:
           release: what is drawn, or on which channel: different ones share no numbers.
 
         Raises:
-          ValueError: the tape has served such a release. With the same numbers on other data, noise
-            would cancel.
+          ValueError: such a release has claimed the tape. With the same numbers on other data,
+            noise would cancel.
         """
-        if release in self._served:
+        if release in self._claimed:
             raise ValueError(
-                f"this tape has served a release ({release}), and its numbers would be the same "
+                f"a release ({release}) has claimed this tape, and its numbers would be the same "
                 "again: give each release a tape of its own, such as RandomTape.from_os()"
             )
-        self._served.add(release)
+        self._claimed.add(release)
         return self
 
     def branch(self, context: str) -> RandomTape:
@@ -135,7 +135,7 @@ class InsecureSeededTape(RandomTape):
     def __init__(self, seed: int):
         super().__init__(hashlib.sha256(b"insecure test tape %d" % seed).digest())
 
-    def serve(self, release: str) -> RandomTape:
+    def claim(self, release: str) -> RandomTape:
         return self
 
 

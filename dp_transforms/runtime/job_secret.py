@@ -84,7 +84,7 @@ class JobSecret:
             raise ValueError("purpose must name what the key is for, got an empty string")
         return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
 
-    def serve(self, pipeline: beam.Pipeline) -> None:
+    def claim(self, pipeline: beam.Pipeline) -> None:
         """Notes which pipeline the secret serves.
 
         Raises:
@@ -108,7 +108,7 @@ class JobSecret:
 class _InsecureSecret(JobSecret):
     """See ``JobSecret.insecure_for_testing``."""
 
-    def serve(self, pipeline: beam.Pipeline) -> None:
+    def claim(self, pipeline: beam.Pipeline) -> None:
         pass
 
 
@@ -182,7 +182,7 @@ def secret_for(pipeline: beam.Pipeline, secret: JobSecret | None) -> JobSecret:
         )
     _run_only_once(pipeline)
     secret = secret or JobSecret.from_os()
-    secret.serve(pipeline)
+    secret.claim(pipeline)
     return secret
 
 

@@ -1,7 +1,7 @@
 """Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``SelectFromCounts``, ``SelectInRounds`` and ``CountOtherUsers``, and rounds in one
-process.
+The kernels of ``SelectFromCounts``, ``SelectInRounds`` and the number of other users, and rounds in
+one process.
 """
 
 from __future__ import annotations

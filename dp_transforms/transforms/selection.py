@@ -63,7 +63,7 @@ class SelectPartitions(Releases, beam.PTransform):
     with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
     of the ends of an interval. With ``others_epsilon`` it gives a dictionary of these,
     ``"partitions"``, and of one integer, ``"other_users"``: about how many users have a partition
-    that is not among them (see ``CountOtherUsers``).
+    that is not among them.
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
     bundle repeats it (see ``mechanisms.selection``). Partitions come in the order of
@@ -91,7 +91,7 @@ class SelectPartitions(Releases, beam.PTransform):
         the strategy "truncated_geometric", which "auto" then takes.
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
-      context: tells several selections under one secret apart. Two with the same purpose and
+      context: tells several selections under one secret apart. Two with the same context and
         strategy would use the same random numbers, so that their noise could be compared away.
       secret: the job's secret; a fresh one when the transform is applied, by default.
       num_buckets: how many parts users and partitions are split into, see ``shuffle``.

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from benchmarks.baselines import PEERS, PublicBounds
-from benchmarks.frequency_lists import Accuracy, Input, Mean, accuracy, distances, measured, report
+from benchmarks.frequency_lists import (
+    Accuracy,
+    Input,
+    Mean,
+    accuracy,
+    distances,
+    measured,
+    report,
+    tables,
+)
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 
@@ -66,6 +75,9 @@ def test_the_page_tells_means_ratios_and_where_a_peer_is_better():
         "0.03 s",
     ]
     text = "\n".join(lines)
+    ((name, rates, means),) = tables(text)
+    assert (name, rates, means["ours"]) == ("rockyou", [1, 0.5], [10, 20])
+    assert means["PrivHist"] == [15, 12]
     assert "From c = 1 up the best peer's mean is 1.50 +- 0.07 times ours or more" in text
     assert "standard errors at these c: rockyou at 0.5 (PrivHist, 0.60)." in text
     assert Mean(15.0, 0.3).by(Mean(10.0, 0.4)).error == pytest.approx(1.5 * np.hypot(0.02, 0.04))

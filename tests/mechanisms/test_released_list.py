@@ -107,9 +107,9 @@ def test_a_tape_serves_one_release():
     tape = RandomTape.from_os()
     MECHANISM.release(PRIVATE, tape)
     for again in (PRIVATE, FrequencyList()):
-        with pytest.raises(ValueError, match="this tape has served a release"):
+        with pytest.raises(ValueError, match="has claimed this tape"):
             MECHANISM.release(again, tape)
-    with pytest.raises(ValueError, match="this tape has served a release"):
+    with pytest.raises(ValueError, match="has claimed this tape"):
         MECHANISM.release_many(PRIVATE, 2, iter([RandomTape.from_os(), tape]))
     # The one for tests does not mind.
     fixed = InsecureSeededTape(3)

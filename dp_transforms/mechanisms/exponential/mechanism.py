@@ -144,10 +144,10 @@ class ExponentialMechanism:
 
         Raises:
           ValueError: there are no utilities or more than max_outcomes, or one is NaN, infinite or
-            not a real number; the tape has served this channel. The message does not repeat
+            not a real number; this channel has claimed the tape. The message does not repeat
             utilities, which are private.
         """
-        levels = self._levels(utilities, tape.serve(channel), channel)
+        levels = self._levels(utilities, tape.claim(channel), channel)
         total = self._total(levels)
         drawn = draw_below(total, tape, f"{channel}: draw", self.min_retries)
         return self._locate(levels, drawn)

@@ -111,11 +111,11 @@ class UserDegreeMechanism:
           tape: where the randomness comes from; by default a fresh tape from the operating system.
 
         Raises:
-          ValueError: a degree or a number is not a positive integer; the tape has served a release.
+          ValueError: a degree or a number is not a positive integer; the tape is claimed.
         """
         cells = self.cells(users_by_degree)
-        served = (tape or RandomTape.from_os()).serve(_CHANNEL)
-        noise = self.noise.sample(served, _CHANNEL, len(cells)).tolist()
+        claimed = (tape or RandomTape.from_os()).claim(_CHANNEL)
+        noise = self.noise.sample(claimed, _CHANNEL, len(cells)).tolist()
         noisy = tuple(count + added for count, added in zip(cells, noise, strict=True))
         return ReleasedDegrees(self.lowest, noisy, self.epsilon_cost)
 

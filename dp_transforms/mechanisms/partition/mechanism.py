@@ -210,7 +210,7 @@ class PartitionMechanism(ABC):
             A tape must serve one release only: the same tape with another list cancels the noise.
 
         Raises:
-          ValueError: the total is above 2**62, or the tape has served a release.
+          ValueError: the total is above 2**62, or the tape is claimed.
           TypeError: it is not a FrequencyList.
         """
         (released,) = self.release_many(frequency_list, 1, iter([tape or RandomTape.from_os()]))
@@ -241,7 +241,7 @@ class PartitionMechanism(ABC):
         if frequency_list.total > MAX_TOTAL:
             raise ValueError("the total of a list to release must be at most 2**62")
         draw = self._draw(frequency_list)
-        return (draw(tape.serve("frequency list")) for tape in tapes)
+        return (draw(tape.claim("frequency list")) for tape in tapes)
 
     def _released(self, drawn: Any) -> ReleasedList:
         """The public list that was drawn."""

@@ -79,7 +79,7 @@ def test_a_retry_repeats_the_release_and_other_data_have_other_noise():
 def test_a_tape_serves_once():
     tape = RandomTape(SECRET)
     UserDegreeMechanism(1).release({1: 1}, tape)
-    with pytest.raises(ValueError, match="has served a release"):
+    with pytest.raises(ValueError, match="has claimed this tape"):
         UserDegreeMechanism(1).release({1: 2}, tape)
 
 

@@ -257,5 +257,5 @@ def test_bad_parameters_are_named():
             draw([3, 1])
         tape = RandomTape.from_os()
         draw(FrequencyList(), tape)
-        with pytest.raises(ValueError, match="has served a release"):
+        with pytest.raises(ValueError, match="has claimed this tape"):
             draw(FrequencyList(), tape)

@@ -108,7 +108,7 @@ class Runs:
     wall ahead is the upper one, and in a run of ones the lower one.
 
     Attributes:
-      blocks: as ``Blocks.of`` or ``walls.walled_blocks`` give them.
+      blocks: as ``Blocks.of`` gives them.
       lengths: of each block, followed by an endless one.
       bits: likewise.
       regular: whether each block is regular; the endless one is not.
