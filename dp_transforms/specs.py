@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
@@ -51,7 +51,10 @@ def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudg
 
 
 def arguments(spec: Any) -> dict[str, Any]:
-    """Returns the arguments of the transform that makes the release of a specification."""
+    """Returns the arguments of the transform that makes the release of a specification.
+
+    The method of an engine that makes it (see ``runtime.in_process``) is the ``verb``.
+    """
     return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
 
 
@@ -60,6 +63,7 @@ class ListSpec:
     """A frequency list of the records, of which each user keeps as many partitions as the
     mechanism's sensitivity."""
 
+    verb: ClassVar = "frequency_list"
     mechanism: PartitionMechanism
 
     @property
@@ -73,6 +77,7 @@ class ListSpec:
 class UserDegreesSpec:
     """The numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
 
+    verb: ClassVar = "user_degrees"
     epsilon: Number
     max_degree: int = MAX_DEGREE
 
@@ -105,6 +110,7 @@ class DegreesSpec:
       ValueError: a value is out of range.
     """
 
+    verb: ClassVar = "degree_list"
     epsilon: Number
     degree: str = UNDIRECTED
     degree_bound: int | None = None
@@ -151,6 +157,7 @@ class NamesSpec:
       TypeError: the strategy is none.
     """
 
+    verb: ClassVar = "names"
     strategy: SelectionStrategy
     _: KW_ONLY
     noisy_counts: bool = False
@@ -246,6 +253,7 @@ class _PeriodSpec:
     max_periods_per_user: int
     max_partitions_per_user: int
     epsilon: Number
+    kind: str = "period"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
@@ -262,10 +270,11 @@ class _PeriodSpec:
         """The number of periods in which a user counts at most."""
         return min(self.max_periods_per_user, len(self.periods))
 
-    def about(self, kind: str) -> dict[str, Any]:
-        """The part of a privacy.json about the periods, each of which is a "day" or the like."""
+    @property
+    def about(self) -> dict[str, Any]:
+        """The part of a privacy.json about the periods, each of which is a ``kind``, as "day"."""
         return {
-            "of": kind,
+            "of": self.kind,
             "first": self.periods[0],
             "last": self.periods[-1],
             "max_periods_per_user": self.periods_per_user,
@@ -276,6 +285,7 @@ class _PeriodSpec:
 class PeriodListsSpec(_PeriodSpec):
     """A list for each of some public periods: see ``ReleaseListsByPeriod`` for the arguments."""
 
+    verb: ClassVar = "lists_by_period"
     mechanism: str = AUTO
 
     def __post_init__(self) -> None:
@@ -288,20 +298,23 @@ class PeriodListsSpec(_PeriodSpec):
         each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
         return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
 
-    def requests_for(self, kind: str) -> tuple[Request, ...]:
+    @property
+    def requests(self) -> tuple[Request, ...]:
         """The budget that all lists together need."""
-        return (Request(f"frequency list of each {kind}", Cost(PrivacyBudget(self.epsilon))),)
+        return (Request(f"frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))),)
 
-    def about(self, kind: str) -> dict[str, Any]:
+    @property
+    def about(self) -> dict[str, Any]:
         whole = PrivacyBudget(self.epsilon).epsilon
         of_all = {"epsilon_of_all": float(whole), "epsilon_of_all_exact": str(whole)}
-        return super().about(kind) | of_all
+        return super().about | of_all
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodNamesSpec(_PeriodSpec):
     """Names in each of some public periods: see ``SelectPartitionsByPeriod`` for the arguments."""
 
+    verb: ClassVar = "names_by_period"
     delta: Number
     strategy: str = AUTO
     noisy_counts: bool = False
@@ -333,13 +346,15 @@ class PeriodNamesSpec(_PeriodSpec):
             intervals=self.intervals,
         )
 
-    def requests_for(self, kind: str) -> tuple[Request, ...]:
+    @property
+    def requests(self) -> tuple[Request, ...]:
         """The budget that the names of all periods together need."""
-        return self.names.requests_for(f"names of partitions in each {kind}")
+        return self.names.requests_for(f"names of partitions in each {self.kind}")
 
-    def about(self, kind: str) -> dict[str, Any]:
+    @property
+    def about(self) -> dict[str, Any]:
         bound = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
-        return super().about(kind) | bound
+        return super().about | bound
 
 
 @dataclass(frozen=True)
@@ -384,6 +399,7 @@ class GroupsSpec:
       TypeError: attributes are none.
     """
 
+    verb: ClassVar = "grouped_lists"
     attributes: Sequence[Attribute]
     epsilon_all: Real
     epsilon_groups: Real

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import list_tables, read_frequency_list
+from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms import Eta
-from dp_transforms.reports.privacy_statement import frequency_list_statement
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import flag_types
@@ -25,18 +24,9 @@ from pipelines.file_flags import (
     records,
 )
 from pipelines.public_knowledge_flags import VARIANTS, add_variant_flags, mechanism_from_flags
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    list_directory,
-    list_of_period,
-    period_release,
-    release_job,
-    write_lists,
-)
+from pipelines.release_job import add_release_flags, period_release, release_job, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
     from dp_transforms.mechanisms.released_list import ReleasedList
 
 _EPILOG = f"""\
@@ -101,12 +91,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    source = records(flags)
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    statement["partition_columns"] = flags.partition_column
-    spec = ListSpec(mechanism)
-    release = _release(flags, spec, statement, lambda engine: [engine.frequency_list(spec)], source)
-    return release_job(flags, options, release)
+    return release_job(flags, options, release_of(flags, ListSpec(mechanism), records(flags)))
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
@@ -118,21 +103,9 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
         mechanism=flags.mechanism,
+        kind=flags.period,
     )
-    statement = frequency_list_statement(spec.of_each, bounded_by_job=True)
-    statement["partition_columns"] = flags.partition_column
-    release = period_release(
-        flags,
-        spec,
-        period_records(flags),
-        statement,
-        make=lambda engine: [engine.lists_by_period(spec)],
-        of_period=list_of_period,
-        write=write_lists,
-        content=list_tables,
-        file_name=FREQUENCIES_FILE,
-    )
-    return release_job(flags, options, release)
+    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
 
 
 def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
@@ -160,23 +133,11 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
             say_private("contributions", read().total)
         return [[released]]
 
-    statement = frequency_list_statement(mechanism, bounded_by_job=False)
-    job = release_job(flags, options, _release(flags, ListSpec(mechanism), statement, make))
+    release = release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False)
+    job = release_job(flags, options, release)
     if not flags.dry_run:
         read()  # before anything is spent
     return job
-
-
-def _release(
-    flags: argparse.Namespace,
-    spec: ListSpec,
-    statement: dict[str, Any],
-    make: Callable[[Any], Sequence[Any]],
-    source: RecordSource | None = None,
-) -> Release:
-    directory = list_directory(flags, [spec.mechanism])
-    write = functools.partial(write_lists, directory, statement, list_tables)
-    return Release(spec.requests, [directory], make, write, source)
 
 
 def _eta(text: str) -> Eta:

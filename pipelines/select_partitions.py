@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +20,6 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.plots import plot_explanation
-from dp_transforms.reports.privacy_statement import columns_of, selection_statement
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
@@ -29,18 +27,10 @@ from pipelines.file_flags import (
     PERIOD_FLAGS,
     add_input_flags,
     add_period_flags,
-    directory_from_flags,
     period_records,
     records,
 )
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    names_of_period,
-    period_release,
-    release_job,
-    write_names,
-)
+from pipelines.release_job import add_release_flags, period_release, release_job, release_of
 
 TRUNCATED = TruncatedGeometricSelection.name
 
@@ -149,33 +139,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=_numbers(flags))
-    from dp_transforms.files.partition_file import header_line, read_public_partitions
-
     # The parameters are heard of before the files are.
     _spec(flags, ())
     source = records(flags)
-    fields = source.partition_fields
     public: Sequence[Any] = ()
     if flags.public_partitions:
-        public = read_public_partitions(flags.public_partitions, fields)
+        from dp_transforms.files.partition_file import read_public_partitions
+
+        public = read_public_partitions(flags.public_partitions, source.partition_fields)
     spec = _spec(flags, public)
-    statement = selection_statement(
-        spec.strategy,
-        noisy_counts=flags.noisy_counts,
-        bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
-        public_partitions=len(public),
-        public_threshold=flags.public_threshold or 0,
-        others_epsilon=spec.others_epsilon,
-    )
-    statement |= columns_of(fields)
-    header = header_line(fields, flags.noisy_counts)
-    release = Release(
-        spec.requests,
-        [directory],
-        lambda engine: engine.names(spec),
-        functools.partial(write_names, directory, statement, header),
+    release = release_of(
+        flags,
+        spec,
         source,
+        bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
         whole=None if spec.others_epsilon is None else _whole(flags),
     )
     return release_job(flags, options, release)
@@ -189,8 +166,6 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
-    from dp_transforms.files.partition_file import header_line
-
     spec = PeriodNamesSpec(
         periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
@@ -202,24 +177,9 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         intervals=flags.noisy_counts,
         pre_threshold=flags.pre_threshold,
         neighbours=flags.neighbours,
+        kind=flags.period,
     )
-    source = period_records(flags)
-    statement = selection_statement(
-        spec.names.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
-    )
-    release = period_release(
-        flags,
-        spec,
-        source,
-        statement | columns_of(source.partition_fields),
-        make=lambda engine: [engine.names_by_period(spec)],
-        of_period=names_of_period,
-        write=write_names,
-        content=header_line(source.partition_fields, flags.noisy_counts),
-        file_name=PARTITIONS_FILE,
-        numbers=_numbers(flags),
-    )
-    return release_job(flags, options, release)
+    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
@@ -269,11 +229,6 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )
-
-
-def _numbers(flags: argparse.Namespace) -> int:
-    """The number of columns that hold integers: a noisy count and the ends of its interval."""
-    return 3 if flags.noisy_counts else 0
 
 
 def _given(flags: argparse.Namespace, *names: str) -> dict[str, Any]:

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines import release_job
+from pipelines import on_beam
 from tests.clusters.agreement import ROOT, SECRET
 
 
@@ -12,5 +12,5 @@ def same_secret(monkeypatch):
     """All jobs take the same test secret, and workers of other processes find this package."""
     monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
     # Their few records are as many parts as many would be.
-    monkeypatch.setattr(release_job, "FEW_RECORDS", 0)
+    monkeypatch.setattr(on_beam, "FEW_RECORDS", 0)
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
