@@ -196,6 +196,40 @@ class NamesSpec:
                 )
         _ = self.public_distribution, self.noise_of_others
 
+    @classmethod
+    def of(
+        cls,
+        strategy: str,
+        epsilon: Number,
+        delta: Number,
+        max_partitions_per_user: int,
+        *,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        **options: Any,
+    ) -> NamesSpec:
+        """The specification by the name of its strategy. "auto" takes the one that public
+        partitions are for, if there are any.
+
+        Args:
+          strategy, epsilon, delta: see ``make_strategy``.
+          max_partitions_per_user, pre_threshold, neighbours: of the strategy, if it has them.
+          **options: of a specification.
+        """
+        if strategy == AUTO and len(options.get("public_partitions", ())):
+            strategy = TruncatedGeometricSelection.name
+        given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        made = make_strategy(
+            strategy,
+            epsilon,
+            delta,
+            options.get("noisy_counts", False),
+            options.get("already_bounded", False),
+            max_partitions_per_user=max_partitions_per_user,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        return cls(made, **options)
+
     def require_counts(self) -> None:
         """Raises a ValueError unless the strategy decides by counts of users alone."""
         if not isinstance(self.strategy, CountStrategy):
@@ -329,18 +363,13 @@ class PeriodNamesSpec(_PeriodSpec):
     @functools.cached_property
     def names(self) -> NamesSpec:
         """The selection of pairs of a period and a partition, of all periods at once."""
-        optional = {"pre_threshold": self.pre_threshold, "neighbours": self.neighbours}
-        strategy = make_strategy(
+        return NamesSpec.of(
             self.strategy,
             self.epsilon,
             self.delta,
-            self.noisy_counts,
-            already_bounded=True,
-            max_partitions_per_user=self.periods_per_user * self.max_partitions_per_user,
-            **{name: value for name, value in optional.items() if value is not None},
-        )
-        return NamesSpec(
-            strategy,
+            self.periods_per_user * self.max_partitions_per_user,
+            pre_threshold=self.pre_threshold,
+            neighbours=self.neighbours,
             noisy_counts=self.noisy_counts,
             already_bounded=True,
             intervals=self.intervals,
@@ -442,14 +471,10 @@ class GroupsSpec:
         """The selection of groups; None if all of them are public."""
         if self.selection is None:
             return None
-        strategy = make_strategy(
-            AUTO,
-            self.selection.epsilon,
-            self.selection.delta,
-            already_bounded=True,
-            max_partitions_per_user=len(self.to_select),
+        budget, each = self.selection, len(self.to_select)
+        return NamesSpec.of(
+            AUTO, budget.epsilon, budget.delta, each, already_bounded=True, context=SELECTION
         )
-        return NamesSpec(strategy, already_bounded=True, context=SELECTION)
 
     @property
     def requests(self) -> tuple[Request, ...]:

@@ -23,7 +23,7 @@ from dp_transforms.files.paths import filesystem
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
-from dp_transforms.mechanisms.selection.choice import AUTO, make_strategy
+from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import flag_types
@@ -83,15 +83,15 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     for_list = whole - for_selection
     max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
     one = ListSpec(partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism))
-    strategy = make_strategy(
+    names = NamesSpec.of(
         flags.strategy,
         for_selection.epsilon,
         for_selection.delta,
-        noisy,
+        max_partitions,
+        noisy_counts=noisy,
+        intervals=noisy,
         already_bounded=True,
-        max_partitions_per_user=max_partitions,
     )
-    names = NamesSpec(strategy, noisy_counts=noisy, intervals=noisy, already_bounded=True)
     source = records(flags)
     fields = source.partition_fields
     parent = directory_path(flags.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     LISTS_FILE,
     PARTITIONS_FILE,
+    REPORT_FILE,
 )
 from dp_transforms.files.frequency_files import (
     Tables,
@@ -148,34 +149,23 @@ def write_both(
 
 
 def write_periods(
-    writers: Mapping[str, Callable[..., None]],
-    of_period: Callable[[list[Any], str], Iterable[Any]],
-    budget: dict[str, Any],
-    found: Iterable[Any],
+    writers: Mapping[str, Callable[..., None]], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period.
-
-    Args:
-      writers: by the name of a period, such functions as the above, given all but the last two.
-      of_period: the elements of one period.
-      budget: see ``write_lists``.
-      found: the elements of all periods.
-    """
+    """Writes the release of each period, by such functions as the above, given all but the budget
+    and what came out: of periods, pairs of one and its list, or tables with the column ``list``."""
     found = list(found)
     for name, write in writers.items():
-        write(budget | {"period": name}, of_period(found, name))
+        write(budget | {"period": name}, list(_of_period(found, name)))
 
 
-def list_of_period(lists: list[tuple[str, Any]], period: str) -> list[Any]:
-    """The list of one period, of pairs of a period and its list."""
-    return [one for name, one in lists if name == period]
-
-
-def names_of_period(tables: list[pa.Table], period: str) -> list[pa.Table]:
-    """The names of one period, of tables with the column ``list``."""
+def _of_period(found: list[Any], period: str) -> Iterator[Any]:
     import pyarrow.compute as pc
 
-    return [table.filter(pc.equal(table["list"], period)) for table in tables]
+    for one in found:
+        if not isinstance(one, tuple):
+            yield one.filter(pc.equal(one["list"], period))
+        elif one[0] == period:
+            yield one[1]
 
 
 def writer(
@@ -237,14 +227,13 @@ def period_release(
     join = filesystem(flags.output).join
     found = [writer(flags, spec, fields, statement, join(flags.output, n)) for n in spec.periods]
     directories, writers = zip(*found, strict=True)
-    of_period = list_of_period if isinstance(spec, PeriodListsSpec) else names_of_period
     by_name = dict(zip(spec.periods, writers, strict=True))
 
     def done() -> None:
         say_done(flags, directories)
         print(write_all_periods(flags.output, spec.periods, directories[0].file_name))
 
-    write = functools.partial(write_periods, by_name, of_period)
+    write = functools.partial(write_periods, by_name)
     make = functools.partial(_made, spec)
     return Release(spec.requests, directories, make, write, source, done=done)
 
@@ -295,7 +284,12 @@ def add_release_flags(
             help="what releases lists; auto is the most accurate one that epsilon and the bound "
             "allow",
         )
-        page.add_report_flag(group)
+        group.add_argument(
+            "--report",
+            action="store_true",
+            help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: "
+            "report)",
+        )
     else:
         parser.set_defaults(report=False)
     return group

@@ -11,12 +11,7 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.period_names import period_names
-from dp_transforms.mechanisms.selection import (
-    STRATEGIES,
-    TruncatedGeometricSelection,
-    explain,
-    make_strategy,
-)
+from dp_transforms.mechanisms.selection import STRATEGIES, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.plots import plot_explanation
@@ -31,8 +26,6 @@ from pipelines.file_flags import (
     records,
 )
 from pipelines.release_job import add_release_flags, period_release, release_job, release_of
-
-TRUNCATED = TruncatedGeometricSelection.name
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -184,12 +177,13 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
     require(flags, "epsilon", "delta", "max_partitions_per_user")
+    options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(
         flags.epsilon,
         flags.delta,
         noisy_counts=flags.noisy_counts,
         max_partitions_per_user=flags.max_partitions_per_user,
-        **_given(flags, "pre_threshold", "neighbours"),
+        **{name: value for name, value in options.items() if value is not None},
     )
 
     def job() -> None:
@@ -210,18 +204,14 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
-    strategy = make_strategy(
-        TRUNCATED if len(public) and flags.strategy == AUTO else flags.strategy,
+    later = flags.public_partitions and not len(public)
+    return NamesSpec.of(
+        flags.strategy,
         names.epsilon,
         names.delta,
-        flags.noisy_counts,
-        already_bounded=flags.already_bounded,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        **_given(flags, "pre_threshold", "neighbours"),
-    )
-    later = flags.public_partitions and not len(public)
-    return NamesSpec(
-        strategy,
+        flags.max_partitions_per_user,
+        pre_threshold=flags.pre_threshold,
+        neighbours=flags.neighbours,
         noisy_counts=flags.noisy_counts,
         intervals=flags.noisy_counts,
         already_bounded=flags.already_bounded,
@@ -229,10 +219,6 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )
-
-
-def _given(flags: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(flags, name)) is not None}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports.page import text_table
 from dp_transforms.reports.pages import figure_of, page_of
 from dp_transforms.reports.phrases import Words, statement_words
 from dp_transforms.reports.privacy_statement import distribution_of_statement
@@ -118,13 +119,7 @@ class _Table:
         return [list(columns), *rows]
 
     def __repr__(self) -> str:
-        rows = self._shown()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        return "\n".join([*lines, *self._below()])
+        return "\n".join([text_table(self._shown()), *self._below()])
 
     def _repr_html_(self) -> str:
         head, *rows = self._shown()

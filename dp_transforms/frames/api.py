@@ -22,7 +22,6 @@ from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
-from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
@@ -163,15 +162,15 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    made = make_strategy(
+    spec = NamesSpec.of(
         strategy,
         epsilon,
         delta,
-        counts,
-        max_partitions_per_user=max_partitions_per_user,
+        max_partitions_per_user,
         pre_threshold=pre_threshold,
+        noisy_counts=counts,
+        intervals=counts,
     )
-    spec = NamesSpec(made, noisy_counts=counts, intervals=counts)
     named = [partition] if isinstance(partition, (str, int)) else partition
     added = {*COUNTS} & {str(name) for name in named}
     if counts and added:

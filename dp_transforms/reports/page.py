@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dp_transforms.files.filenames import REPORT_FILE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports.phrases import Words, statement_words
 
@@ -33,15 +32,6 @@ td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabu
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
 """
-
-
-def add_report_flag(group: Any) -> None:
-    """The flag of jobs that release frequency lists, for a group of a parser's flags."""
-    group.add_argument(
-        "--report",
-        action="store_true",
-        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
-    )
 
 
 def check_available() -> None:
