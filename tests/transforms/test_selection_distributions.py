@@ -201,7 +201,7 @@ class TestPublicPartitions:
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=self.k + 1)
         for strategy in ("optimal", "renyi_rounds"):
             with pytest.raises(ValueError, match="public"):
-                SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)
+                SelectPartitions(1, 1e-2, 1, strategy=strategy, public_threshold=0)
 
 
 MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
