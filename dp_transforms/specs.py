@@ -51,33 +51,44 @@ def price_of(mechanism: PartitionMechanism | UserDegreeMechanism) -> PrivacyBudg
 
 
 def arguments(spec: Any) -> dict[str, Any]:
-    """Returns the arguments of the transform that makes the release of a specification.
-
-    The method of an engine that makes it (see ``runtime.in_process``) is the ``verb``.
-    """
+    """Returns the arguments of the transform that makes the release of a specification."""
     return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
 
 
+class Spec:
+    """A specification, which is a frozen dataclass.
+
+    Attributes:
+      verb: the method of an engine that makes the release, see ``runtime.in_process``.
+    """
+
+    verb: ClassVar[str]
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs, by its parts."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ListSpec:
+class ListSpec(Spec):
     """A frequency list of the records, of which each user keeps as many partitions as the
     mechanism's sensitivity."""
 
-    verb: ClassVar = "frequency_list"
+    verb = "frequency_list"
     mechanism: PartitionMechanism
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         cost = Cost(price_of(self.mechanism), self.mechanism.loss_range)
         return (Request("frequency list", cost),)
 
 
 @dataclass(frozen=True)
-class UserDegreesSpec:
+class UserDegreesSpec(Spec):
     """The numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
 
-    verb: ClassVar = "user_degrees"
+    verb = "user_degrees"
     epsilon: Number
     max_degree: int = MAX_DEGREE
 
@@ -91,12 +102,11 @@ class UserDegreesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         return (Request("partitions per user", Cost(PrivacyBudget(self.epsilon))),)
 
 
 @dataclass(frozen=True)
-class DegreesSpec:
+class DegreesSpec(Spec):
     """A list of the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``.
 
     Args:
@@ -110,7 +120,7 @@ class DegreesSpec:
       ValueError: a value is out of range.
     """
 
-    verb: ClassVar = "degree_list"
+    verb = "degree_list"
     epsilon: Number
     degree: str = UNDIRECTED
     degree_bound: int | None = None
@@ -143,13 +153,12 @@ class DegreesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         cost = Cost(PrivacyBudget(self.epsilon), self.mechanism.loss_range)
         return (Request(f"{self.degree} degrees, {self.unit.value}-private", cost, self.unit),)
 
 
 @dataclass(frozen=True)
-class NamesSpec:
+class NamesSpec(Spec):
     """The names of partitions that a strategy selects, see ``SelectPartitions`` for the arguments.
 
     Raises:
@@ -157,7 +166,7 @@ class NamesSpec:
       TypeError: the strategy is none.
     """
 
-    verb: ClassVar = "names"
+    verb = "names"
     strategy: SelectionStrategy
     _: KW_ONLY
     noisy_counts: bool = False
@@ -266,7 +275,6 @@ class NamesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         return self.requests_for("names of partitions")
 
     def requests_for(self, purpose: str) -> tuple[Request, ...]:
@@ -282,7 +290,7 @@ class NamesSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PeriodSpec:
+class _PeriodSpec(Spec):
     periods: Sequence[str]
     max_periods_per_user: int
     max_partitions_per_user: int
@@ -319,7 +327,7 @@ class _PeriodSpec:
 class PeriodListsSpec(_PeriodSpec):
     """A list for each of some public periods: see ``ReleaseListsByPeriod`` for the arguments."""
 
-    verb: ClassVar = "lists_by_period"
+    verb = "lists_by_period"
     mechanism: str = AUTO
 
     def __post_init__(self) -> None:
@@ -334,7 +342,6 @@ class PeriodListsSpec(_PeriodSpec):
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that all lists together need."""
         return (Request(f"frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))),)
 
     @property
@@ -348,7 +355,7 @@ class PeriodListsSpec(_PeriodSpec):
 class PeriodNamesSpec(_PeriodSpec):
     """Names in each of some public periods: see ``SelectPartitionsByPeriod`` for the arguments."""
 
-    verb: ClassVar = "names_by_period"
+    verb = "names_by_period"
     delta: Number
     strategy: str = AUTO
     noisy_counts: bool = False
@@ -377,7 +384,6 @@ class PeriodNamesSpec(_PeriodSpec):
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that the names of all periods together need."""
         return self.names.requests_for(f"names of partitions in each {self.kind}")
 
     @property
@@ -419,7 +425,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsSpec:
+class GroupsSpec(Spec):
     """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
     the guarantee and its proof.
 
@@ -428,7 +434,7 @@ class GroupsSpec:
       TypeError: attributes are none.
     """
 
-    verb: ClassVar = "grouped_lists"
+    verb = "grouped_lists"
     attributes: Sequence[Attribute]
     epsilon_all: Real
     epsilon_groups: Real
@@ -478,10 +484,7 @@ class GroupsSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs, by its parts.
-
-        In one attribute's lists only one moves, so they have the range that one has.
-        """
+        # In one attribute's lists only one moves, so they have the range that one has.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
         lists = (f"lists of groups by {attribute.name}" for attribute in self.attributes)

@@ -40,6 +40,7 @@ from dp_transforms.specs import (
     NamesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
+    Spec,
     UserDegreesSpec,
 )
 from pipelines import flag_types
@@ -170,7 +171,7 @@ def _of_period(found: list[Any], period: str) -> Iterator[Any]:
 
 def writer(
     flags: argparse.Namespace,
-    spec: Any,
+    spec: Spec,
     fields: Sequence[pa.Field] | None,
     statement: dict[str, Any],
     path: str | None = None,
@@ -197,7 +198,7 @@ def writer(
 
 def release_of(
     flags: argparse.Namespace,
-    spec: Any,
+    spec: Spec,
     source: RecordSource | None,
     make: Callable[[Any], Sequence[Any]] | None = None,
     bounded_by_job: bool = True,
@@ -238,7 +239,7 @@ def period_release(
     return Release(spec.requests, directories, make, write, source, done=done)
 
 
-def _made(spec: Any, engine: Any) -> Sequence[Any]:
+def _made(spec: Spec, engine: Any) -> Sequence[Any]:
     made = getattr(engine, spec.verb)(spec)
     return made if isinstance(made, tuple) else [made]
 

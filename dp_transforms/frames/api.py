@@ -32,6 +32,7 @@ from dp_transforms.specs import (
     ListSpec,
     NamesSpec,
     PeriodListsSpec,
+    Spec,
     UserDegreesSpec,
 )
 
@@ -182,7 +183,7 @@ def select(
 
 
 def _made(
-    spec: Any, records: Callable[[], Any], session: Session | None, secret: JobSecret | None
+    spec: Spec, records: Callable[[], Any], session: Session | None, secret: JobSecret | None
 ) -> tuple[Any, dict[str, Any]]:
     """Makes a release. What a session has not left is refused before data are looked at, and its
     budget is spent before records are used.

@@ -29,6 +29,7 @@ from dp_transforms.specs import (
     NamesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
+    Spec,
     UserDegreesSpec,
     price_of,
 )
@@ -46,13 +47,7 @@ _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
 def statement_of(
-    spec: ListSpec
-    | NamesSpec
-    | PeriodListsSpec
-    | PeriodNamesSpec
-    | GroupsSpec
-    | DegreesSpec
-    | UserDegreesSpec,
+    spec: Spec,
     fields: Sequence[pa.Field] | None,
     bounded_by_job: bool = True,
 ) -> dict[str, Any]:
@@ -74,6 +69,7 @@ def statement_of(
     elif isinstance(spec, UserDegreesSpec):
         statement = _user_degrees_statement(spec.mechanism)
     else:
+        assert isinstance(spec, (ListSpec, PeriodListsSpec))
         mechanism = spec.mechanism if isinstance(spec, ListSpec) else spec.of_each
         statement = frequency_list_statement(mechanism, bounded_by_job)
     if fields is not None:
