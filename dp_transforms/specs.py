@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
 
 from dp_transforms.budget import PrivacyBudget, PrivacyUnit
 from dp_transforms.budget.budget import Cost
@@ -55,24 +55,40 @@ def arguments(spec: Any) -> dict[str, Any]:
     return {field.name: getattr(spec, field.name) for field in fields(spec) if field.init}
 
 
+class Spec:
+    """A specification, which is a frozen dataclass.
+
+    Attributes:
+      verb: the method of an engine that makes the release, see ``runtime.in_process``.
+    """
+
+    verb: ClassVar[str]
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """The budget that it needs, by its parts."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True)
-class ListSpec:
+class ListSpec(Spec):
     """A frequency list of the records, of which each user keeps as many partitions as the
     mechanism's sensitivity."""
 
+    verb = "frequency_list"
     mechanism: PartitionMechanism
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         cost = Cost(price_of(self.mechanism), self.mechanism.loss_range)
         return (Request("frequency list", cost),)
 
 
 @dataclass(frozen=True)
-class UserDegreesSpec:
+class UserDegreesSpec(Spec):
     """The numbers of users by how many partitions they have: see ``ReleaseUserDegrees``."""
 
+    verb = "user_degrees"
     epsilon: Number
     max_degree: int = MAX_DEGREE
 
@@ -86,12 +102,11 @@ class UserDegreesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         return (Request("partitions per user", Cost(PrivacyBudget(self.epsilon))),)
 
 
 @dataclass(frozen=True)
-class DegreesSpec:
+class DegreesSpec(Spec):
     """A list of the degrees of a graph: see ``CountDegrees`` and ``CountProjectedDegrees``.
 
     Args:
@@ -105,6 +120,7 @@ class DegreesSpec:
       ValueError: a value is out of range.
     """
 
+    verb = "degree_list"
     epsilon: Number
     degree: str = UNDIRECTED
     degree_bound: int | None = None
@@ -137,13 +153,12 @@ class DegreesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         cost = Cost(PrivacyBudget(self.epsilon), self.mechanism.loss_range)
         return (Request(f"{self.degree} degrees, {self.unit.value}-private", cost, self.unit),)
 
 
 @dataclass(frozen=True)
-class NamesSpec:
+class NamesSpec(Spec):
     """The names of partitions that a strategy selects, see ``SelectPartitions`` for the arguments.
 
     Raises:
@@ -151,6 +166,7 @@ class NamesSpec:
       TypeError: the strategy is none.
     """
 
+    verb = "names"
     strategy: SelectionStrategy
     _: KW_ONLY
     noisy_counts: bool = False
@@ -189,6 +205,40 @@ class NamesSpec:
                 )
         _ = self.public_distribution, self.noise_of_others
 
+    @classmethod
+    def of(
+        cls,
+        strategy: str,
+        epsilon: Number,
+        delta: Number,
+        max_partitions_per_user: int,
+        *,
+        pre_threshold: int | None = None,
+        neighbours: str | None = None,
+        **options: Any,
+    ) -> NamesSpec:
+        """The specification by the name of its strategy. "auto" takes the one that public
+        partitions are for, if there are any.
+
+        Args:
+          strategy, epsilon, delta: see ``make_strategy``.
+          max_partitions_per_user, pre_threshold, neighbours: of the strategy, if it has them.
+          **options: of a specification.
+        """
+        if strategy == AUTO and len(options.get("public_partitions", ())):
+            strategy = TruncatedGeometricSelection.name
+        given = {"pre_threshold": pre_threshold, "neighbours": neighbours}
+        made = make_strategy(
+            strategy,
+            epsilon,
+            delta,
+            options.get("noisy_counts", False),
+            options.get("already_bounded", False),
+            max_partitions_per_user=max_partitions_per_user,
+            **{name: value for name, value in given.items() if value is not None},
+        )
+        return cls(made, **options)
+
     def require_counts(self) -> None:
         """Raises a ValueError unless the strategy decides by counts of users alone."""
         if not isinstance(self.strategy, CountStrategy):
@@ -225,7 +275,6 @@ class NamesSpec:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs."""
         return self.requests_for("names of partitions")
 
     def requests_for(self, purpose: str) -> tuple[Request, ...]:
@@ -241,11 +290,12 @@ class NamesSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _PeriodSpec:
+class _PeriodSpec(Spec):
     periods: Sequence[str]
     max_periods_per_user: int
     max_partitions_per_user: int
     epsilon: Number
+    kind: str = "period"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "periods", tuple(self.periods))
@@ -262,10 +312,11 @@ class _PeriodSpec:
         """The number of periods in which a user counts at most."""
         return min(self.max_periods_per_user, len(self.periods))
 
-    def about(self, kind: str) -> dict[str, Any]:
-        """The part of a privacy.json about the periods, each of which is a "day" or the like."""
+    @property
+    def about(self) -> dict[str, Any]:
+        """The part of a privacy.json about the periods, each of which is a ``kind``, as "day"."""
         return {
-            "of": kind,
+            "of": self.kind,
             "first": self.periods[0],
             "last": self.periods[-1],
             "max_periods_per_user": self.periods_per_user,
@@ -276,6 +327,7 @@ class _PeriodSpec:
 class PeriodListsSpec(_PeriodSpec):
     """A list for each of some public periods: see ``ReleaseListsByPeriod`` for the arguments."""
 
+    verb = "lists_by_period"
     mechanism: str = AUTO
 
     def __post_init__(self) -> None:
@@ -288,20 +340,22 @@ class PeriodListsSpec(_PeriodSpec):
         each = PrivacyBudget(self.epsilon).epsilon / self.periods_per_user
         return partition_mechanism(each, self.max_partitions_per_user, self.mechanism)
 
-    def requests_for(self, kind: str) -> tuple[Request, ...]:
-        """The budget that all lists together need."""
-        return (Request(f"frequency list of each {kind}", Cost(PrivacyBudget(self.epsilon))),)
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return (Request(f"frequency list of each {self.kind}", Cost(PrivacyBudget(self.epsilon))),)
 
-    def about(self, kind: str) -> dict[str, Any]:
+    @property
+    def about(self) -> dict[str, Any]:
         whole = PrivacyBudget(self.epsilon).epsilon
         of_all = {"epsilon_of_all": float(whole), "epsilon_of_all_exact": str(whole)}
-        return super().about(kind) | of_all
+        return super().about | of_all
 
 
 @dataclass(frozen=True, kw_only=True)
 class PeriodNamesSpec(_PeriodSpec):
     """Names in each of some public periods: see ``SelectPartitionsByPeriod`` for the arguments."""
 
+    verb = "names_by_period"
     delta: Number
     strategy: str = AUTO
     noisy_counts: bool = False
@@ -316,30 +370,26 @@ class PeriodNamesSpec(_PeriodSpec):
     @functools.cached_property
     def names(self) -> NamesSpec:
         """The selection of pairs of a period and a partition, of all periods at once."""
-        optional = {"pre_threshold": self.pre_threshold, "neighbours": self.neighbours}
-        strategy = make_strategy(
+        return NamesSpec.of(
             self.strategy,
             self.epsilon,
             self.delta,
-            self.noisy_counts,
-            already_bounded=True,
-            max_partitions_per_user=self.periods_per_user * self.max_partitions_per_user,
-            **{name: value for name, value in optional.items() if value is not None},
-        )
-        return NamesSpec(
-            strategy,
+            self.periods_per_user * self.max_partitions_per_user,
+            pre_threshold=self.pre_threshold,
+            neighbours=self.neighbours,
             noisy_counts=self.noisy_counts,
             already_bounded=True,
             intervals=self.intervals,
         )
 
-    def requests_for(self, kind: str) -> tuple[Request, ...]:
-        """The budget that the names of all periods together need."""
-        return self.names.requests_for(f"names of partitions in each {kind}")
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        return self.names.requests_for(f"names of partitions in each {self.kind}")
 
-    def about(self, kind: str) -> dict[str, Any]:
+    @property
+    def about(self) -> dict[str, Any]:
         bound = {"max_partitions_per_user_and_period": self.max_partitions_per_user}
-        return super().about(kind) | bound
+        return super().about | bound
 
 
 @dataclass(frozen=True)
@@ -375,7 +425,7 @@ class Attribute:
 
 
 @dataclass(frozen=True, kw_only=True)
-class GroupsSpec:
+class GroupsSpec(Spec):
     """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
     the guarantee and its proof.
 
@@ -384,6 +434,7 @@ class GroupsSpec:
       TypeError: attributes are none.
     """
 
+    verb = "grouped_lists"
     attributes: Sequence[Attribute]
     epsilon_all: Real
     epsilon_groups: Real
@@ -426,21 +477,14 @@ class GroupsSpec:
         """The selection of groups; None if all of them are public."""
         if self.selection is None:
             return None
-        strategy = make_strategy(
-            AUTO,
-            self.selection.epsilon,
-            self.selection.delta,
-            already_bounded=True,
-            max_partitions_per_user=len(self.to_select),
+        budget, each = self.selection, len(self.to_select)
+        return NamesSpec.of(
+            AUTO, budget.epsilon, budget.delta, each, already_bounded=True, context=SELECTION
         )
-        return NamesSpec(strategy, already_bounded=True, context=SELECTION)
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """The budget that it needs, by its parts.
-
-        In one attribute's lists only one moves, so they have the range that one has.
-        """
+        # In one attribute's lists only one moves, so they have the range that one has.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
         lists = (f"lists of groups by {attribute.name}" for attribute in self.attributes)

@@ -10,15 +10,12 @@ import sys
 from collections.abc import Sequence
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.filenames import DEGREES_FILE, DEGREES_HEADER, PRIVACY_FILE
-from dp_transforms.files.frequency_files import degree_tables, parse_rows
-from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import read_file, reading
+from dp_transforms.files.filenames import DEGREES_FILE
+from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
 from dp_transforms.reports.plots import kappa_table, plot_kappas
-from dp_transforms.reports.privacy_statement import user_degrees_statement
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import (
@@ -31,8 +28,8 @@ from pipelines.command_line import (
     run,
     warn,
 )
-from pipelines.file_flags import add_input_flags, directory_from_flags, records
-from pipelines.release_job import Release, add_release_flags, release_job, write_lists
+from pipelines.file_flags import add_input_flags, records
+from pipelines.release_job import add_release_flags, release_job, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -88,20 +85,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def read_degrees(directory: str) -> ReleasedDegrees:
-    """Reads the release of an earlier job from a directory.
-
-    Raises:
-      InputError: it cannot be read, or is no such release.
-    """
-    directory = local_path(directory)
-    with reading(directory, "a release of choose-kappa"):
-        rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
-        lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
-        epsilon = json.loads(read_file(directory, PRIVACY_FILE))["epsilon"]
-        return ReleasedDegrees(lowest, users, float(epsilon))
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.released is None):
@@ -123,18 +106,11 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         )
     if flags.plot is not None:
         page.check_available()
-    directory = directory_from_flags(flags, DEGREES_FILE)
-    source = records(flags)
-    statement = user_degrees_statement(spec.mechanism)
-    statement["partition_columns"] = flags.partition_column
+    release = release_of(flags, spec, records(flags))
+    (directory,) = release.directories
     files = [directory.file(name) for name in directory.files]
-    release = Release(
-        spec.requests,
-        [directory],
-        lambda engine: [engine.user_degrees(spec)],
-        functools.partial(write_lists, directory, statement, degree_tables),
-        source,
-        done=lambda: _show(flags, read_degrees(directory.path), files),
+    release = dataclasses.replace(
+        release, done=lambda: _show(flags, read_degrees(directory.path), files)
     )
     return release_job(flags, options, release)
 

@@ -10,7 +10,7 @@ from typing import Any
 from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.reports.text_table import text_table
+from dp_transforms.reports.page import text_table
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 
 _EPILOG = """\

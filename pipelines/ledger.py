@@ -15,7 +15,7 @@ from typing import Any
 
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
 from dp_transforms.files.paths import reason
-from dp_transforms.reports.text_table import text_table
+from dp_transforms.reports.page import text_table
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
 

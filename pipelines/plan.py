@@ -24,7 +24,7 @@ from dp_transforms.postprocessing.planning import (
     zipf_list,
 )
 from dp_transforms.reports import page
-from dp_transforms.reports.text_table import text_table
+from dp_transforms.reports.page import text_table
 from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 

@@ -18,31 +18,18 @@ from dp_transforms.files.filenames import (
     PARTITIONS_DIRECTORY,
     PARTITIONS_FILE,
 )
-from dp_transforms.files.frequency_files import list_tables
 from dp_transforms.files.output import directory_path
 from dp_transforms.files.paths import filesystem
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
-from dp_transforms.mechanisms.selection.choice import AUTO, make_strategy
-from dp_transforms.reports.privacy_statement import (
-    columns_of,
-    frequency_list_statement,
-    selection_statement,
-)
+from dp_transforms.mechanisms.selection.choice import AUTO
+from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
-from pipelines.file_flags import add_input_flags, directory_from_flags, records
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    list_directory,
-    release_job,
-    write_both,
-    write_lists,
-    write_names,
-)
+from pipelines.file_flags import add_input_flags, records
+from pipelines.release_job import Release, add_release_flags, release_job, write_both, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -96,37 +83,28 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     for_list = whole - for_selection
     max_partitions, noisy = flags.max_partitions_per_user, flags.noisy_counts
     one = ListSpec(partition_mechanism(for_list.epsilon, max_partitions, flags.mechanism))
-    strategy = make_strategy(
+    names = NamesSpec.of(
         flags.strategy,
         for_selection.epsilon,
         for_selection.delta,
-        noisy,
+        max_partitions,
+        noisy_counts=noisy,
+        intervals=noisy,
         already_bounded=True,
-        max_partitions_per_user=max_partitions,
     )
-    names = NamesSpec(strategy, noisy_counts=noisy, intervals=noisy, already_bounded=True)
     source = records(flags)
-    from dp_transforms.files.partition_file import header_line
-
+    fields = source.partition_fields
     parent = directory_path(flags.output)
     join = filesystem(parent).join
-    of_list = list_directory(flags, [one.mechanism], path=join(parent, LIST_DIRECTORY))
-    of_names = directory_from_flags(
-        flags, PARTITIONS_FILE, join(parent, PARTITIONS_DIRECTORY), 3 * noisy
+    (of_list, write_list), (of_names, write_names) = (
+        writer(flags, spec, fields, statement_of(spec, fields), join(parent, name))
+        for spec, name in ((one, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY))
     )
-    about_list = frequency_list_statement(one.mechanism, bounded_by_job=True)
-    about_names = selection_statement(strategy, noisy_counts=noisy, bounded_by_job=True)
-    about_names |= columns_of(source.partition_fields)
-    header = header_line(source.partition_fields, noisy)
     release = Release(
         [*one.requests, *names.requests],
         [of_list, of_names],
         lambda engine: engine.list_and_names(one, names),
-        functools.partial(
-            write_both,
-            functools.partial(write_lists, of_list, about_list, list_tables),
-            functools.partial(write_names, of_names, about_names, header),
-        ),
+        functools.partial(write_both, write_list, write_names),
         source,
         whole=whole,
     )

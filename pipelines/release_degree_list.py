@@ -12,7 +12,6 @@ integer partitions, with pure epsilon-DP for one of two neighbouring relations:
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,21 +19,14 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import list_tables
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.reports.privacy_statement import EDGE, NODE, degree_list_statement
+from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    list_directory,
-    release_job,
-    write_lists,
-)
+from pipelines.release_job import add_release_flags, release_job, release_of
 
 if TYPE_CHECKING:
     from dp_transforms.files.record_source import RecordSource
@@ -124,19 +116,10 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         raise ValueError(
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
-    directory = list_directory(flags, [spec.mechanism])
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
     source = records(flags)
     _check_types(source)
-    statement = degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
-    release = Release(
-        spec.requests,
-        [directory],
-        lambda engine: [engine.degree_list(spec)],
-        functools.partial(write_lists, directory, statement, list_tables),
-        source,
-        whole=PrivacyBudget(flags.epsilon),
-    )
+    release = release_of(flags, spec, source, whole=PrivacyBudget(flags.epsilon))
     return release_job(flags, options, release)
 
 

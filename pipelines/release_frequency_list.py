@@ -5,14 +5,27 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import list_tables, read_frequency_list
+from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.period_names import period_names
-from dp_transforms.mechanisms import Eta
-from dp_transforms.reports.privacy_statement import frequency_list_statement
+from dp_transforms.mechanisms import (
+    Eta,
+    ExactTotalMechanism,
+    FrobeniusMechanism,
+    MaximumTotalMechanism,
+    PartitionBounds,
+    partition_mechanism,
+)
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import (
+    AUTO,
+    EXPONENTIAL,
+    FROBENIUS,
+    chosen_mechanism,
+)
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import flag_types
@@ -24,20 +37,16 @@ from pipelines.file_flags import (
     period_records,
     records,
 )
-from pipelines.public_knowledge_flags import VARIANTS, add_variant_flags, mechanism_from_flags
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    list_directory,
-    list_of_period,
-    period_release,
-    release_job,
-    write_lists,
-)
+from pipelines.release_job import add_release_flags, period_release, release_job, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
     from dp_transforms.mechanisms.released_list import ReleasedList
+
+_VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
+_GO_WITH = {
+    "bounds_width": "bounds_reference",
+    "bounds_distance": "bounds_reference",
+}
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -82,7 +91,7 @@ def make_parser() -> JobParser:
         help="the cost in base 2: a change of 1 in L1 weighs (X / 2**Y)**Z, instead of --epsilon",
     )
     add_period_flags(parser)
-    add_variant_flags(parser)
+    _add_public_knowledge_flags(parser)
     parser.add_common_flags()
     return parser
 
@@ -101,38 +110,21 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    source = records(flags)
-    statement = frequency_list_statement(mechanism, bounded_by_job=True)
-    statement["partition_columns"] = flags.partition_column
-    spec = ListSpec(mechanism)
-    release = _release(flags, spec, statement, lambda engine: [engine.frequency_list(spec)], source)
-    return release_job(flags, options, release)
+    return release_job(flags, options, release_of(flags, ListSpec(mechanism), records(flags)))
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS, "epsilon")
-    refuse(flags, "is for one list, not for one of each --period", *VARIANTS, "report")
+    refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
     spec = PeriodListsSpec(
         periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
         max_periods_per_user=flags.max_periods_per_user,
         max_partitions_per_user=flags.max_partitions_per_user,
         mechanism=flags.mechanism,
+        kind=flags.period,
     )
-    statement = frequency_list_statement(spec.of_each, bounded_by_job=True)
-    statement["partition_columns"] = flags.partition_column
-    release = period_release(
-        flags,
-        spec,
-        period_records(flags),
-        statement,
-        make=lambda engine: [engine.lists_by_period(spec)],
-        of_period=list_of_period,
-        write=write_lists,
-        content=list_tables,
-        file_name=FREQUENCIES_FILE,
-    )
-    return release_job(flags, options, release)
+    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
 
 
 def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
@@ -160,23 +152,98 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
             say_private("contributions", read().total)
         return [[released]]
 
-    statement = frequency_list_statement(mechanism, bounded_by_job=False)
-    job = release_job(flags, options, _release(flags, ListSpec(mechanism), statement, make))
+    release = release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False)
+    job = release_job(flags, options, release)
     if not flags.dry_run:
         read()  # before anything is spent
     return job
 
 
-def _release(
-    flags: argparse.Namespace,
-    spec: ListSpec,
-    statement: dict[str, Any],
-    make: Callable[[Any], Sequence[Any]],
-    source: RecordSource | None = None,
-) -> Release:
-    directory = list_directory(flags, [spec.mechanism])
-    write = functools.partial(write_lists, directory, statement, list_tables)
-    return Release(spec.requests, [directory], make, write, source)
+def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
+    """Adds the flags that ``mechanism_from_flags`` reads."""
+    variants = parser.add_argument_group(
+        "public knowledge that narrows the release (optional, one of these)"
+    )
+    integer = functools.partial(variants.add_argument, type=flag_types.positive_integer)
+    integer(
+        "--exact_total",
+        metavar="N",
+        help="the sum of all frequencies is public: only lists of this total are released",
+    )
+    integer("--max_total", metavar="N", help="a public upper bound on the sum of all frequencies")
+    integer(
+        "--bounds_total",
+        metavar="N",
+        help="bound the i-th largest frequency by N / i; time grows with the root of N",
+    )
+    variants.add_argument(
+        "--bounds_reference",
+        metavar="FILE.csv",
+        help="a public list (frequency,multiplicity) that the released one is near, at every rank",
+    )
+    integer(
+        "--bounds_width",
+        metavar="W",
+        help="with --bounds_reference: at most so far from it at every rank",
+    )
+    integer(
+        "--bounds_distance",
+        metavar="D",
+        help="with --bounds_reference: between the least and the largest values that ranks have in "
+        "lists within an L1 distance of D",
+    )
+
+
+def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
+    """The mechanism of sensitivity kappa that the flags ask for.
+
+    Raises:
+      ValueError: flags exclude each other, or one is missing; the message names them.
+      InputError: the reference cannot be read.
+    """
+    given = [name for name in _VARIANTS if getattr(flags, name) is not None]
+    if len(given) > 1:
+        raise ValueError(f"give one of --{' and --'.join(given)}, not both")
+    for name, needed in _GO_WITH.items():
+        if getattr(flags, name) is not None and getattr(flags, needed) is None:
+            raise ValueError(f"--{name} goes with --{needed}")
+    mechanism = _mechanism(flags, max_partitions)
+    if given and flags.report and not mechanism.decodes:
+        raise ValueError(
+            f"--report computes error bars for the unrestricted mechanism: leave out --{given[0]}"
+        )
+    return mechanism
+
+
+def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMechanism:
+    epsilon, eta, name = flags.epsilon, flags.eta, flags.mechanism
+    if name == AUTO:
+        name = chosen_mechanism(epsilon, max_partitions, eta)
+    if flags.max_total is not None and name == FROBENIUS:
+        return FrobeniusMechanism(epsilon, max_partitions, eta, max_total=flags.max_total)
+    for total in ("exact_total", "max_total"):
+        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, EXPONENTIAL):
+            raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
+    if flags.exact_total is not None:
+        return ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
+    if flags.max_total is not None:
+        return MaximumTotalMechanism(epsilon, max_partitions, eta, max_total=flags.max_total)
+    return partition_mechanism(
+        epsilon, max_partitions, flags.mechanism, eta=eta, bounds=_bounds(flags)
+    )
+
+
+def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
+    if flags.bounds_total is not None:
+        return PartitionBounds.of_total(flags.bounds_total)
+    if flags.bounds_reference is None:
+        return None
+    if (flags.bounds_width is None) == (flags.bounds_distance is None):
+        raise ValueError("--bounds_reference needs either --bounds_width or --bounds_distance")
+    reference = read_frequency_list(flags.bounds_reference, public=True)
+    if flags.bounds_width is not None:
+        return PartitionBounds.around(reference, flags.bounds_width)
+    return PartitionBounds.within_distance(reference, flags.bounds_distance)
 
 
 def _eta(text: str) -> Eta:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import functools
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,20 +12,12 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import LISTS_FILE
-from dp_transforms.files.frequency_files import grouped_tables
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
-from dp_transforms.reports.privacy_statement import grouped_lists_statement
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
 from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    list_directory,
-    release_job,
-    write_lists,
-)
+from pipelines.release_job import add_release_flags, release_job, release_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -115,17 +106,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         warn(warning)
     source = records(flags, flags.group_by)
     _check_groups(spec.attributes, source.attribute_fields)
-    directory = list_directory(flags, [spec.for_all, spec.for_group], LISTS_FILE)
-    statement = grouped_lists_statement(spec) | {"partition_columns": flags.partition_column}
-    release = Release(
-        spec.requests,
-        [directory],
-        lambda engine: [engine.grouped_lists(spec)],
-        functools.partial(write_lists, directory, statement, grouped_tables),
-        source,
-        whole=spec.cost,
-    )
-    return release_job(flags, options, release)
+    return release_job(flags, options, release_of(flags, spec, source, whole=spec.cost))
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:

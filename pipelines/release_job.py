@@ -5,26 +5,48 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
-from dp_transforms.files.filenames import COORDINATES_FILE, FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import Tables
+from dp_transforms.files.filenames import (
+    COORDINATES_FILE,
+    COUNTS,
+    DEGREES_FILE,
+    FREQUENCIES_FILE,
+    LISTS_FILE,
+    PARTITIONS_FILE,
+    REPORT_FILE,
+)
+from dp_transforms.files.frequency_files import (
+    Tables,
+    degree_tables,
+    grouped_tables,
+    list_tables,
+)
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
-from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.files.release_files import is_decoded, write_all_periods
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from dp_transforms.reports import page
-from dp_transforms.reports.privacy_statement import COORDINATES_KEY
+from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.specs import PeriodListsSpec, PeriodNamesSpec
+from dp_transforms.specs import (
+    DegreesSpec,
+    GroupsSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    Spec,
+    UserDegreesSpec,
+)
 from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
 from pipelines.file_flags import add_output_flags, directory_from_flags
-from pipelines.spending import Part, add_ledger_flags, check_job, origin_of, price, spending
+from pipelines.spending import add_ledger_flags, check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,6 +56,15 @@ if TYPE_CHECKING:
 
 # Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.
+
+_TABLES: dict[type, tuple[str, Callable[..., Tables]]] = {
+    ListSpec: (FREQUENCIES_FILE, list_tables),
+    PeriodListsSpec: (FREQUENCIES_FILE, list_tables),
+    DegreesSpec: (FREQUENCIES_FILE, list_tables),
+    GroupsSpec: (LISTS_FILE, grouped_tables),
+    UserDegreesSpec: (DEGREES_FILE, degree_tables),
+}
+"""The file of a release of lists, and what makes its content of what came out."""
 
 
 @dataclass(frozen=True)
@@ -59,14 +90,6 @@ class Release:
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
     done: Callable[[], None] | None = None
-
-    @property
-    def parts(self) -> list[Part]:
-        """The requests as parts of a job."""
-        return [
-            Part(purpose, cost.budget, cost.loss_range, unit)
-            for purpose, cost, unit in self.requests
-        ]
 
 
 def write_lists(
@@ -127,77 +150,98 @@ def write_both(
 
 
 def write_periods(
-    writers: Mapping[str, Callable[..., None]],
-    of_period: Callable[[list[Any], str], Iterable[Any]],
-    budget: dict[str, Any],
-    found: Iterable[Any],
+    writers: Mapping[str, Callable[..., None]], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period.
-
-    Args:
-      writers: by the name of a period, such functions as the above, given all but the last two.
-      of_period: the elements of one period.
-      budget: see ``write_lists``.
-      found: the elements of all periods.
-    """
+    """Writes the release of each period, by such functions as the above, given all but the budget
+    and what came out: of periods, pairs of one and its list, or tables with the column ``list``."""
     found = list(found)
     for name, write in writers.items():
-        write(budget | {"period": name}, of_period(found, name))
+        write(budget | {"period": name}, list(_of_period(found, name)))
 
 
-def list_of_period(lists: list[tuple[str, Any]], period: str) -> list[Any]:
-    """The list of one period, of pairs of a period and its list."""
-    return [one for name, one in lists if name == period]
-
-
-def names_of_period(tables: list[pa.Table], period: str) -> list[pa.Table]:
-    """The names of one period, of tables with the column ``list``."""
+def _of_period(found: list[Any], period: str) -> Iterator[Any]:
     import pyarrow.compute as pc
 
-    return [table.filter(pc.equal(table["list"], period)) for table in tables]
+    for one in found:
+        if not isinstance(one, tuple):
+            yield one.filter(pc.equal(one["list"], period))
+        elif one[0] == period:
+            yield one[1]
 
 
-def period_release(
+def writer(
     flags: argparse.Namespace,
-    spec: PeriodListsSpec | PeriodNamesSpec,
-    source: RecordSource,
+    spec: Spec,
+    fields: Sequence[pa.Field] | None,
     statement: dict[str, Any],
-    *,
-    make: Callable[[Any], Sequence[Any]],
-    of_period: Callable[[list[Any], str], Iterable[Any]],
-    write: Callable[..., None],
-    content: Any,
-    file_name: str,
-    numbers: int = 2,
-) -> Release:
-    """The release of a file of each period, in a directory of its name.
+    path: str | None = None,
+) -> tuple[ReleaseDirectory, Callable[..., None]]:
+    """The directory of a release, and what writes it there, given the budget and what came out.
 
     Args:
       flags, spec: as parsed, and what they specify.
-      source: records by period, see ``period_records``.
-      statement: the privacy.json, without the budget and the periods.
-      make, of_period: see ``Release`` and ``write_periods``.
-      write, content: see ``write_lists`` and ``write_names``; their third argument.
-      file_name, numbers: see ``ReleaseDirectory``.
+      fields, statement: see ``statement_of``.
+      path: of the directory; by default the flags name it.
     """
-    statement = statement | {"periods": spec.about(flags.period)}
-    beside = (COORDINATES_FILE,) if COORDINATES_KEY in statement else ()
+    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+        from dp_transforms.files.partition_file import header_line
+
+        noisy = flags.noisy_counts
+        directory = directory_from_flags(flags, PARTITIONS_FILE, path, len(COUNTS) * noisy)
+        header = header_line(fields or (), noisy)
+        return directory, functools.partial(write_names, directory, statement, header)
+    file_name, tables = _TABLES[type(spec)]
+    beside = (COORDINATES_FILE,) if is_decoded(statement) else ()
+    directory = directory_from_flags(flags, file_name, path, beside=beside)
+    return directory, functools.partial(write_lists, directory, statement, tables)
+
+
+def release_of(
+    flags: argparse.Namespace,
+    spec: Spec,
+    source: RecordSource | None,
+    make: Callable[[Any], Sequence[Any]] | None = None,
+    bounded_by_job: bool = True,
+    **more: Any,
+) -> Release:
+    """The release that the flags specify, of these records.
+
+    Args:
+      flags, spec, source: as parsed, what they specify, and the records.
+      make, **more: of ``Release``; by default the verb of the specification makes it.
+      bounded_by_job: see ``statement_of``.
+    """
+    fields = None if source is None else source.partition_fields
+    statement = statement_of(spec, fields, bounded_by_job)
+    directory, write = writer(flags, spec, fields, statement)
+    make = make or functools.partial(_made, spec)
+    return Release(spec.requests, [directory], make, write, source, **more)
+
+
+def period_release(
+    flags: argparse.Namespace, spec: PeriodListsSpec | PeriodNamesSpec, source: RecordSource
+) -> Release:
+    """The release of each period, in a directory of its name, and of all in one file. Args: see
+    ``release_of``."""
+    fields = source.partition_fields
+    statement = statement_of(spec, fields)
     join = filesystem(flags.output).join
-    directories = {
-        name: directory_from_flags(flags, file_name, join(flags.output, name), numbers, beside)
-        for name in spec.periods
-    }
-    writers = {
-        name: functools.partial(write, directory, statement, content)
-        for name, directory in directories.items()
-    }
-    return Release(
-        spec.requests_for(flags.period),
-        [*directories.values()],
-        make,
-        functools.partial(write_periods, writers, of_period),
-        source,
-    )
+    found = [writer(flags, spec, fields, statement, join(flags.output, n)) for n in spec.periods]
+    directories, writers = zip(*found, strict=True)
+    by_name = dict(zip(spec.periods, writers, strict=True))
+
+    def done() -> None:
+        say_done(flags, directories)
+        print(write_all_periods(flags.output, spec.periods, directories[0].file_name))
+
+    write = functools.partial(write_periods, by_name)
+    make = functools.partial(_made, spec)
+    return Release(spec.requests, directories, make, write, source, done=done)
+
+
+def _made(spec: Spec, engine: Any) -> Sequence[Any]:
+    made = getattr(engine, spec.verb)(spec)
+    return made if isinstance(made, tuple) else [made]
 
 
 def add_release_flags(
@@ -241,7 +285,12 @@ def add_release_flags(
             help="what releases lists; auto is the most accurate one that epsilon and the bound "
             "allow",
         )
-        page.add_report_flag(group)
+        group.add_argument(
+            "--report",
+            action="store_true",
+            help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: "
+            "report)",
+        )
     else:
         parser.set_defaults(report=False)
     return group
@@ -261,7 +310,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     try:
         statements = [directory.statement() for directory in release.directories]
         if origin.job_id:
-            check_job(flags.ledger, release.parts, origin, statements)
+            check_job(flags.ledger, release.requests, origin, statements)
         if None not in statements and not flags.overwrite:
             raise DoneError(
                 f"{release.directories[0].file(release.directories[0].file_name)} exists: give "
@@ -274,7 +323,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     for directory in release.directories:
         directory.check()
     if flags.dry_run:
-        lines = price(flags.ledger, release.parts)
+        lines = price(flags.ledger, release.requests)
         return lambda: print(
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
@@ -293,7 +342,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
             _run_here(flags, release, write)
 
     def job() -> None:
-        with spending(flags.ledger, release.whole, release.parts, origin, announces) as budget:
+        with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
             make(budget)
         (release.done or functools.partial(say_done, flags, release.directories))()
 
@@ -341,17 +390,6 @@ def _run_on_beam(
     )
     engine.finish(write, release.make(engine))
     on_beam.run_to_end(pipeline, flags.show_private_counters)
-
-
-def list_directory(
-    flags: argparse.Namespace,
-    mechanisms: Sequence[PartitionMechanism],
-    file_name: str = FREQUENCIES_FILE,
-    path: str | None = None,
-) -> ReleaseDirectory:
-    """The directory for lists of some mechanisms, which the flags name, or the one at a path."""
-    beside = (COORDINATES_FILE,) if any(one.decodes for one in mechanisms) else ()
-    return directory_from_flags(flags, file_name, path, beside=beside)
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:

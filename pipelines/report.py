@@ -13,11 +13,18 @@ from collections.abc import Sequence
 
 from dp_transforms.files.filenames import COMPARISON_FILE, PRIVACY_FILE, REPORT_FILE
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.release_files import reading, release_directories, write_files
+from dp_transforms.files.release_files import (
+    read_degrees,
+    read_statement,
+    reading,
+    release_directories,
+    write_files,
+)
 from dp_transforms.frames.answers import compare, load
+from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.reports import page
 from dp_transforms.reports.pages import page_of
-from dp_transforms.reports.phrases import NO_WORDS, Words
+from dp_transforms.reports.phrases import NO_WORDS, Words, drops_records
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 
 _CONTENT = f"a release with its {PRIVACY_FILE}"
@@ -51,6 +58,29 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     return write_files(local_path(second), {**pictures, COMPARISON_FILE: text.encode()})
 
 
+def add_degrees_flag(parser: OneLineParser) -> None:
+    """The flag that ``kept`` is for."""
+    parser.add_argument(
+        "--degrees",
+        metavar="DIR",
+        help="what choose-kappa has released of the same records: tells what part of them the "
+        "bound on users' partitions has dropped",
+    )
+
+
+def kept(directory: str, degrees: str) -> str:
+    """A sentence about the part of the records that the bound of a release has kept.
+
+    Raises:
+      ValueError: a directory has no such release, or its job has bounded users in another way.
+    """
+    with reading(directory, _CONTENT):
+        statement = read_statement(directory)
+    if not drops_records(statement) or "periods" in statement:
+        raise ValueError(f"--degrees is for a job that bounds users once: {directory} is of none")
+    return kept_words(read_degrees(degrees), statement["max_partitions_per_user"])
+
+
 def make_parser() -> OneLineParser:
     """The flags of this command."""
     parser = OneLineParser(
@@ -77,6 +107,7 @@ def make_parser() -> OneLineParser:
     parser.add_argument(
         "--users", metavar="WORD", default="users", help="what users are, such as accounts"
     )
+    add_degrees_flag(parser)
     return parser
 
 
@@ -87,6 +118,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         page.check_available()
         if len(flags.releases) > 2:
             raise ValueError("give one directory, or two to compare")
+        for one in flags.releases if flags.degrees else ():
+            for directory in release_directories(one):
+                print(f"{directory}: {kept(directory, flags.degrees)}")
         if len(flags.releases) == 2:
             first, second = flags.releases
             print(write_comparison(first, second, words))

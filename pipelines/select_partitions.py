@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -12,16 +11,10 @@ from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.period_names import period_names
-from dp_transforms.mechanisms.selection import (
-    STRATEGIES,
-    TruncatedGeometricSelection,
-    explain,
-    make_strategy,
-)
+from dp_transforms.mechanisms.selection import STRATEGIES, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.plots import plot_explanation
-from dp_transforms.reports.privacy_statement import columns_of, selection_statement
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import flag_types
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
@@ -29,20 +22,10 @@ from pipelines.file_flags import (
     PERIOD_FLAGS,
     add_input_flags,
     add_period_flags,
-    directory_from_flags,
     period_records,
     records,
 )
-from pipelines.release_job import (
-    Release,
-    add_release_flags,
-    names_of_period,
-    period_release,
-    release_job,
-    write_names,
-)
-
-TRUNCATED = TruncatedGeometricSelection.name
+from pipelines.release_job import add_release_flags, period_release, release_job, release_of
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -149,33 +132,20 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     if flags.period is not None:
         return _prepare_periods(flags, options)
     refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    directory = directory_from_flags(flags, PARTITIONS_FILE, numbers=_numbers(flags))
-    from dp_transforms.files.partition_file import header_line, read_public_partitions
-
     # The parameters are heard of before the files are.
     _spec(flags, ())
     source = records(flags)
-    fields = source.partition_fields
     public: Sequence[Any] = ()
     if flags.public_partitions:
-        public = read_public_partitions(flags.public_partitions, fields)
+        from dp_transforms.files.partition_file import read_public_partitions
+
+        public = read_public_partitions(flags.public_partitions, source.partition_fields)
     spec = _spec(flags, public)
-    statement = selection_statement(
-        spec.strategy,
-        noisy_counts=flags.noisy_counts,
-        bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
-        public_partitions=len(public),
-        public_threshold=flags.public_threshold or 0,
-        others_epsilon=spec.others_epsilon,
-    )
-    statement |= columns_of(fields)
-    header = header_line(fields, flags.noisy_counts)
-    release = Release(
-        spec.requests,
-        [directory],
-        lambda engine: engine.names(spec),
-        functools.partial(write_names, directory, statement, header),
+    release = release_of(
+        flags,
+        spec,
         source,
+        bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
         whole=None if spec.others_epsilon is None else _whole(flags),
     )
     return release_job(flags, options, release)
@@ -189,8 +159,6 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
     require(flags, *PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
-    from dp_transforms.files.partition_file import header_line
-
     spec = PeriodNamesSpec(
         periods=period_names(flags.period, flags.periods),
         epsilon=flags.epsilon,
@@ -202,34 +170,20 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         intervals=flags.noisy_counts,
         pre_threshold=flags.pre_threshold,
         neighbours=flags.neighbours,
+        kind=flags.period,
     )
-    source = period_records(flags)
-    statement = selection_statement(
-        spec.names.strategy, noisy_counts=flags.noisy_counts, bounded_by_job=True
-    )
-    release = period_release(
-        flags,
-        spec,
-        source,
-        statement | columns_of(source.partition_fields),
-        make=lambda engine: [engine.names_by_period(spec)],
-        of_period=names_of_period,
-        write=write_names,
-        content=header_line(source.partition_fields, flags.noisy_counts),
-        file_name=PARTITIONS_FILE,
-        numbers=_numbers(flags),
-    )
-    return release_job(flags, options, release)
+    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
     require(flags, "epsilon", "delta", "max_partitions_per_user")
+    options = {"pre_threshold": flags.pre_threshold, "neighbours": flags.neighbours}
     explanation = explain(
         flags.epsilon,
         flags.delta,
         noisy_counts=flags.noisy_counts,
         max_partitions_per_user=flags.max_partitions_per_user,
-        **_given(flags, "pre_threshold", "neighbours"),
+        **{name: value for name, value in options.items() if value is not None},
     )
 
     def job() -> None:
@@ -250,18 +204,14 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
-    strategy = make_strategy(
-        TRUNCATED if len(public) and flags.strategy == AUTO else flags.strategy,
+    later = flags.public_partitions and not len(public)
+    return NamesSpec.of(
+        flags.strategy,
         names.epsilon,
         names.delta,
-        flags.noisy_counts,
-        already_bounded=flags.already_bounded,
-        max_partitions_per_user=flags.max_partitions_per_user,
-        **_given(flags, "pre_threshold", "neighbours"),
-    )
-    later = flags.public_partitions and not len(public)
-    return NamesSpec(
-        strategy,
+        flags.max_partitions_per_user,
+        pre_threshold=flags.pre_threshold,
+        neighbours=flags.neighbours,
         noisy_counts=flags.noisy_counts,
         intervals=flags.noisy_counts,
         already_bounded=flags.already_bounded,
@@ -269,15 +219,6 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )
-
-
-def _numbers(flags: argparse.Namespace) -> int:
-    """The number of columns that hold integers: a noisy count and the ends of its interval."""
-    return 3 if flags.noisy_counts else 0
-
-
-def _given(flags: argparse.Namespace, *names: str) -> dict[str, Any]:
-    return {name: value for name in names if (value := getattr(flags, name)) is not None}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

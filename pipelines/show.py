@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import reading, release_directories
 from dp_transforms.frames.answers import ListRelease, load
-from dp_transforms.reports.text_table import text_table
+from dp_transforms.reports.page import text_table
 from pipelines.command_line import SUCCESS, OneLineParser, failed
+from pipelines.report import add_degrees_flag, kept
 
 
 def make_parser() -> OneLineParser:
@@ -22,6 +23,7 @@ def make_parser() -> OneLineParser:
     parser.add_argument(
         "release", metavar="DIR", help="where a job has written a release, or one for each period"
     )
+    add_degrees_flag(parser)
     return parser
 
 
@@ -46,7 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         directories = release_directories(flags.release)
         for directory in directories:
             head = f"{directory}\n\n" if len(directories) > 1 else ""
-            print(f"{head}{shown(directory)}")
+            end = f"\n\n{kept(directory, flags.degrees)}" if flags.degrees else ""
+            print(f"{head}{shown(directory)}{end}")
     except ValueError as error:
         return failed(str(error))
     return SUCCESS

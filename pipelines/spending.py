@@ -8,18 +8,16 @@ import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from dp_transforms.budget import (
     BudgetExceededError,
     CorruptedLedgerError,
-    Cost,
     JobExistsError,
     Ledger,
     LedgerLine,
     Origin,
     PrivacyBudget,
-    PrivacyUnit,
     PrivacyUnitError,
     Request,
     State,
@@ -27,21 +25,6 @@ from dp_transforms.budget import (
 from dp_transforms.budget.ledger_file import has_ended
 from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files.paths import local_path, reason
-from dp_transforms.mechanisms.decimals import Real
-
-
-class Part(NamedTuple):
-    """The cost of one release of a job."""
-
-    purpose: str  # holds nothing private
-    budget: PrivacyBudget
-    loss_range: Real | None = None  # see ``Ledger.reserve``; known of lists
-    unit: PrivacyUnit = PrivacyUnit.USER
-
-    @property
-    def request(self) -> Request:
-        """The reservation that it needs."""
-        return Request(self.purpose, Cost(self.budget, self.loss_range), self.unit)
 
 
 class Charge(dict[str, Any]):
@@ -112,11 +95,11 @@ def origin_of(flags: argparse.Namespace) -> Origin:
 def spending(
     path: str | None,
     whole: PrivacyBudget | None,
-    parts: Sequence[Part],
+    requests: Sequence[Request],
     origin: Origin | None = None,
     announces: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """Reserves all parts, and commits them when the block is left without an error.
+    """Reserves all requests, and commits them when the block is left without an error.
 
     After an error they are given back if no release was begun under them; otherwise they stay
     spent: something may have got out.
@@ -124,7 +107,7 @@ def spending(
     Args:
       path: a ledger; None for one of this job alone.
       whole: what a ledger of this job alone may spend; without one, there is none.
-      parts: what is spent.
+      requests: what is spent.
       origin: the job.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
 
@@ -133,7 +116,7 @@ def spending(
 
     Raises:
       InputError: there is no such ledger, it is damaged, cannot be written, or has too little
-        left, and then no part is reserved; or it cannot be written after the release.
+        left, and then nothing is reserved; or it cannot be written after the release.
     """
     if path is None and whole is None:
         yield {}
@@ -142,16 +125,15 @@ def spending(
         if path is None:
             assert whole is not None
             own = os.path.join(stack.enter_context(tempfile.TemporaryDirectory()), "ledger")
-            ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=parts[0].unit)
+            ledger = Ledger.create(own, whole.epsilon, whole.delta, unit=requests[0].unit)
         else:
             ledger = _opened(path)
-        requests = [part.request for part in parts]
         with _faults_in_words():
             ids = tuple(one.id for one in ledger.reserve_all(requests, origin, announces))
         charge = Charge(
             epsilon=str(ledger.budget.epsilon),
             delta=str(ledger.budget.delta),
-            neighbours=parts[0].unit.neighbours,
+            neighbours=requests[0].unit.neighbours,
             # A privacy.json is there only if its release is.
             ledger=[
                 line.to_json() | ({"state": State.COMMITTED.value} if line.id in ids else {})
@@ -172,20 +154,20 @@ def spending(
         _commit(ledger, ids)
 
 
-def price(path: str | None, parts: Sequence[Part]) -> list[str]:
+def price(path: str | None, requests: Sequence[Request]) -> list[str]:
     """The cost that a job would have, in lines of text. Nothing is reserved.
 
     Raises:
       InputError: the ledger is none or damaged, is for other neighbours, or has too little left.
     """
-    lines = [f"{part.purpose}: {part.budget}; {part.unit.neighbours}" for part in parts]
+    lines = [f"{one.purpose}: {one.cost.budget}; {one.unit.neighbours}" for one in requests]
     if path is None:
         return lines
     ledger = _opened(path)
-    if any(part.unit is not ledger.unit for part in parts):
+    if any(one.unit is not ledger.unit for one in requests):
         raise InputError(f"{path} is a ledger for other neighbours: take another one")
     try:
-        fits = ledger.admits([part.request.cost for part in parts])
+        fits = ledger.admits([one.cost for one in requests])
         left = ledger.remaining()
     except (CorruptedLedgerError, OSError) as error:
         raise InputError(str(error)) from None
@@ -195,13 +177,16 @@ def price(path: str | None, parts: Sequence[Part]) -> list[str]:
 
 
 def check_job(
-    path: str, parts: Sequence[Part], origin: Origin, statements: Sequence[dict[str, Any] | None]
+    path: str,
+    requests: Sequence[Request],
+    origin: Origin,
+    statements: Sequence[dict[str, Any] | None],
 ) -> None:
     """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
 
     Args:
       path: the ledger.
-      parts, origin: see ``spending``.
+      requests, origin: see ``spending``.
       statements: the privacy.json of each directory that the job writes; None where it has no
         complete release.
 
@@ -218,7 +203,7 @@ def check_job(
     paid = [Request(line.purpose, line.cost, line.unit) for line in lines]
     same = origin.command, origin.output
     of_other = any((line.origin.command, line.origin.output) != same for line in lines)
-    if of_other or paid != [part.request for part in parts]:
+    if of_other or paid != list(requests):
         raise InputError(f"{name} is in {path} for another command, output or price: give another")
     ids = [line.id for line in lines]
     if all(_is_of(statement, ledger, ids) for statement in statements):

@@ -82,12 +82,13 @@ ARROWS = {
     "dp_transforms.frames": {
         "dp_transforms",
         "dp_transforms.budget",
-        "dp_transforms.columnar",
+        "dp_transforms.files",
         MECHANISMS,
         f"{MECHANISMS}.partition",
         f"{MECHANISMS}.noise",
         f"{MECHANISMS}.selection",
         "dp_transforms.postprocessing",
+        "dp_transforms.reports",
         "dp_transforms.runtime",
     },
     "dp_transforms": {
@@ -103,23 +104,9 @@ ARROWS = {
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},
     "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
-    "dp_transforms.frames.jobs": {
-        "dp_transforms.files.frame_records",
-        "dp_transforms.files.frequency_files",
-        "dp_transforms.files.filenames",
-        "dp_transforms.files.output",
-        "dp_transforms.files.partition_file",
-        "dp_transforms.files.record_files",
-        "dp_transforms.files.release_files",
-        "dp_transforms.files.period_names",
-        "dp_transforms.reports.pages",
-        "dp_transforms.reports.privacy_statement",
-        "dp_transforms.reports.phrases",
-    },
 }
 """What a module imports inside functions alone: a released list, which is public, shows itself, and
-noisy coordinates, which are public, are decoded; and frames are read, and releases written and
-told, as the jobs do it."""
+noisy coordinates, which are public, are decoded."""
 
 BEAM_AND_ARROW = {"apache_beam", "pyarrow"}
 FORBIDDEN = {MECHANISMS: BEAM_AND_ARROW, "dp_transforms.columnar": {"apache_beam"}}

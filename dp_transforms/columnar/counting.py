@@ -56,11 +56,14 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
       cap: a sum stops at this.
 
     Returns:
-      The same columns, one row for each partition.
+      The same columns, one row for each partition; a sum of 0 stays, as of public names without
+      users: to drop it would tell 0 users from 1.
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
+    return pa.table(
+        {PARTITION: groups.values, COUNT: to_arrow(_capped(_sums(groups, table[COUNT]), cap))}
+    )
 
 
 def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -11,12 +12,48 @@ import pyarrow as pa
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import logical_name, record_schema, record_table
+from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.files.record_source import RecordSource
 from dp_transforms.runtime.python_values import column_of, frame_column
 
 _CHUNK_RECORDS = 1 << 17
 _BATCH_ROWS = 1 << 20
 _FRAMES = ("pandas", "polars")
+
+Names = str | int | Sequence[str | int]
+"""One column, or several."""
+
+
+def records_of(
+    data: Any,
+    user: str | int,
+    partition: Names,
+    drop_nulls: bool,
+    more: Sequence[str] = (),
+    period: str | None = None,
+) -> RecordSource:
+    """The records of an object of this process, or of a path, as a job reads them.
+
+    Args:
+      data, user, partition, drop_nulls: see ``dp_transforms.release``.
+      more: columns to keep beside these.
+      period: has the last of them name the "day", or the like, that is in it.
+
+    Raises:
+      ValueError: there is no column for partitions; or as ``FrameRecords`` and ``RecordFiles``.
+    """
+    partitions = [partition] if isinstance(partition, (str, int)) else list(partition)
+    if not partitions:
+        raise ValueError("partition must name at least one column")
+    options: dict[str, Any] = {"drop_nulls": drop_nulls, "attribute_columns": tuple(more)}
+    source: RecordSource
+    if isinstance(data, (str, os.PathLike)):
+        source = RecordFiles(os.fspath(data), str(user), [*map(str, partitions)], **options)
+    else:
+        source = FrameRecords(data, user, partitions, **options)
+    if period is not None:
+        source.name_periods(period)
+    return source
 
 
 class FrameRecords(RecordSource):

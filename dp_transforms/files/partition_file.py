@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import PARTITION
+from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.frequency_files import csv_lines
@@ -47,6 +47,32 @@ def header_line(fields: Sequence[pa.Field], noisy_counts: bool) -> bytes:
     """The first line of a release: a composite partition's columns keep their names."""
     names = [field.name for field in fields] if len(fields) > 1 else [PARTITION]
     return csv_lines([names + list(COUNTS) * noisy_counts])
+
+
+def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.Table:
+    """Selected names as ``read_names`` gives them, in the order of the job's file."""
+    selected = concat(list(found))
+    counts = [name for name in COUNTS if name in selected.column_names]
+    rows = {line: row for row, line in enumerate(partition_lines(selected))}
+    order = pa.array([rows[line] for line in in_order(rows, bool(counts))], pa.int64())
+    selected = selected.take(order)
+    names = single(selected[PARTITION])
+    parts = names.flatten() if pa.types.is_struct(names.type) else [names]
+    if not len(names):  # of no type
+        types = statement["partition_types"]
+        parts = [pa.array([], _TYPES.get(kind, pa.string())) for kind in types]
+    columns = dict(zip(statement["partition_columns"], parts, strict=True))
+    return pa.table(columns | {name: selected[name] for name in counts})
+
+
+def names_lines(names: pa.Table, noisy_counts: bool) -> list[bytes]:
+    """The lines of the file of such a table."""
+    fields = list(names.schema)[: names.num_columns - len(COUNTS) * noisy_counts]
+    parts = [single(names[field.name]) for field in fields]
+    partition = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, fields=fields)
+    counts = {name: names[name] for name in COUNTS[: len(COUNTS) * noisy_counts]}
+    lines = partition_lines(pa.table({PARTITION: partition} | counts))
+    return [header_line(fields, noisy_counts), *lines]
 
 
 def read_names(content: bytes, statement: Mapping[str, Any]) -> pa.Table:

@@ -30,11 +30,13 @@ def period_names(period: str, span: str) -> list[str]:
       span: two days, as 2026-01-01..2026-01-31.
 
     Raises:
-      ValueError: the span is none, or has too many periods.
+      ValueError: there is no such period; the span is none, or has too many of them.
 
     >>> period_names("week", "2026-01-01..2026-01-12")
     ['2025-12-29', '2026-01-05', '2026-01-12']
     """
+    if period not in PERIODS:
+        raise ValueError(f"period must be one of {', '.join(PERIODS)}, got {period!r}")
     try:
         first, last = (datetime.datetime.strptime(day, "%Y-%m-%d") for day in span.split(".."))
         if first > last:

@@ -16,6 +16,8 @@ from dp_transforms.files.filenames import (
     ALL_PERIODS_FILE,
     COORDINATES_FILE,
     COORDINATES_HEADER,
+    DEGREES_FILE,
+    DEGREES_HEADER,
     FREQUENCIES_FILE,
     FREQUENCIES_HEADER,
     GROUPED_COORDINATES_HEADER,
@@ -31,12 +33,14 @@ from dp_transforms.files.frequency_files import (
     csv_lines,
     parse_coordinates,
     parse_lists,
+    parse_rows,
 )
 from dp_transforms.files.paths import filesystem, local_path, reason
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.released_list import ReleasedList
@@ -92,9 +96,22 @@ def read_release(directory: str) -> Found:
     with reading(directory, _LIST):
         lists = parse_lists(read_file(directory, FREQUENCIES_FILE), FREQUENCIES_HEADER)
         statement = read_statement(directory)
-        arms = _arms(directory, COORDINATES_HEADER) if _is_decoded(statement) else {}
+        arms = _arms(directory, COORDINATES_HEADER) if is_decoded(statement) else {}
         listed = lists.get((), FrequencyList([], []))
         return Found(_released(listed, statement, arms.get(())), statement)
+
+
+def read_degrees(directory: str) -> ReleasedDegrees:
+    """Reads how many partitions users have, as the job choose-kappa has written it.
+
+    Raises:
+      InputError: it cannot be read, or is no such release.
+    """
+    directory = local_path(directory)
+    with reading(directory, "a release of choose-kappa"):
+        rows = parse_rows(read_file(directory, DEGREES_FILE), DEGREES_HEADER)
+        lowest, users = zip(*sorted(tuple(map(int, row)) for row in rows), strict=True)
+        return ReleasedDegrees(lowest, users, float(read_statement(directory)["epsilon"]))
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
@@ -190,8 +207,7 @@ def _groups(directory: str) -> Found:
     statement = read_statement(directory)
     shared = {"sensitivity": statement["sensitivity"]}
     prices = {one.get("attribute", ""): shared | one for one in statement["lists"]}
-    decoded = any(map(_is_decoded, prices.values()))
-    arms = _arms(directory, GROUPED_COORDINATES_HEADER) if decoded else {}
+    arms = _arms(directory, GROUPED_COORDINATES_HEADER) if is_decoded(statement) else {}
     found = {
         name: _released(listed, prices[name[0]], arms.get(name)) for name, listed in lists.items()
     }
@@ -202,10 +218,11 @@ def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
     return parse_coordinates(read_file(directory, COORDINATES_FILE), header)
 
 
-def _is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the list of a privacy.json, or of an entry of its
-    lists."""
-    return statement.get("mechanism") == FrobeniusMechanism.title
+def is_decoded(statement: Mapping[str, Any]) -> bool:
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or the list of an
+    entry of them."""
+    lists = statement.get("lists", [statement])
+    return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
 
 def _released(
@@ -213,7 +230,7 @@ def _released(
 ) -> ReleasedList:
     """A list with its noisy coordinates, if its statement says that there are."""
     coordinates = None
-    if _is_decoded(statement):
+    if is_decoded(statement):
         if arms is None:
             raise ValueError("noisy coordinates must lie beside a decoded list")
         base_2 = statement.get("base_2")

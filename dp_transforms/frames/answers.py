@@ -17,10 +17,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_transforms.frames import jobs
+from dp_transforms.files.filenames import (
+    COORDINATES_FILE,
+    COUNTS,
+    PARTITIONS_FILE,
+)
+from dp_transforms.files.frequency_files import Tables, grouped_tables, list_tables
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.release_files import is_decoded, read_release
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
+from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
+from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports.page import text_table
+from dp_transforms.reports.pages import figure_of, page_of
+from dp_transforms.reports.phrases import Words, statement_words
+from dp_transforms.reports.privacy_statement import distribution_of_statement
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,10 +71,8 @@ _ALWAYS = 2
 
 
 class _Table:
-    """A table for whichever library the user has, which a page can be about."""
+    """A table for whichever library the user has."""
 
-    page_kind = ""
-    """Which page of ``reports.pages`` is about it."""
     _labels: Sequence[str] = ()
     """Columns of names, which are not numbers even where they are digits."""
 
@@ -88,6 +99,43 @@ class _Table:
         """
         return _needed("polars").from_arrow(self.to_arrow())
 
+    def _columns(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _below(self) -> list[str]:
+        """The lines below the table."""
+        return []
+
+    def _shown(self) -> list[list[str]]:
+        """The head of the table, and its first rows."""
+        columns = self._columns()
+        first = [
+            [str(one) if name in self._labels else _text(one) for one in values[:_SHOWN].tolist()]
+            for name, values in ((name, np.asarray(one)) for name, one in columns.items())
+        ]
+        rows = [list(row) for row in zip(*first, strict=True)]
+        if len(next(iter(columns.values()))) > _SHOWN:
+            rows.append(["..."] * len(columns))
+        return [list(columns), *rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([text_table(self._shown()), *self._below()])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._shown()
+        cells = ["".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows]
+        heads = "".join(f"<th>{html.escape(text)}</th>" for text in head)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}"
+
+
+class _Paged(_Table):
+    """A table that a page can be about."""
+
+    page_kind: str
+    """Which page of ``reports.pages`` it is."""
+
     def report(
         self,
         path: str | os.PathLike[str],
@@ -109,48 +157,22 @@ class _Table:
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
         """
-        page = jobs.report(self, about, users, title, data_name)
+        page, _ = page_of(self, Words(about, users, title, data_name))
         with open(path, "w", encoding="utf-8") as file:
             file.write(page)
 
-    def _columns(self) -> dict[str, Any]:
-        raise NotImplementedError
 
-    def _below(self) -> list[str]:
-        """The lines below the table."""
-        return []
-
-    def _shown(self) -> list[list[str]]:
-        """The head of the table, and its first rows."""
-        columns = self._columns()
-        first = [
-            [str(one) if name in self._labels else _text(one) for one in values[:_SHOWN].tolist()]
-            for name, values in ((name, np.asarray(one)) for name, one in columns.items())
-        ]
-        rows = [list(row) for row in zip(*first, strict=True)]
-        if len(next(iter(columns.values()))) > _SHOWN:
-            rows.append(["..."] * len(columns))
-        return [list(columns), *rows]
-
-    def __repr__(self) -> str:
-        rows = self._shown()
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        lines = [
-            "  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True))
-            for row in rows
-        ]
-        return "\n".join([*lines, *self._below()])
-
-    def _repr_html_(self) -> str:
-        head, *rows = self._shown()
-        cells = ["".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows]
-        heads = "".join(f"<th>{html.escape(text)}</th>" for text in head)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
-        below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}"
+class _Pictured(_Paged):
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """A picture of one number of every list, or of two lists by rank, with 95% intervals: see
+        ``ListRelease.plot``."""
+        figure = figure_of(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
 
 
-class _Answers(_Table):
+class _Answers(_Paged):
     """The statement of a release, and its table."""
 
     statement: Mapping[str, Any]
@@ -158,7 +180,7 @@ class _Answers(_Table):
     @property
     def privacy(self) -> str:
         """The guarantee in words that a publisher can paste."""
-        return "\n\n".join(jobs.words_of(self.statement))
+        return "\n\n".join(statement_words(dict(self.statement)))
 
     def _summary(self) -> str:
         raise NotImplementedError
@@ -208,7 +230,9 @@ class ListRelease(_Answers):
     @cached_property
     def intervals(self) -> ReleaseIntervals:
         """The intervals that give answers, see ``postprocessing.estimates.ReleaseIntervals``."""
-        return jobs.intervals(self.released, self.statement)
+        if self.released.coordinates is not None:
+            return intervals_of(self.released)
+        return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """The k largest frequencies as released, whose intervals hold together with the confidence.
@@ -279,8 +303,6 @@ class ListRelease(_Answers):
         Raises:
           ValueError: the list has no noisy coordinates.
         """
-        from dp_transforms.postprocessing.intervals import model_intervals_of
-
         return model_intervals_of(self.released)
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
@@ -313,7 +335,7 @@ class ListRelease(_Answers):
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
         """
-        jobs.save_list(os.fspath(directory), self.released, self.statement, overwrite)
+        _publish(directory, list_tables([self.released]), self.statement, overwrite)
 
     def _known(self) -> ReleaseIntervals | None:
         try:
@@ -366,7 +388,8 @@ class NamesRelease(_Answers):
 
     @property
     def _labels(self) -> list[str]:  # type: ignore[override]  # it depends on the table
-        return jobs.names_of_columns(self.names, self.statement)
+        counts = len(COUNTS) if self.statement["noisy_counts"] else 0
+        return list(self.names.column_names[: self.names.num_columns - counts])
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes what the job writes: the names and privacy.json, whole or not at all.
@@ -374,7 +397,11 @@ class NamesRelease(_Answers):
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
         """
-        jobs.save_names(os.fspath(directory), self.names, self.statement, overwrite)
+        from dp_transforms.files.partition_file import names_lines
+
+        noisy = bool(self.statement["noisy_counts"])
+        tables = {PARTITIONS_FILE: names_lines(self.names, noisy)}
+        _publish(directory, tables, self.statement, overwrite, len(COUNTS) * noisy)
 
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
@@ -393,7 +420,7 @@ class NamesRelease(_Answers):
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
 
 
-class Releases(_Table, Mapping[Any, Any]):
+class Releases(_Pictured, Mapping[Any, Any]):
     """Lists that were released together, by name: of each day, say. Also one table. Names of each
     day are held likewise.
 
@@ -432,7 +459,7 @@ class Releases(_Table, Mapping[Any, Any]):
     @property
     def privacy(self) -> str:
         """The guarantee of all together, in words that a publisher can paste."""
-        return "\n\n".join(jobs.words_of(self.statement))
+        return "\n\n".join(statement_words(dict(self.statement)))
 
     def to_arrow(self) -> pa.Table:
         """All lists in one ``pyarrow.Table``, which begins with their names."""
@@ -469,10 +496,6 @@ class Releases(_Table, Mapping[Any, Any]):
         )
         changes = [_difference(*pair, confidence) for pair in pairwise(wider)]
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A picture of one number of every list, with 95% intervals: see ``ListRelease.plot``."""
-        return jobs.plot(self, path)
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes each list into a directory of its name, as the job does with ``--period``."""
@@ -524,8 +547,10 @@ class GroupReleases(Releases):
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes the lists into a directory, as the job does."""
-        lists = {name: one.released for name, one in self.items()}
-        jobs.save_groups(os.fspath(directory), lists, self.statement, overwrite)
+        tables = grouped_tables((*name, one.released) for name, one in self.items())
+        if not is_decoded(self.statement):
+            del tables[COORDINATES_FILE]
+        _publish(directory, tables, self.statement, overwrite)
 
 
 _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
@@ -562,7 +587,7 @@ class Series(_Table):
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison(_Table):
+class Comparison(_Pictured):
     """Numbers of two lists side by side, and their differences, the second less the first.
 
     Attributes:
@@ -579,11 +604,6 @@ class Comparison(_Table):
     first: tuple[Estimate, ...]
     second: tuple[Estimate, ...]
     differences: tuple[Estimate, ...]
-
-    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A picture of both lists by rank, each with error bars that hold together: see
-        ``ListRelease.plot``."""
-        return jobs.plot(self, path)
 
     def _columns(self) -> dict[str, Any]:
         return {
@@ -657,12 +677,33 @@ def load(directory: str | os.PathLike[str]) -> Any:
         kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
         return kind(found, statement)
 
-    found, statement, kind = jobs.read_release(os.fspath(directory))
+    found, statement, kind = read_release(os.fspath(directory))
     if not isinstance(found, dict):
         return answering(found, statement)
     if kind is None:
         return GroupReleases(found, statement)
     return Releases({name: answering(*one) for name, one in found.items()}, kind)
+
+
+def _publish(
+    directory: str | os.PathLike[str],
+    tables: Tables,
+    statement: Mapping[str, Any],
+    overwrite: bool,
+    numbers: int = 2,
+) -> None:
+    """Writes what a job writes, of which the first table is the release; errors are in words of
+    Python."""
+    file_name, *beside = tables
+    try:
+        place = ReleaseDirectory(
+            os.fspath(directory), file_name, overwrite, numbers=numbers, beside=tuple(beside)
+        )
+        place.check()
+        place.publish(tables, dict(statement))
+    except ValueError as error:
+        told = str(error).replace("--overwrite", "overwrite=True").replace("--output", "directory")
+        raise ValueError(told) from None
 
 
 def _half(confidence: float) -> float:

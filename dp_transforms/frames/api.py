@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
-from dp_transforms.frames import jobs
+from dp_transforms.files.filenames import COUNTS
+from dp_transforms.files.frame_records import Names, records_of
+from dp_transforms.files.partition_file import names_table
+from dp_transforms.files.period_names import period_names
 from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
-from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.reports.privacy_statement import statement_of
+from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import (
     Attribute,
@@ -28,6 +32,7 @@ from dp_transforms.specs import (
     ListSpec,
     NamesSpec,
     PeriodListsSpec,
+    Spec,
     UserDegreesSpec,
 )
 
@@ -35,16 +40,13 @@ if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
     from dp_transforms.postprocessing.kappa_choice import KappaChoice
     from dp_transforms.postprocessing.planning import ReleasePlan
-    from dp_transforms.runtime.in_process import InProcess
-
-T = TypeVar("T")
 
 
 def release(
     data: Any,
     *,
     user: str | int,
-    partition: jobs.Names,
+    partition: Names,
     epsilon: Number,
     max_partitions_per_user: int,
     mechanism: str = AUTO,
@@ -82,14 +84,10 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
-    source, (released,), told = _made(
-        lambda engine: engine.frequency_list(spec),
-        spec.requests,
-        lambda: jobs.records_of(data, user, partition, drop_nulls),
-        session,
-        secret,
+    (released,), statement = _made(
+        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
-    return ListRelease(released, jobs.list_statement(spec.mechanism, _columns(source)) | told)
+    return ListRelease(released, statement)
 
 
 def release_counts(
@@ -127,14 +125,14 @@ def release_counts(
     secret = _serving(secret, spec)
     with charge as told:
         released = release_frequency_list(private, spec.mechanism, secret)
-    return ListRelease(released, jobs.list_statement(spec.mechanism, None) | told)
+    return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
 
 
 def select(
     data: Any,
     *,
     user: str | int,
-    partition: jobs.Names,
+    partition: Names,
     epsilon: Number,
     delta: Number,
     max_partitions_per_user: int,
@@ -165,57 +163,45 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    made = make_strategy(
+    spec = NamesSpec.of(
         strategy,
         epsilon,
         delta,
-        counts,
-        max_partitions_per_user=max_partitions_per_user,
+        max_partitions_per_user,
         pre_threshold=pre_threshold,
+        noisy_counts=counts,
+        intervals=counts,
     )
-    spec = NamesSpec(made, noisy_counts=counts, intervals=counts)
-    added = {"noisy_count", "low", "high"} & {str(name) for name in jobs.several(partition)}
+    named = [partition] if isinstance(partition, (str, int)) else partition
+    added = {*COUNTS} & {str(name) for name in named}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    source, (selected, _), told = _made(
-        lambda engine: engine.names(spec),
-        spec.requests,
-        lambda: jobs.records_of(data, user, partition, drop_nulls),
-        session,
-        secret,
+    (selected, _), statement = _made(
+        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
-    fields = source.partition_fields
-    names = jobs.names_table(selected, fields)
-    return NamesRelease(names, jobs.names_statement(made, counts, fields) | told)
+    return NamesRelease(names_table(selected, statement), statement)
 
 
 def _made(
-    make: Callable[[InProcess], T],
-    requests: Sequence[Request],
-    records: Callable[[], Any],
-    session: Session | None,
-    secret: JobSecret | None,
-) -> tuple[Any, T, dict[str, Any]]:
+    spec: Spec, records: Callable[[], Any], session: Session | None, secret: JobSecret | None
+) -> tuple[Any, dict[str, Any]]:
     """Makes a release. What a session has not left is refused before data are looked at, and its
     budget is spent before records are used.
 
     Args:
-      make: calls a verb of the engine.
-      requests: what is spent.
+      spec: of the release.
       records: gives the source.
       session, secret: see ``release``.
 
     Returns:
-      The source, what came out, and the budget's part of the statement.
+      What came out of the engine, and the statement.
     """
-    from dp_transforms.runtime.in_process import InProcess, enough_memory
-
-    charge = _charge(session, requests)
+    charge = _charge(session, spec.requests)
     source = records()
     engine = InProcess(source, _serving(secret, source))
     with charge as told, enough_memory():
-        released = make(engine)
-    return source, released, told
+        released = getattr(engine, spec.verb)(spec)
+    return released, statement_of(spec, source.partition_fields) | told
 
 
 def _charge(
@@ -238,7 +224,7 @@ def release_by_period(
     data: Any,
     *,
     user: str | int,
-    partition: jobs.Names,
+    partition: Names,
     time: str,
     period: str,
     periods: str,
@@ -280,23 +266,21 @@ def release_by_period(
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
     spec = PeriodListsSpec(
-        periods=jobs.names_of_periods(period, periods),
+        periods=period_names(period, periods),
         epsilon=epsilon,
         max_periods_per_user=max_periods_per_user,
         max_partitions_per_user=max_partitions_per_user,
         mechanism=mechanism,
+        kind=period,
     )
-    source, lists, told = _made(
-        lambda engine: engine.lists_by_period(spec),
-        spec.requests_for(period),
-        lambda: jobs.records_by_period(data, user, partition, drop_nulls, time, period),
+    lists, statement = _made(
+        spec,
+        lambda: records_of(data, user, partition, drop_nulls, [time], period),
         session,
         secret,
     )
-    common = jobs.list_statement(spec.of_each, _columns(source)) | told
-    common["periods"] = spec.about(period)
     return Releases(
-        {name: ListRelease(one, common | {"period": name}) for name, one in lists}, period
+        {name: ListRelease(one, statement | {"period": name}) for name, one in lists}, period
     )
 
 
@@ -304,7 +288,7 @@ def release_groups(
     data: Any,
     *,
     user: str | int,
-    partition: jobs.Names,
+    partition: Names,
     groups: Mapping[str, Sequence[str] | None],
     epsilon_all: Number,
     epsilon_groups: Number,
@@ -359,14 +343,9 @@ def release_groups(
         selection=selection,
         mechanism=mechanism,
     )
-    source, lists, told = _made(
-        lambda engine: engine.grouped_lists(spec),
-        spec.requests,
-        lambda: jobs.records_of(data, user, partition, drop_nulls, [*groups]),
-        session,
-        secret,
+    lists, statement = _made(
+        spec, lambda: records_of(data, user, partition, drop_nulls, [*groups]), session, secret
     )
-    statement = jobs.groups_statement(spec, _columns(source)) | told
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
@@ -407,21 +386,17 @@ def degrees(
     [(4, 1), (1, 4)]
     """
     spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    _, (released,), told = _made(
-        lambda engine: engine.degree_list(spec),
-        spec.requests,
-        lambda: jobs.records_of(edges, source, target, drop_nulls),
-        session,
-        secret,
+    (released,), statement = _made(
+        spec, lambda: records_of(edges, source, target, drop_nulls), session, secret
     )
-    return ListRelease(released, jobs.degrees_statement(spec) | told)
+    return ListRelease(released, statement)
 
 
 def choose_kappa(
     data: Any,
     *,
     user: str | int,
-    partition: jobs.Names,
+    partition: Names,
     epsilon: Number,
     for_epsilon: Number,
     for_delta: Number | None = None,
@@ -459,12 +434,8 @@ def choose_kappa(
     spec = UserDegreesSpec(epsilon, max_degree)
     # Whether there is a mechanism for what follows: of one user, who is made up.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    _, (released,), _ = _made(
-        lambda engine: engine.user_degrees(spec),
-        spec.requests,
-        lambda: jobs.records_of(data, user, partition, drop_nulls),
-        session,
-        secret,
+    (released,), _ = _made(
+        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
@@ -502,7 +473,3 @@ def plan(
     several: Sequence[Number] = epsilons if isinstance(epsilons, Sequence) else [epsilons]
     made = zipf_list(positive_integer("users", users)) if reference is None else reference
     return plan_releases(made, several, delta, max_partitions_per_user, reference is None)
-
-
-def _columns(records: Any) -> list[str]:
-    return [field.name for field in records.partition_fields]

@@ -9,7 +9,7 @@ from typing import Any
 import apache_beam as beam
 import pyarrow as pa
 
-from dp_transforms.frames import jobs
+from dp_transforms.files.frame_records import Names, records_of
 
 
 class FromFrame(beam.PTransform):
@@ -41,11 +41,9 @@ class FromFrame(beam.PTransform):
     ...     )
     """
 
-    def __init__(
-        self, data: Any, *, user: str | int, partition: jobs.Names, drop_nulls: bool = False
-    ):
+    def __init__(self, data: Any, *, user: str | int, partition: Names, drop_nulls: bool = False):
         super().__init__()
-        records = jobs.records_of(data, user, partition, drop_nulls)
+        records = records_of(data, user, partition, drop_nulls)
         self._held = _Held(list(records.tables()))
 
     def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:

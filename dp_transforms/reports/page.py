@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from dp_transforms.files.filenames import REPORT_FILE
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.reports.phrases import Words, statement_words
 
@@ -33,15 +32,6 @@ td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabu
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
 """
-
-
-def add_report_flag(group: Any) -> None:
-    """The flag of jobs that release frequency lists, for a group of a parser's flags."""
-    group.add_argument(
-        "--report",
-        action="store_true",
-        help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: report)",
-    )
 
 
 def check_available() -> None:
@@ -122,6 +112,25 @@ def png(drawn: Any) -> bytes:
     buffer = io.BytesIO()
     drawn.savefig(buffer, dpi=240)
     return buffer.getvalue()
+
+
+def text_table(rows: Sequence[Sequence[str]], words: int = 0) -> str:
+    """Rows of as many cells each, one at least. The first columns are words, to the left; others
+    are numbers, to the right.
+
+    >>> print(text_table([["", "users"], ["a", "7"], ["other", "1,234"]], words=1))
+           users
+    a          7
+    other  1,234
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if i < words else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
 
 
 def table(rows: Sequence[Sequence[str]], numbers: int) -> str:

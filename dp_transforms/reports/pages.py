@@ -1,20 +1,27 @@
-"""The page, and the picture, of each kind of release."""
+"""The page, and the picture, of each kind of release; those of one list, and of two, are in
+``lists``."""
 
 from __future__ import annotations
 
-from typing import Any
+import html
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
 
+from dp_transforms.files.filenames import COUNTS, GROUPS_FILE, NAMES_PICTURE
+from dp_transforms.mechanisms.enclosure import smallest_where
+from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+from dp_transforms.reports import page
 from dp_transforms.reports.lists import comparison_figure, comparison_page, list_page
-from dp_transforms.reports.names import names_page
-from dp_transforms.reports.phrases import NO_WORDS, Words
-from dp_transforms.reports.series import series_figure, series_page
+from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
-_PAGES: dict[str, Any] = {
-    "list": list_page,
-    "names": names_page,
-    "series": series_page,
-    "comparison": comparison_page,
-}
+if TYPE_CHECKING:
+    from dp_transforms.frames.answers import NamesRelease, Releases
+
+_GUESSES, _ALPHA = 10, "0.5"
+_SHOWN = 100
+_DRAWN = 20
+_MISS = Fraction(1, 20)
 
 
 def page_of(release: Any, words: Words = NO_WORDS) -> tuple[str, dict[str, bytes]]:
@@ -33,3 +40,206 @@ def figure_of(release: Any) -> Any:
     """The figure of several lists, or of two that are compared."""
     compared = release.page_kind == "comparison"
     return comparison_figure(release) if compared else series_figure(release)
+
+
+def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]]:
+    """The whole page, its picture included, and this by its name."""
+    said = wording(dict(releases.statement), words)
+    pictures = {}
+    content = "<p>All released lists are empty: there is nothing to draw.</p>"
+    if _of_names(releases) or any(len(one.released) for one in releases.values()):
+        pictures[GROUPS_FILE] = page.png(series_figure(releases, said))
+        content = _content(releases, said, pictures[GROUPS_FILE])
+    of = "names of partitions" if _of_names(releases) else "frequency lists"
+    by = "groups" if releases.kind == "group" else f"each {releases.kind}"
+    data = f" of {words.data_name}" if words.data_name else ""
+    title = f"Differentially private {of} of {by}{data}{said.bound}"
+    return page.document(title, words, content, {"": releases.statement}), pictures
+
+
+def series_figure(releases: Releases, said: Wording | None = None) -> Any:
+    """The figure of one number of every list, in groups how hard or how concentrated it is."""
+    said = said or wording(dict(releases.statement))
+    labelled = dict(zip(releases.labels, releases.values(), strict=True))
+    if _of_names(releases):
+        numbers = [(name, Estimate(len(one), len(one), len(one))) for name, one in labelled.items()]
+        return page.interval_bars("Released names", "names", numbers)
+    lists = {name: one for name, one in labelled.items() if len(one.released)}
+    if releases.kind != "group":
+        told = [*zip(labelled, releases.series("partitions").estimates, strict=True)]
+        return page.interval_bars(f"{said.things.capitalize()} of each {releases.kind}", "", told)
+    if said.guessing:
+        told = [(name, one.guesswork_bits(_ALPHA)) for name, one in lists.items()]
+        return page.interval_bars("Guesswork to break half", "bits", told)
+    told = [(name, one.share_of_top(_GUESSES)) for name, one in lists.items()]
+    title = f"Part of the {_GUESSES} most frequent"
+    return page.interval_bars(title, "part of contributions", told, 1)
+
+
+def _content(releases: Releases, said: Wording, picture: bytes) -> str:
+    rows: list[list[str]]
+    labelled = dict(zip(releases.labels, releases.values(), strict=True))
+    if _of_names(releases):
+        rows = [[name, f"{len(one):,}"] for name, one in labelled.items()]
+        table = page.table([[releases.kind.capitalize(), "Names"], *rows], numbers=1)
+        return f"<h2>Names</h2>\n{page.figure(picture, 'Numbers of released names.')}{table}"
+    groups = releases.kind == "group"
+    if groups:
+        intro = (
+            f"The list of all {said.users}, and one for each of {len(releases) - 1} groups, as "
+            "released:"
+        )
+    else:
+        intro = f"A list for each of {len(releases):,} periods, as released:"
+    intro += (
+        " the true numbers differ by the noise that makes them private. They do not say which "
+        f"{said.things}."
+    )
+    kind = releases.kind.capitalize()
+    numbers, totals = releases.series("partitions"), releases.series("total")
+    sizes = [[kind, said.things.capitalize(), "Contributions"]]
+    told = [[page.count_text(one) for one in each.estimates] for each in (numbers, totals)]
+    sizes += map(list, zip(labelled, *told, strict=True))
+    tables = [("Sizes", "", sizes)]
+    if not groups:
+        changes = [["", *map(page.count_text, each.changes)] for each in (numbers, totals)]
+        rows = [list(row) for row in zip(labelled, *changes, strict=True)]
+        about = f" Each is the number less that of the {releases.kind} before."
+        tables.append(("Changes", about, [sizes[0], *rows[1:]]))
+    if groups and said.guessing:
+        about = (
+            " In bits (Bonneau, IEEE S&P 2012): the success rate of "
+            f"{_GUESSES} guesses, and the guesswork to break half."
+        )
+        rows = [
+            [
+                name,
+                page.bits_text(one.success_rate_bits(_GUESSES)),
+                page.bits_text(one.guesswork_bits(_ALPHA)),
+            ]
+            for name, one in labelled.items()
+            if len(one.released)
+        ]
+        heads = [kind, f"{_GUESSES} guesses", "Half broken"]
+        tables.append(("How hard to guess", about, [heads, *rows]))
+    else:
+        rows = [
+            [name, page.share_text(one.share_of_top(_GUESSES))]
+            for name, one in labelled.items()
+            if len(one.released)
+        ]
+        heads = [kind, f"Part of the {_GUESSES} most frequent"]
+        tables.append(("How concentrated", "", [heads, *rows]))
+    caption = (
+        f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
+        f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
+    )
+    each = (
+        "Below each number is the interval that holds that of the true lists with "
+        f"{CONFIDENCE:.0%} confidence, over the noise alone, each by itself."
+    )
+    below = "".join(
+        page.section(title, each + about, rows) for title, about, rows in tables if len(rows) > 1
+    )
+    return f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n{below}"
+
+
+def _of_names(releases: Releases) -> bool:
+    return any(one.page_kind == "names" for one in releases.values())
+
+
+def names_page(release: NamesRelease, words: Words) -> tuple[str, dict[str, bytes]]:
+    """The whole page, its picture included, and this by its name."""
+    statement = dict(release.statement)
+    said = wording(statement, words)
+    number, pictures = len(release), {}
+    shown = min(number, _SHOWN)
+    counted = bool(statement["noisy_counts"])
+    which = f"The {shown:,} with the most {said.users}" if counted else f"The first {shown:,}"
+    were = f"{number:,} names of {said.things} were"
+    if number == 1:
+        were = "1 name of a partition was"
+    content = f"<p>{html.escape(f'{were} released.{_others(statement, said)}')}</p>\n"
+    if number:
+        content += f"<h2>{'The names' if shown == number else html.escape(which)}</h2>\n"
+    if number and counted:
+        confidence = statement["count_intervals"]["confidence"]
+        content += f"""<p>{html.escape(_counted(statement, said))} Counts have noise.
+Each interval holds the true number with {confidence:.0%} confidence given that the partition is
+named, whatever that number is: of a hundred intervals about {100 * (1 - confidence):.0f} do not. A
+lower end far from its count says that far fewer, by luck, would have given that count as
+well.</p>
+"""
+        caption = "Noisy counts, and their intervals."
+        if number > _DRAWN:
+            caption = f"The {_DRAWN} largest noisy counts, and their intervals."
+        pictures[NAMES_PICTURE] = page.png(_figure(release, said))
+        content += page.figure(pictures[NAMES_PICTURE], caption)
+    if number:
+        heads = list(release.names.column_names)
+        if counted:
+            heads[-len(COUNTS) :] = [f"{said.users}, about", "from", "to"]
+        numbers = len(COUNTS) if counted else 0
+        content += page.table([heads, *_rows(release, shown)], numbers)
+    data = f" of {words.data_name}" if words.data_name else ""
+    title = f"Differentially private names of {said.things}{data}"
+    return page.document(title, words, content, {"": statement}), pictures
+
+
+def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
+    first = release.names.slice(0, shown)
+    labels = set(release._labels)
+    columns = [
+        [_name(one) if name in labels else f"{one:,}" for one in first[name].to_pylist()]
+        for name in first.column_names
+    ]
+    return [list(row) for row in zip(*columns, strict=True)]
+
+
+def _name(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+
+
+def _counted(statement: dict[str, Any], said: Wording) -> str:
+    """A sentence about the users that counts are of."""
+    if not said.bound:
+        return f"Counts are of {said.users}."
+    kappa = statement["max_partitions_per_user"]
+    return (
+        f"Counts are of the {said.users} who have a partition among at most {kappa:,} of theirs, "
+        f"chosen at random: if {said.users} have more than {kappa:,}, it has at least as many."
+    )
+
+
+def _others(statement: dict[str, Any], said: Wording) -> str:
+    """Says about how many users have other partitions, if that was released."""
+    if "users_of_other_partitions" not in statement:
+        return ""
+    users = statement["users_of_other_partitions"]
+    noise = DiscreteLaplace(1 / Fraction(str(statement["other_partitions"]["epsilon"])))
+    miss = _MISS / 2
+    # P[X >= c] = P[X <= -c] is at most half of what both ends may miss.
+    beyond = smallest_where(lambda c: bool(noise.tail(c - 1, 64).upper <= miss), 1)
+    low, high = max(0, users - beyond + 1), users + beyond - 1
+    return (
+        f" About {users:,} {said.users} have {said.things} that are not named: between {low:,} and "
+        f"{high:,} ({float(1 - _MISS):.0%} confidence)."
+    )
+
+
+def _figure(release: NamesRelease, said: Wording) -> Any:
+    rows = _rows(release, _DRAWN)
+    counts = zip(*(release.names[name].to_pylist() for name in COUNTS), strict=True)
+    bars = [
+        (", ".join(row[: -len(COUNTS)]), Estimate(*count))
+        for row, count in zip(rows, counts, strict=False)
+    ]
+    return page.interval_bars(f"{said.users.capitalize()} of the first names", said.users, bars)
+
+
+_PAGES: dict[str, Any] = {
+    "list": list_page,
+    "names": names_page,
+    "series": series_page,
+    "comparison": comparison_page,
+}

@@ -190,16 +190,17 @@ def _periods_of_names(statement: dict[str, Any]) -> str:
     periods = statement.get("periods")
     if periods is None:
         return ""
-    which = "the names"
-    if "period" in statement:
-        which = f"the names of {statement['period']}, one"
+    which = f"the names of {statement['period']}, one" if "period" in statement else "the names"
     return (
-        f" These are {which} of the releases of each {periods['of']} from {periods['first']} to "
-        f"{periods['last']}. The numbers above are for "
+        f" These are {which} of the releases of each {_span(periods)}. The numbers above are for "
         f"all of them together: a user counts in at most {periods['max_periods_per_user']}, "
         f"in each with at most {periods['max_partitions_per_user_and_period']} partitions, chosen "
         "at random."
     )
+
+
+def _span(periods: dict[str, Any]) -> str:
+    return f"{periods['of']} from {periods['first']} to {periods['last']}"
 
 
 def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
@@ -215,10 +216,9 @@ def _period_words(statement: dict[str, Any]) -> str:
     if "period" in statement:
         which = f"This is the list of {statement['period']}, one of those"
     return (
-        f" {which} of each {periods['of']} from {periods['first']} to {periods['last']}, whose "
-        f"partitions are bounded so each. A user counts in at most "
-        f"{periods['max_periods_per_user']} of them, chosen at random, so that "
-        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
+        f" {which} of each {_span(periods)}, whose partitions are bounded so each. A user "
+        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that all "
+        f"lists together are under epsilon = {periods['epsilon_of_all']:g}."
     )
 
 

@@ -8,7 +8,7 @@ import os
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
 from dp_transforms.postprocessing.kappa_choice import KappaChoice
 from dp_transforms.reports import page
-from dp_transforms.reports.text_table import text_table
+from dp_transforms.reports.page import text_table
 
 _POINTS = 200
 _NEEDED = "users that a partition needs"

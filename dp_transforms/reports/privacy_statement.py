@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
-from dp_transforms.mechanisms.decimals import Number, decimal_text, float_above
+from dp_transforms.mechanisms.decimals import decimal_text, float_above
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition.distributions.release_distribution import (
     DISTRIBUTIONS,
@@ -20,14 +20,23 @@ from dp_transforms.mechanisms.partition.distributions.release_distribution impor
     ReleaseDistribution,
 )
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.specs import price_of
+from dp_transforms.mechanisms.selection.strategy import REPLACE
+from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
+from dp_transforms.specs import (
+    DegreesSpec,
+    GroupsSpec,
+    ListSpec,
+    NamesSpec,
+    PeriodListsSpec,
+    PeriodNamesSpec,
+    Spec,
+    UserDegreesSpec,
+    price_of,
+)
 from dp_transforms.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-    from dp_transforms.mechanisms.selection import SelectionStrategy
-    from dp_transforms.specs import GroupsSpec
 
 NEIGHBOURS = PrivacyUnit.USER.neighbours
 EDGE, NODE = PrivacyUnit.EDGE.value, PrivacyUnit.NODE.value
@@ -37,9 +46,45 @@ _AMOUNTS, _FORMS = ("epsilon", "delta"), ("", "_exact")
 _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
+def statement_of(
+    spec: Spec,
+    fields: Sequence[pa.Field] | None,
+    bounded_by_job: bool = True,
+) -> dict[str, Any]:
+    """The statement of one release, without its budget. Nothing in it depends on the data.
+
+    Args:
+      spec: of the release; of periods it is the statement of all of them.
+      fields: the columns of partitions; None of counts that were made elsewhere.
+      bounded_by_job: the job itself keeps users to max_partitions_per_user, or else the caller
+        declares that they are.
+    """
+    if isinstance(spec, DegreesSpec):
+        return degree_list_statement(spec.mechanism, spec.degree, spec.degree_bound)
+    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+        names = spec if isinstance(spec, NamesSpec) else spec.names
+        statement = _names_statement(names, bounded_by_job)
+    elif isinstance(spec, GroupsSpec):
+        statement = _groups_statement(spec)
+    elif isinstance(spec, UserDegreesSpec):
+        statement = _user_degrees_statement(spec.mechanism)
+    else:
+        assert isinstance(spec, (ListSpec, PeriodListsSpec))
+        mechanism = spec.mechanism if isinstance(spec, ListSpec) else spec.of_each
+        statement = frequency_list_statement(mechanism, bounded_by_job)
+    if fields is not None:
+        statement["partition_columns"] = [field.name for field in fields]
+        if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+            from dp_transforms.files.logical_types import logical_name
+
+            statement["partition_types"] = [logical_name(field) for field in fields]
+    if isinstance(spec, (PeriodListsSpec, PeriodNamesSpec)):
+        statement["periods"] = spec.about
+    return statement
+
+
 def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool) -> dict[str, Any]:
-    """The statement of one released frequency list. Nothing in it depends on the data. The job
-    itself kept users to max_partitions_per_user, or else the caller declares that they are."""
+    """The statement of one released frequency list: see ``statement_of``."""
     bound = {
         "max_partitions_per_user": mechanism.sensitivity,
         "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
@@ -50,8 +95,8 @@ def frequency_list_statement(mechanism: PartitionMechanism, bounded_by_job: bool
 def degree_list_statement(
     mechanism: PartitionMechanism, degree: str, degree_bound: int | None
 ) -> dict[str, Any]:
-    """The statement of one released list of degrees. Nothing in it depends on the graph. The bound
-    is that of the projection, where nodes are protected; None where edges are."""
+    """The statement of one released list of degrees. The bound is that of the projection, where
+    nodes are protected; None where edges are."""
     unit = PrivacyUnit.EDGE if degree_bound is None else PrivacyUnit.NODE
     about: dict[str, Any] = {
         "privacy_unit": unit.value,
@@ -64,8 +109,7 @@ def degree_list_statement(
     return _statement(mechanism, unit.neighbours, about)
 
 
-def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
-    """The statement of how many partitions users have. Nothing in it depends on the data."""
+def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     return {
         "mechanism": "histogram of users by their numbers of partitions, discrete Laplace noise",
         "epsilon": mechanism.epsilon_cost,
@@ -79,8 +123,7 @@ def user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     }
 
 
-def grouped_lists_statement(spec: GroupsSpec) -> dict[str, Any]:
-    """The statement of the lists of all users and of groups. Nothing in it depends on the data."""
+def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
     bound = {
         "max_partitions_per_user": spec.for_all.sensitivity,
         "max_partitions_per_user_is": "enforced",
@@ -112,28 +155,8 @@ def grouped_lists_statement(spec: GroupsSpec) -> dict[str, Any]:
     return statement | {"versions": statement.pop("versions")}
 
 
-def selection_statement(
-    strategy: SelectionStrategy,
-    *,
-    noisy_counts: bool,
-    bounded_by_job: bool,
-    public_partitions: int = 0,
-    public_threshold: int = 0,
-    others_epsilon: Number | None = None,
-) -> dict[str, Any]:
-    """The statement of one selection. Nothing in it depends on the data.
-
-    Args:
-      strategy, noisy_counts: what selected the partitions, and whether they come with counts.
-      bounded_by_job: see ``frequency_list_statement``.
-      public_partitions, public_threshold: how many names were public before, and what their noisy
-        counts had to exceed.
-      others_epsilon: what the number of users of other partitions costs, if it is released.
-    """
-    from dp_transforms.mechanisms.selection.strategy import REPLACE
-    from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
-
-    described = strategy.describe()
+def _names_statement(spec: NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
+    described = spec.strategy.describe()
     replaces = described.pop("neighbours") == REPLACE
     statement: dict[str, Any] = {
         "mechanism": "partition selection",
@@ -142,10 +165,10 @@ def selection_statement(
         "neighbours": PrivacyUnit.REPLACED_USER.neighbours if replaces else NEIGHBOURS,
         "max_partitions_per_user": described.pop("max_partitions_per_user"),
         "max_partitions_per_user_is": "enforced" if bounded_by_job else "declared",
-        "noisy_counts": noisy_counts,
+        "noisy_counts": spec.noisy_counts,
         **described,
     }
-    if noisy_counts:
+    if spec.noisy_counts:
         statement["noisy_counts_are_of"] = (
             "users, each in at most max_partitions_per_user partitions, chosen at random"
             if bounded_by_job
@@ -155,26 +178,17 @@ def selection_statement(
             "confidence": float(CONFIDENCE),
             "of": "each count, given that its partition is named",
         }
-    if public_partitions:
-        statement |= {"public_partitions": public_partitions, "public_threshold": public_threshold}
-    if others_epsilon is not None:
+    if len(spec.public_partitions):
+        statement["public_partitions"] = len(spec.public_partitions)
+        statement["public_threshold"] = spec.public_threshold or 0
+    if spec.others_epsilon is not None:
         statement["other_partitions"] = {
             "mechanism": "discrete Laplace noise on the number of users",
-            "epsilon": float_above(Fraction(others_epsilon)),
-            "epsilon_exact": decimal_text(Fraction(others_epsilon)),
+            "epsilon": float_above(Fraction(spec.others_epsilon)),
+            "epsilon_exact": decimal_text(Fraction(spec.others_epsilon)),
             "sensitivity": 1,
         }
     return statement | {"versions": library_versions()}
-
-
-def columns_of(fields: Sequence[pa.Field]) -> dict[str, list[str]]:
-    """The names and types of the columns of partitions, as a part of the statement of names."""
-    from dp_transforms.files.logical_types import logical_name
-
-    return {
-        "partition_columns": [field.name for field in fields],
-        "partition_types": [logical_name(field) for field in fields],
-    }
 
 
 def _statement(

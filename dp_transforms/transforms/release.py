@@ -217,7 +217,7 @@ class ReleaseNamedLists(beam.PTransform):
             pairs
             | "Count" >> self._count
             | "Histograms" >> beam.FlatMap(histograms)
-            | "Merge" >> beam.CombinePerKey(MergeHistograms())
+            | "Merge" >> beam.CombinePerKey(add_histograms)
         )
         return (
             {"found": found, "wanted": self._wanted}
@@ -233,29 +233,16 @@ class ReleaseNamedLists(beam.PTransform):
 def merged(histograms: beam.PCollection) -> beam.PCollection:
     """The sum of histograms {count: number of partitions}; an empty one if there are none."""
     nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-    merge = beam.CombineGlobally(MergeHistograms()).without_defaults()
+    merge = beam.CombineGlobally(add_histograms).without_defaults()
     return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
 
 
-class MergeHistograms(beam.CombineFn):
+def add_histograms(histograms: Iterable[Any]) -> dict[int, int]:
     """Adds histograms {count: number of partitions}."""
-
-    def create_accumulator(self) -> collections.Counter[int]:
-        return collections.Counter()
-
-    def add_input(
-        self, accumulator: collections.Counter[int], element: Mapping[int, int]
-    ) -> collections.Counter[int]:
-        accumulator.update(element)
-        return accumulator
-
-    def merge_accumulators(
-        self, accumulators: Iterable[collections.Counter[int]]
-    ) -> collections.Counter[int]:
-        return functools.reduce(self.add_input, accumulators, self.create_accumulator())
-
-    def extract_output(self, accumulator: collections.Counter[int]) -> dict[int, int]:
-        return dict(accumulator)
+    found: collections.Counter[int] = collections.Counter()
+    for histogram in histograms:
+        found.update(histogram)
+    return dict(found)
 
 
 def _release_wanted(

@@ -18,9 +18,7 @@ from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
     SelectionStrategy,
-    TruncatedGeometricSelection,
     WeightedStrategy,
-    make_strategy,
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
@@ -133,45 +131,38 @@ class SelectPartitions(Releases, beam.PTransform):
         num_buckets: int | None = None,
     ):
         super().__init__()
-        names = public_partitions
-        if not isinstance(names, pa.Array):
-            names = tuple(names)
+        if not isinstance(public_partitions, pa.Array):
+            public_partitions = tuple(public_partitions)
+        options: dict[str, Any] = {
+            "noisy_counts": noisy_counts,
+            "already_bounded": already_bounded,
+            "intervals": intervals,
+            "others_epsilon": others_epsilon,
+            "public_partitions": public_partitions,
+            "public_threshold": public_threshold,
+            "context": context,
+        }
         self._max_partitions = max_partitions_per_user
-        optional = {"pre_threshold": pre_threshold, "neighbours": neighbours}
-        options: dict[str, Any] = {k: value for k, value in optional.items() if value is not None}
-        self._make: Callable[[int, bool], SelectionStrategy] | None = None
         self._is_auto = strategy == AUTO
+        self._make: Callable[..., NamesSpec] | None = None
         if isinstance(strategy, str):
-            if strategy == AUTO and len(names):
-                strategy = TruncatedGeometricSelection.name
             if epsilon is None or delta is None:
-                name = "epsilon" if epsilon is None else "delta"
-                raise ValueError(f"{name} must be given, unless strategy is one of your own making")
-            of_budget = functools.partial(
-                make_strategy, strategy, epsilon, delta, noisy_counts, **options
-            )
-            self._make = lambda max_partitions, bounded: of_budget(
-                already_bounded=bounded, max_partitions_per_user=max_partitions
+                missing = "epsilon" if epsilon is None else "delta"
+                raise ValueError(
+                    f"{missing} must be given, unless strategy is one of your own making"
+                )
+            options |= {"pre_threshold": pre_threshold, "neighbours": neighbours}
+            name, loss, miss = strategy, epsilon, delta
+            self._make = lambda max_partitions, **more: NamesSpec.of(
+                name, loss, miss, max_partitions, **options | more
             )
             # Arguments are checked now, whatever kappa will be.
-            strategy = self._make(
-                1 if self._max_partitions is None else self._max_partitions, already_bounded
-            )
+            self._spec = self._make(1 if self._max_partitions is None else self._max_partitions)
         else:
-            given = (epsilon, delta, max_partitions_per_user, *options.values())
+            given = (epsilon, delta, max_partitions_per_user, pre_threshold, neighbours)
             if any(value is not None for value in given):
                 raise ValueError("a strategy of your own has its budget and bounds in it already")
-        self._spec = NamesSpec(
-            strategy,
-            noisy_counts=noisy_counts,
-            already_bounded=already_bounded,
-            intervals=intervals,
-            others_epsilon=others_epsilon,
-            public_partitions=names,
-            public_threshold=public_threshold,
-            context=context,
-        )
-        if self._make is None:
+            self._spec = NamesSpec(strategy, **options)
             self._max_partitions = strategy.max_partitions_per_user
         self._secret = secret
         self._num_buckets = num_buckets
@@ -187,19 +178,18 @@ class SelectPartitions(Releases, beam.PTransform):
             raise ValueError("give max_partitions_per_user: the strategy depends on it")
         return self._spec.strategy
 
-    def _resolved(self, max_partitions: int, known: int | None) -> SelectionStrategy:
-        """The strategy at this kappa, for users who are known to have at most so many partitions,
-        if that is known."""
-        strategy = self._spec.strategy
+    def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
+        """The specification at this kappa, for users who are known to have at most so many
+        partitions, if that is known."""
         if self._make is None:
-            return strategy
-        if max_partitions != strategy.max_partitions_per_user:
-            strategy = self._make(max_partitions, self._spec.already_bounded)
-        if self._is_auto and isinstance(strategy, MeasuredSelection):
+            return self._spec
+        spec = self._make(max_partitions)
+        if self._is_auto and isinstance(spec.strategy, MeasuredSelection):
             # With all of them within kappa there is nothing to measure.
             if known is not None and known <= max_partitions:
-                strategy = self._make(max_partitions, True)
-        return strategy
+                bounded = self._make(max_partitions, already_bounded=True)
+                spec = dataclasses.replace(spec, strategy=bounded.strategy)
+        return spec
 
     def expand(self, records: beam.PCollection) -> Any:
         refuse_windows(records)
@@ -207,7 +197,7 @@ class SelectPartitions(Releases, beam.PTransform):
         max_partitions = self._max_partitions
         if max_partitions is None:
             max_partitions = known_bound(records, None, "SelectPartitions", of_counts=False)
-        spec = dataclasses.replace(self._spec, strategy=self._resolved(max_partitions, known))
+        spec = self._resolved(max_partitions, known)
         secret = secret_for(records.pipeline, self._secret)
         tables = records | "ToTables" >> ToTables()
         if spec.already_bounded:

@@ -165,7 +165,12 @@ class _ByWindow(Releases, beam.PTransform):
         **options: Any,
     ):
         super().__init__()
-        self._windows = _WindowRange(start, stop)
+        try:
+            self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
+        except OverflowError:
+            raise ValueError("start and stop must be finite") from None
+        if self._start >= self._stop:
+            raise ValueError("start must be before stop")
         positive_integer("max_windows_per_user", max_windows_per_user)
         self._release = functools.partial(
             self.by_period,
@@ -178,8 +183,30 @@ class _ByWindow(Releases, beam.PTransform):
         self._release(["one"])
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
-        names = self._windows.names(records, type(self).__name__)
-        return records | _NameWindows(names) | "ByWindow" >> self._release(list(names.values()))
+        refuse_counts(records, type(self).__name__)
+        names = self._names(_windows_of(records))
+        # The partition travels with its window until it is in a table. Records of windows without
+        # a name are left out.
+        label = beam.ParDo(_Label(names)).with_output_types(
+            pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
+        )
+        return (
+            records
+            | "Label" >> label
+            | "Global" >> beam.WindowInto(GlobalWindows())
+            | "Batch" >> ToTables()
+            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
+            | "ByWindow" >> self._release(list(names.values()))
+        )
+
+    def _names(self, windows: FixedWindows) -> dict[int, str]:
+        """{beginning in microseconds: its name} of each window that records may be in."""
+        size, offset = windows.size.micros, windows.offset.micros
+        first = -((offset - self._start.micros) // size)
+        if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
+            raise ValueError(f"there are more than {MOST_PERIODS:,} windows from start to stop")
+        begins = range(first * size + offset, self._stop.micros, size)
+        return {micros: Timestamp(micros=micros).to_rfc3339() for micros in begins}
 
 
 class ReleaseWindowedLists(_ByWindow):
@@ -308,55 +335,6 @@ class SelectWindowedPartitions(_ByWindow):
 
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         return super().expand(records) | "Tuples" >> beam.FlatMap(_tuples)
-
-
-class _WindowRange:
-    """The windows that begin from start on, and before stop, which is later, or a ValueError."""
-
-    def __init__(self, start: TimestampTypes, stop: TimestampTypes):
-        try:
-            self._start, self._stop = Timestamp.of(start), Timestamp.of(stop)
-        except OverflowError:
-            raise ValueError("start and stop must be finite") from None
-        if self._start >= self._stop:
-            raise ValueError("start must be before stop")
-
-    def names(self, records: beam.PCollection, transform: str) -> dict[int, str]:
-        """{beginning in microseconds: its name} of each window that records may be in.
-
-        Raises:
-          ValueError: these are counts, or not in fixed windows; there are too many windows.
-        """
-        refuse_counts(records, transform)
-        windows = _windows_of(records)
-        size, offset = windows.size.micros, windows.offset.micros
-        first = -((offset - self._start.micros) // size)
-        if (self._stop.micros - self._start.micros) // size > MOST_PERIODS:
-            raise ValueError(f"there are more than {MOST_PERIODS:,} windows from start to stop")
-        begins = range(first * size + offset, self._stop.micros, size)
-        return {micros: Timestamp(micros=micros).to_rfc3339() for micros in begins}
-
-
-class _NameWindows(beam.PTransform):
-    """Records in windows as tables in the global one, with the window's name as ``list``. Those of
-    windows that are not in ``_WindowRange.names`` are left out."""
-
-    def __init__(self, names: Mapping[int, str]):
-        super().__init__()
-        self._names = names
-
-    def expand(self, records: beam.PCollection) -> beam.PCollection:
-        # The partition travels with its window until it is in a table.
-        label = beam.ParDo(_Label(self._names)).with_output_types(
-            pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
-        )
-        return (
-            records
-            | "Label" >> label
-            | "Global" >> beam.WindowInto(GlobalWindows())
-            | "Batch" >> ToTables()
-            | "Split" >> beam.Map(_split).with_output_types(pa.Table)
-        )
 
 
 class _Label(beam.DoFn):

@@ -45,6 +45,11 @@ def test_large_counts_are_exact():
     assert counts_of(sum_counts(table)) == {"a": 2**60 + 1}
 
 
+def test_public_partitions_without_users_keep_their_count():
+    table = pa.table({"partition": ["a", "b", "a"], "count": pa.array([0, 0, 3])})
+    assert counts_of(sum_counts(table)) == {"a": 3, "b": 0}
+
+
 def test_histogram():
     assert histogram(pa.table({"count": pa.array([3, 1, 3, 1, 1])})) == {3: 2, 1: 3}
     assert histogram(pa.table({"count": pa.array([], pa.int64())})) == {}

@@ -24,7 +24,7 @@ from dp_transforms.mechanisms import (
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import OptimalSelection
-from pipelines.audited_pairs import list_audit
+from pipelines.audit import list_audit
 from tests import enumeration
 
 

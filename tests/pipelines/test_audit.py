@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pipelines import audit, audited_pairs
+from pipelines import audit
 from tests.cases import slow_unless
 from tests.statistical.distributions import SIGNIFICANCE
 
@@ -86,15 +86,15 @@ def test_a_broken_promise_is_seen(tmp_path, capsys):
 
 def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch):
     """A strategy that thinks that users have one partition each, where ann has two."""
-    make, counts = audit.make_strategy, audited_pairs._counts
+    make, counts = audit.make_strategy, audit._counts
     monkeypatch.setattr(
         audit,
         "make_strategy",
         lambda *given, max_partitions_per_user: make(*given, max_partitions_per_user=1),
     )
-    monkeypatch.setattr(audited_pairs, "_is_bounded_at_random", lambda *_: False)
+    monkeypatch.setattr(audit, "_is_bounded_at_random", lambda *_: False)
     monkeypatch.setattr(
-        audited_pairs,
+        audit,
         "_counts",
         lambda records, max_partitions, secret: counts(records, max_partitions + 1, secret),
     )

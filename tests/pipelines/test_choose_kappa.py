@@ -4,8 +4,10 @@ import pytest
 
 from dp_transforms.budget import Ledger
 from dp_transforms.files.filenames import DEGREES_FILE
+from dp_transforms.files.release_files import read_degrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
-from pipelines.choose_kappa import main, read_degrees
+from pipelines import release_frequency_list, report, show
+from pipelines.choose_kappa import main
 from tests.usual_flags import flags_over
 
 
@@ -62,6 +64,24 @@ def test_an_earlier_release_serves_again_at_no_cost(tmp_path, records, capsys):
     assert (tmp_path / "k.png").exists()
     assert main([*again[:-1], "--for_delta=1e-6", f"--plot={tmp_path}/names.png"]) == 0
     assert "users that a partition needs" in capsys.readouterr().out
+
+
+def test_a_release_tells_what_its_bound_has_dropped(tmp_path, records, capsys):
+    assert command(tmp_path, records, "--epsilon=50") == 0
+    usual = [f"--input={records}", "--user_column=user", "--partition_column=page", "--epsilon=9"]
+    bounded = [*usual, "--max_partitions_per_user=1", f"--output={tmp_path}/list"]
+    assert release_frequency_list.main(bounded) == 0
+    capsys.readouterr()
+    degrees = f"--degrees={tmp_path}/out"
+    # All users have three partitions, of which one is left; the noise is next to nothing.
+    sentence = "kappa = 1 kept 33.3% (33.3% to 33.3%, 95% confidence)"
+    for tell in (show.main, report.main):
+        assert tell([f"{tmp_path}/list", degrees]) == 0
+        assert sentence in capsys.readouterr().out
+        assert tell([f"{tmp_path}/list", f"--degrees={tmp_path}/list"]) == 1
+        assert "cannot be read: no such file" in capsys.readouterr().err
+    assert report.main([f"{tmp_path}/out", degrees]) == 1
+    assert "for a job that bounds users once" in capsys.readouterr().err
 
 
 def test_a_dry_run_reads_and_spends_nothing(tmp_path, records, capsys):

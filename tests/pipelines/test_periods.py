@@ -54,7 +54,11 @@ def test_each_period_has_its_list_and_all_have_one_price(tmp_path, visits, capsy
     assert command(visits, f"--ledger={book}") == SUCCESS
     days = [f"2026-01-0{day}" for day in (5, 6, 7, 8)]
     files = [tmp_path / "out" / day / "released_frequencies.csv" for day in days]
-    assert capsys.readouterr().out.split() == list(map(str, files))
+    combined = tmp_path / "out" / "all_periods.csv"
+    assert capsys.readouterr().out.split() == list(map(str, [*files, combined]))
+    assert combined.read_text().splitlines() == [
+        "period,frequency,multiplicity", f"{days[0]},1,1", f"{days[1]},2,1", f"{days[2]},1,1"
+    ]  # fmt: skip
     lists = [list(FrequencyList.from_csv(file)) for file in files]
     assert lists == [[(1, 1)], [(2, 1)], [(1, 1)], []]
     assert Ledger.open(book).remaining().epsilon == 10
@@ -165,7 +169,8 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits,
     Ledger.create(book, 30, 1e-5)
     assert select_command(many_visits, f"--ledger={book}") == SUCCESS
     files = [tmp_path / f"out/2026-01-0{day}/released_partitions.csv" for day in (5, 6, 7)]
-    assert capsys.readouterr().out.split() == list(map(str, files))
+    combined = tmp_path / "out" / "all_periods.csv"
+    assert capsys.readouterr().out.split() == list(map(str, [*files, combined]))
     texts = [file.read_text() for file in files]
     assert texts == ["page,part\np5,x\np5,y\n", "page,part\np6,x\np6,y\n", "page,part\n"]
     assert Ledger.open(book).remaining().epsilon == 10

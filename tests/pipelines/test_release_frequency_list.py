@@ -25,8 +25,7 @@ from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec
 from dp_transforms.version import VERSION
-from pipelines.public_knowledge_flags import mechanism_from_flags
-from pipelines.release_frequency_list import main, make_parser
+from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
 from tests.usual_flags import flags_over
 

@@ -14,7 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dp_transforms.budget import Ledger, Origin, PrivacyBudget, PrivacyUnit, ledger_file
+from dp_transforms.budget import (
+    Cost,
+    Ledger,
+    Origin,
+    PrivacyBudget,
+    PrivacyUnit,
+    Request,
+    ledger_file,
+)
 from dp_transforms.errors import InputError
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
@@ -23,10 +31,13 @@ from dp_transforms.reports.privacy_statement import price_of
 from pipelines import ledger as ledger_command
 from pipelines import release_frequency_list, release_job
 from pipelines.release_degree_list import main
-from pipelines.spending import Part, spending
+from pipelines.spending import spending
 
 WHOLE = PrivacyBudget(1)
-PARTS = [Part("a list", PrivacyBudget("0.3"), 0.45), Part("names", PrivacyBudget("0.2"))]
+PARTS = [
+    Request("a list", Cost(PrivacyBudget("0.3"), 0.45)),
+    Request("names", Cost(PrivacyBudget("0.2"))),
+]
 
 
 @pytest.fixture
@@ -368,8 +379,8 @@ def test_a_job_whose_name_is_in_use(tmp_path, path, capsys):
     job = [*list_flags(tmp_path, path), "--job_id=november"]
     origin = Origin("release_frequency_list", str(tmp_path / "out"), "", "november")
     mechanism = partition_mechanism(0.4)
-    part = Part("frequency list", price_of(mechanism), mechanism.loss_range)
-    ledger.reserve_all([part.request], origin, announces=True)
+    request = Request("frequency list", Cost(price_of(mechanism), mechanism.loss_range))
+    ledger.reserve_all([request], origin, announces=True)
     assert release_frequency_list.main(job) == 1
     assert "is under way on" in capsys.readouterr().err
     assert states(path) == ["reserved"]

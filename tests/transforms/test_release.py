@@ -19,7 +19,7 @@ from dp_transforms import (
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.transforms.release import MergeHistograms
+from dp_transforms.transforms.release import add_histograms
 from tests.beam_runs import run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
@@ -175,7 +175,4 @@ def test_hints_are_for_the_release_alone():
 
 
 def test_histograms_add():
-    merge = MergeHistograms()
-    parts = [{1: 2, 5: 1}, {}, {1: 1}]
-    accumulators = [merge.add_input(merge.create_accumulator(), part) for part in parts]
-    assert merge.extract_output(merge.merge_accumulators(accumulators)) == {1: 3, 5: 1}
+    assert add_histograms([{1: 2, 5: 1}, {}, {1: 1}]) == {1: 3, 5: 1}

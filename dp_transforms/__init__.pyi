@@ -1,0 +1,42 @@
+# The names of the API and their homes, for type checkers; at run time __init__.py loads them from
+# here when they are first used.
+
+from .frames.answers import Comparison as Comparison
+from .frames.answers import GroupReleases as GroupReleases
+from .frames.answers import ListRelease as ListRelease
+from .frames.answers import NamesRelease as NamesRelease
+from .frames.answers import Releases as Releases
+from .frames.answers import Series as Series
+from .frames.answers import compare as compare
+from .frames.answers import load as load
+from .frames.api import choose_kappa as choose_kappa
+from .frames.api import degrees as degrees
+from .frames.api import plan as plan
+from .frames.api import release as release
+from .frames.api import release_by_period as release_by_period
+from .frames.api import release_counts as release_counts
+from .frames.api import release_groups as release_groups
+from .frames.api import select as select
+from .frames.from_frame import FromFrame as FromFrame
+from .frames.session import Session as Session
+from .runtime.job_secret import JobSecret as JobSecret
+from .runtime.job_secret import release_frequency_list as release_frequency_list
+from .runtime.records import ToRecords as ToRecords
+from .specs import Attribute as Attribute
+from .transforms.contributions import BoundContributions as BoundContributions
+from .transforms.contributions import DeclareBounded as DeclareBounded
+from .transforms.counting import CountDistinctUsers as CountDistinctUsers
+from .transforms.degrees import CountDegrees as CountDegrees
+from .transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
+from .transforms.grouped import ReleaseGroupedLists as ReleaseGroupedLists
+from .transforms.reading import ReadRecords as ReadRecords
+from .transforms.release import ReleaseFrequencyList as ReleaseFrequencyList
+from .transforms.release import ReleaseUserDegrees as ReleaseUserDegrees
+from .transforms.selection import SelectFromCounts as SelectFromCounts
+from .transforms.selection import SelectPartitions as SelectPartitions
+from .transforms.windowed import ReleaseListsByPeriod as ReleaseListsByPeriod
+from .transforms.windowed import ReleaseWindowedLists as ReleaseWindowedLists
+from .transforms.windowed import SelectPartitionsByPeriod as SelectPartitionsByPeriod
+from .transforms.windowed import SelectWindowedPartitions as SelectWindowedPartitions
+
+__version__: str
