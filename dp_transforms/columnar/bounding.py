@@ -36,6 +36,12 @@ Priority = Callable[[Int32Array, Int32Array], Hashes]
 
 _DENSE = 32
 _SPARE = 4
+# Of an owner with many rows, so many times as many are looked at as are kept, and no less than a
+# part: duplicates may be among them.
+_ENOUGH = 8
+_SPARE_ROWS = 32
+_LEAST_SHARE = 1 / 16
+_MOST_SHARE = 1 / 4
 
 
 def distinct_pairs(
@@ -63,7 +69,13 @@ def distinct_pairs(
       distinct values, of which some may be in no pair.
     """
     of = PARTITION if per == USER else USER
-    owners, members = group(single(table[per])), group(single(table[of]))
+    owners, column = group(single(table[per])), single(table[of])
+    if at_most is not None and not pa.types.is_dictionary(column.type):
+        rows = _candidates(owners, column, at_most, key, shared_order)
+        if rows is not None:
+            owners = Groups(owners.codes[rows], owners.values)
+            column = column.take(to_arrow(rows))
+    members = group(column)
     priority = functools.partial(_priorities, owners, members, key, shared_order)
     owner, member = owners.codes, members.codes
     if (owner[1:] <= owner[:-1]).any():  # not each of one pair
@@ -76,6 +88,34 @@ def distinct_pairs(
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
 
 
+def _candidates(
+    owners: Groups, column: pa.Array, at_most: int, key: bytes, shared_order: bool
+) -> Int64Array | None:
+    """The rows that can be kept, where most owners' rows can be told not to be; or else None.
+
+    Of an owner with many rows, those below a limit on priorities are enough if they have more
+    different priorities than are kept. To hash a value takes less time than to group and sort it.
+    """
+    counts = np.bincount(owners.codes, minlength=1)
+    share = np.maximum((_ENOUGH * at_most + _SPARE_ROWS) / np.maximum(counts, 1), _LEAST_SHARE)
+    crowded = share <= _MOST_SHARE
+    if 2 * counts[crowded].sum() <= len(column):
+        return None
+    rows = np.flatnonzero(crowded[owners.codes])
+    owner = owners.codes[rows]
+    priorities = _of_pairs(owners, hash_rows(column, key)[rows], key, shared_order, owner)
+    limits = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
+    low = np.flatnonzero(priorities <= limits[owner])
+    by_owner = np.argsort(owner[low], kind="stable")
+    ranks = np.cumsum(np.append(0, np.diff(owner[low][by_owner]) != 0))
+    order, tied = _sorted_by_leading_bits(ranks.astype(np.uint64), priorities[low][by_owner])
+    different = np.bincount(owner[low][by_owner][order[~tied]], minlength=len(counts))
+    crowded &= different >= at_most
+    kept = ~crowded[owners.codes]
+    kept[rows[low]] = True
+    return np.flatnonzero(kept)
+
+
 def _priorities(
     owners: Groups,
     members: Groups,
@@ -86,6 +126,12 @@ def _priorities(
 ) -> Hashes:
     """The numbers of which the smallest of each owner are kept, for some pairs."""
     hashes = hash_rows(members.values, key)[member]
+    return _of_pairs(owners, hashes, key, shared_order, owner)
+
+
+def _of_pairs(
+    owners: Groups, hashes: Hashes, key: bytes, shared_order: bool, owner: Int32Array
+) -> Hashes:
     if shared_order:
         return hashes
     # Most owners may be within the limit, and theirs need no hash.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import operator
+import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -26,8 +28,8 @@ class JsonLines(text_lines.TextFormat):
     the object user, unless a record has the key user.id itself.
 
     Values are text, integers of 64 bits, or booleans, and of one type in a column: that of the
-    first value in each file. A key that a record does not have is null. Lines are parsed one by
-    one, so that nothing in one record changes how another is read.
+    first value in each file. A key that a record does not have is null. Each line is a record by
+    itself: nothing in one changes how another is read.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
@@ -65,7 +67,10 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
 def _values(records: list[dict[str, Any]], name: str, missing: Any = None) -> list[Any]:
     """The values of a key in records: of each by itself, whatever keys others have."""
     if "." not in name:
-        return [record.get(name, missing) for record in records]
+        try:
+            return list(map(operator.itemgetter(name), records))
+        except KeyError:
+            return [record.get(name, missing) for record in records]
     return [_nested(record, name, missing) for record in records]
 
 
@@ -86,16 +91,37 @@ def _records(path: str, block: bytes) -> list[dict[str, Any]]:
         if _BYTE_ORDER_MARK in text:
             text = text.removeprefix(_BYTE_ORDER_MARK).replace(f"\n{_BYTE_ORDER_MARK}", "\n")
         # A line of white space is no record.
-        lines = [line for line in text.split("\n") if line and not line.isspace()]
-        records = [json.loads(line) for line in lines]
+        lines = list(filter(str.strip, text.split("\n")))
+        records = _together(lines)
+        if records is None:
+            records = [json.loads(line) for line in lines]
     except (ValueError, RecursionError):
         records = [None]
-    if not all(type(record) is dict for record in records):
+    if set(map(type, records)) - {dict}:
         raise InputError(
             f"{path}: a line is not one JSON object in UTF-8: write each record on a line of its "
             "own, and end names of compressed files with .gz, .bz2 or .zst"
         )
     return records
+
+
+def _together(lines: list[str]) -> list[Any] | None:
+    """The values of all lines, parsed in one array: in a third of the time. None if a line may not
+    be a value by itself; then it is parsed as such.
+
+    Between two lines stands a text that no line can have guessed. Where each of these texts is an
+    element of the array, no line began or ended inside a value; and where just one element is
+    between two of them, it is all that the line holds. So nobody's line changes how another's is
+    read.
+    """
+    mark = secrets.token_hex()
+    try:
+        values = json.loads("[" + f',"{mark}",'.join(lines) + "]")
+    except (ValueError, RecursionError):
+        return None
+    marks = values[1::2]
+    whole = len(values) == 2 * len(lines) - 1 and marks.count(mark) == len(marks)
+    return values[::2] if whole else None
 
 
 def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, pa.DataType]) -> pa.Table:

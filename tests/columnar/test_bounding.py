@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from dp_transforms.columnar import bounding
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import concat, decoded
+from dp_transforms.columnar.grouping import group
 from dp_transforms.runtime.job_secret import JobSecret
 from tests import reference
 from tests.columnar.tables import KEY, pairs_of, table_of
@@ -51,6 +52,21 @@ def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare,
     pairs = pairs_of(distinct_pairs(table_of(records), max_partitions, KEY))
     assert len(pairs) == len(set(pairs))
     assert set(pairs) == reference.bound(records, max_partitions, KEY)
+
+
+@pytest.mark.parametrize("shared_order", [False, True])
+@pytest.mark.parametrize("max_partitions", [1, 3])
+def test_users_with_very_many_records_keep_the_smallest(monkeypatch, max_partitions, shared_order):
+    # Few different partitions of some are below the limit on priorities: 3, 40, or 2,000 of each.
+    records = [(u, f"p{i * i % (3, 40, 4001)[u % 3]}") for u in range(6) for i in range(4_000)]
+    records += [(6, "p1"), (6, "p2"), (7, "p3")]
+    looked_at = []
+    monkeypatch.setattr(bounding, "group", lambda a: looked_at.append(len(a)) or group(a))
+    table = table_of(records)
+    pairs = pairs_of(distinct_pairs(table, max_partitions, KEY, shared_order=shared_order))
+    assert len(pairs) == len(set(pairs))
+    assert set(pairs) == reference.bound(records, max_partitions, KEY, shared_order)
+    assert looked_at[0] == len(records) > looked_at[1]
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))

@@ -8,9 +8,11 @@ import fastavro
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from dp_transforms.errors import InputError
-from dp_transforms.files import text_lines
+from dp_transforms.files import json_lines, text_lines
 from dp_transforms.files.avro_files import AvroFiles
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.logical_types import logical_name
@@ -99,6 +101,30 @@ def test_lines_that_are_no_records(tmp_path, lines, message):
     with pytest.raises(InputError, match=message) as error:
         read(JsonLines(), path, ("user", "page"))
     assert "secret" not in str(error.value)
+
+
+NASTY = [
+    *('{"a": 1}', '{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}', '{"a": "x', 'y"}'),
+    *("3}", '{"a": 1, "a": 2}', '{"a": -1e400}', '{"a": 12345678901234567890}', "[", "]", "{}"),
+    *('{"a": 1}}', " \t", "", '\r{"a": 1}\r', '{"a": 1},', ',{"a": 1}', '"', "\ufeff{}", "1"),
+]
+
+
+@given(st.lists(st.sampled_from(NASTY)))
+@example(['{"a": 1}, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}'])
+@example(['{"a": 1}, 0, {"a": 2}', '{"a": [{"b": 1}', '{"c": 2}]}'])
+def test_lines_parsed_together_are_those_parsed_one_by_one(lines):
+    marked = [line.removeprefix("\ufeff") for line in lines]
+    try:
+        expected = [json.loads(line) for line in marked if line.strip()]
+        assert all(isinstance(record, dict) for record in expected)
+    except (ValueError, AssertionError):
+        expected = None
+    try:
+        found = json_lines._records("path", "\n".join(lines).encode())
+    except InputError:
+        found = None
+    assert found == expected
 
 
 TYPED = {

@@ -28,7 +28,13 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.enclosure import Enclosure, refine_until_decided, same, smallest_where
+from dp_transforms.mechanisms.enclosure import (
+    Enclosure,
+    refine_until_decided,
+    rounding_pair,
+    same,
+    smallest_where,
+)
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.float_tails import (
     RELATIVE_ERROR,
@@ -43,6 +49,7 @@ Extend = Callable[[int, int], int]
 _LARGEST_SCALE = 2**48
 _TABLE_SCALE = 512
 """Up to this scale thresholds come from a table: 64 * ln 2 * 512 entries for discrete Laplace."""
+_LEAST_TAIL = gmpy2.mpq(1, 1 << WORD_BITS)
 _CHUNK = 1 << 14
 _GUARD_BITS = 32
 
@@ -93,7 +100,7 @@ class IntegerNoise(ABC):
     def _tails(self, precision: int) -> list[Enclosure]:
         """``tail(x, precision)`` for x = 0, 1, ... until it is certainly below 2**-64."""
         tails: list[Enclosure] = []
-        while not tails or tails[-1][1] >= gmpy2.mpq(1, 1 << WORD_BITS):
+        while not tails or tails[-1].upper >= _LEAST_TAIL:
             tails.append(self.tail(len(tails), precision))
         return tails
 
@@ -150,6 +157,16 @@ class _GeometricNoise(IntegerNoise):
     def tail(self, x: int, precision: int) -> Enclosure:
         precision += _GUARD_BITS
         return self._decay.power(x + 1, precision) / (1 + self._decay.power(1, precision))
+
+    def _tails(self, precision: int) -> list[Enclosure]:
+        # Products of one power: a power for each would take most of a first release.
+        down, up = rounding_pair(precision + _GUARD_BITS)
+        ratio = self._decay.power(1, precision + _GUARD_BITS)
+        tails = [self.tail(0, precision)]
+        while tails[-1].upper >= _LEAST_TAIL:
+            lower, upper = tails[-1]
+            tails.append(Enclosure(down.mul(lower, ratio.lower), up.mul(upper, ratio.upper)))
+        return tails
 
     @cached_property
     def _float_tail(self) -> FloatTail | None:

@@ -95,13 +95,22 @@ def calibrate(
       partitions: the most that one user has.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
     """
+    candidates = _candidates(epsilon, delta, users_changed)
+    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+
+
+@lru_cache(maxsize=64)
+def _candidates(
+    epsilon: Fraction, delta: Fraction, users_changed: int
+) -> tuple[GaussianBudget, ...]:
+    """The budgets to compare, whatever the number of partitions."""
     candidates = []
     for budget in largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, is_private):
         candidates.append(budget)
         # With all of delta at f = 1, less noise at f = 0 would gain nothing.
         if delta * (1 - _SLACK) <= users_changed * budget.exposure:
             break
-    return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
+    return tuple(candidates)
 
 
 def largest_budgets(

@@ -43,6 +43,7 @@ from __future__ import annotations
 
 import bisect
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -73,6 +74,9 @@ _LARGEST = 1 << 48
 _LARGEST_RATE = 1 << 10
 """A larger divergence R / d is not made use of: a distribution within this one is within that one
 too, and one step goes from hardly any probability to nearly 1."""
+
+_LARGE_EXPONENT = 600
+"""Of a float."""
 
 _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
 """Where to look for the first difference of log-odds: at about 2**-10."""
@@ -211,17 +215,32 @@ class _Bound:
     def largest(self, low: int, high: int) -> int:
         """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
 
-        The last two tell where to look. What is found does not depend on them.
+        Floats and the last two tell where to look. What is found does not depend on them.
         """
         before, last = self._found
-        place, back = max(0, 2 * last - before), 1
-        while place and not self.holds(_with_digits(place), low, high):
-            place, back = max(0, place - back), 2 * back
-        following = smallest_where(
-            lambda larger: not self.holds(_with_digits(larger), low, high), place + 1
+        ends = low / _UNIT, high / _UNIT
+        near = _largest_place(lambda place: self._seems_to_hold(place, ends), 2 * last - before)
+        place = _largest_place(lambda place: self.holds(_with_digits(place), low, high), near)
+        self._found = last, place
+        return _with_digits(place)
+
+    def _seems_to_hold(self, place: int, ends: tuple[float, float]) -> bool:
+        """``holds`` by floats, which only tell where to look."""
+        t, power, order = _with_digits(place) / _UNIT, self._power, self._power + 1
+        if not t:
+            return True
+        if order * t > _LARGE_EXPONENT:
+            return False
+        most = float(gmpy2.log(self._most))
+        b, a, c = math.expm1(t), math.expm1(order * t), -math.expm1(-power * t)
+        first, last = (1 / (1 + math.exp(min(-odds, _LARGE_EXPONENT))) for odds in ends)
+        worst = (a - order * b) / (a * b * power), (power * b - c) / (order * b * c)
+        inside = [min(max(p, first), last) for p in worst]
+        return all(
+            math.log1p(p * a) - order * math.log1p(p * b) <= most
+            and math.log1p(max(-p * c, 2**-53 - 1)) + power * math.log1p(p * b) <= most
+            for p in (first, last, *inside)
         )
-        self._found = last, following - 1
-        return _with_digits(following - 1)
 
     def is_far(self, difference: int, low: int, high: int) -> bool:
         """``holds``, with room for what is near; so what does not bind is rarely looked at."""
@@ -294,6 +313,14 @@ class _Bound:
             if not up.mul(up.div(both, b), ratio) <= self._most:
                 return False
         return True
+
+
+def _largest_place(holds: Callable[[int], bool], place: int) -> int:
+    """The largest place where ``holds`` is true, looked for near ``place``; 0 if there is none."""
+    place, back = max(0, place), 1
+    while place and not holds(place):
+        place, back = max(0, place - back), 2 * back
+    return smallest_where(lambda larger: not holds(larger), place + 1) - 1
 
 
 @lru_cache(maxsize=1 << 14)
