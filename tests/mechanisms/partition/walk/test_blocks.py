@@ -38,7 +38,7 @@ def distribution_of_places(base, length, entered, flips):
 
 
 @pytest.mark.parametrize(
-    ("length", "entered", "moves"),
+    ("length", "entered", "flips"),
     [
         # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
         (9, -2, 4),
