@@ -52,7 +52,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """Adds the counts of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition`` and ``count``.
+      table: plain columns ``partition`` and ``count``, which is 0 of a public one without users.
       cap: a sum stops at this.
 
     Returns:
@@ -60,7 +60,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
+    return _table(groups.values, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
 
 
 def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
@@ -90,7 +90,7 @@ def sum_weights(table: pa.Table) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
+    return _table(groups.values, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
 
 
 def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
@@ -110,6 +110,10 @@ def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Tabl
     if len(present) < len(values):
         values = values.take(to_arrow(present))
         numbers = {name: column[present] for name, column in numbers.items()}
+    return _table(values, numbers)
+
+
+def _table(values: pa.Array, numbers: Mapping[str, Int64Array]) -> pa.Table:
     return pa.table({PARTITION: values} | {name: to_arrow(numbers[name]) for name in numbers})
 
 

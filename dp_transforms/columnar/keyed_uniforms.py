@@ -33,7 +33,7 @@ class KeyedUniforms:
     Raises:
       ValueError: the key does not have 32 bytes.
 
-    >>> one, other = (NamedUniforms(pa.array(names), bytes(32)) for names in ("ab", "b"))
+    >>> one, other = (KeyedUniforms(pa.array(names), bytes(32)) for names in ("ab", "b"))
     >>> bool(one.words[1] == other.words[0]), one.prefix(1, 512) >> 448 == int(one.words[1])
     (True, True)
     """
