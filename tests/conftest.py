@@ -2,6 +2,7 @@
 
 import zlib
 
+import pytest
 from hypothesis import settings
 
 from tests.quick_beam import keep_what_beam_looks_up, run_in_process
@@ -24,3 +25,19 @@ def pytest_collection_modifyitems(config, items):
         chosen = [item for item in items if zlib.crc32(item.nodeid.encode()) % parts == number - 1]
         config.hook.pytest_deselected(items=[item for item in items if item not in set(chosen)])
         items[:] = chosen
+
+
+@pytest.fixture
+def failure(capsys):
+    """Runs a command that must fail with one line on stderr; gives (its exit code, the line)."""
+
+    def of(run, *arguments, **options):
+        try:
+            code = run(*arguments, **options)
+        except SystemExit as stop:
+            code = stop.code
+        out, err = capsys.readouterr()
+        assert out == "" and err.startswith("error: ") and err.count("\n") == 1
+        return code, err
+
+    return of

@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "all purposes under one secret share their noise",
         "dp_transforms/mechanisms/randomness.py",
-        "hashlib.shake_256(prefix + secret + purpose.encode())",
+        "hashlib.shake_256(prefix + secret + context.encode())",
         "hashlib.shake_256(prefix + secret)",
         ("tests/runtime/test_job_secret.py", "tests/transforms/test_release.py"),
     ),
@@ -170,14 +170,14 @@ MUTANTS = (
     Mutant(
         "kappa is not enforced where a user's records are bounded for a frequency list",
         "dp_transforms/transforms/contributions.py",
-        'distinct_pairs, at_most=self._kappa, key=secret.key("bound contributions")',
+        'distinct_pairs, at_most=self._max_partitions, key=secret.key("bound contributions")',
         'distinct_pairs, key=secret.key("bound contributions")',
         ("tests/transforms/test_contributions.py::test_no_user_is_in_more_than_kappa_partitions",),
     ),
     Mutant(
         "kappa is not enforced in process",
         "dp_transforms/runtime/in_process.py",
-        "distinct_pairs, at_most=kappa, key=key",
+        "distinct_pairs, at_most=max_partitions, key=key",
         "distinct_pairs, at_most=None, key=key",
         ("tests/pipelines/test_release_frequency_list.py",),
     ),
@@ -198,8 +198,8 @@ MUTANTS = (
     Mutant(
         "kappa is not enforced in a selection from records that are not bounded",
         "dp_transforms/transforms/selection.py",
-        "(known is None or known > kappa)",
-        "(known is not None and known > kappa)",
+        "(known is None or known > max_partitions)",
+        "(known is not None and known > max_partitions)",
         ("tests/transforms/test_selection.py",),
     ),
     Mutant(
@@ -246,8 +246,8 @@ MUTANTS = (
     Mutant(
         "the order of partitions that all users share differs from round to round by nothing",
         "dp_transforms/runtime/selecting.py",
-        'f"{purpose}, round {index}" if strategy.one_order(index) else purpose',
-        "purpose",
+        'f"{context}, round {index}" if strategy.shared_order(index) else context',
+        "context",
         ("tests/transforms/test_selection.py::test_selections_agree_with_the_reference",),
     ),
     Mutant(
@@ -440,8 +440,8 @@ MUTANTS = (
     Mutant(
         "a retry draws the list's noise again",
         "dp_transforms/runtime/job_secret.py",
-        "return release_frequency_list(frequency_list, mechanism, secret, purpose)",
-        "return release_frequency_list(frequency_list, mechanism, JobSecret.from_os(), purpose)",
+        "return release_frequency_list(frequency_list, mechanism, secret, context)",
+        "return release_frequency_list(frequency_list, mechanism, JobSecret.from_os(), context)",
         ("tests/transforms/test_release.py",),
     ),
     Mutant(
@@ -454,8 +454,8 @@ MUTANTS = (
     Mutant(
         "a retry decides about a partition again",
         "dp_transforms/runtime/selecting.py",
-        "uniforms = NamedUniforms(partitions, key, needed)",
-        'uniforms = NamedUniforms(partitions, __import__("os").urandom(32), needed)',
+        "uniforms = KeyedUniforms(partitions, key, needed)",
+        'uniforms = KeyedUniforms(partitions, __import__("os").urandom(32), needed)',
         ("tests/transforms/test_selection.py",),
     ),
     Mutant(
@@ -552,8 +552,8 @@ MUTANTS = (
     Mutant(
         "a step that may do anything keeps the bound",
         "dp_transforms/runtime/bounds.py",
-        "            told = Bound(counted=True if before.counted else None)",
-        "            told = before",
+        "            bound_after = Bound(counted=True if before.counted else None)",
+        "            bound_after = before",
         ("tests/runtime/test_bounds.py",),
     ),
     Mutant(

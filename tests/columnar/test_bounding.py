@@ -44,13 +44,13 @@ def test_bounding_agrees_with_the_reference(records, max_partitions, shared_orde
 @pytest.mark.parametrize("dense", [0, 32], ids=["sorted", "looked up"])
 @pytest.mark.parametrize("spare", [-1, 4], ids=["users below the limit", "few to sort"])
 @pytest.mark.parametrize("max_partitions", [1, 4])
-def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare, kappa):
+def test_users_with_many_partitions_keep_the_smallest(monkeypatch, dense, spare, max_partitions):
     monkeypatch.setattr(bounding, "_DENSE", dense)
     monkeypatch.setattr(bounding, "_SPARE", spare)
     records = [(user, i * i % 89) for user in range(40) for i in range(user * 4)] * 2
-    pairs = pairs_of(distinct_pairs(table_of(records), kappa, KEY))
+    pairs = pairs_of(distinct_pairs(table_of(records), max_partitions, KEY))
     assert len(pairs) == len(set(pairs))
-    assert set(pairs) == reference.bound(records, kappa, KEY)
+    assert set(pairs) == reference.bound(records, max_partitions, KEY)
 
 
 @given(RECORDS, RECORDS, st.integers(1, 5))

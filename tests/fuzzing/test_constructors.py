@@ -25,6 +25,7 @@ LEFT_OUT = {
     "BudgetExceededError",
     "Comparison",
     "CorruptedLedgerError",
+    "GroupReleases",
     "JobExistsError",
     "Ledger",
     "LedgerLine",
@@ -33,6 +34,7 @@ LEFT_OUT = {
     "PrivacyUnitError",
     "Releases",
     "Reservation",
+    "Series",
 }
 
 PUBLIC = {

@@ -170,7 +170,7 @@ def test_lists_of_groups_have_the_intervals_of_their_coordinates(tmp_path):
             {
                 **({"attribute": name} if name else {}),
                 "epsilon": one.epsilon_cost,
-                "mechanism": one.words,
+                "mechanism": one.title,
                 "rate": one.rate,
             }
             for name, one in mechanisms.items()

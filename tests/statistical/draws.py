@@ -26,7 +26,7 @@ def drawn_lists(sampler: Sampler, count: int, first: int = 0) -> Counter[Frequen
     lists: dict[Any, FrequencyList] = {}
     for seed in range(first, first + count):
         walk = sampler.walk(InsecureSeededTape(seed))
-        moves = walk.blocks.tobytes(), walk.places.tobytes()
+        moves = walk.blocks.tobytes(), walk.positions.tobytes()
         key = (*moves, tuple(walk.head_parts), tuple(walk.tail_parts))
         walks[key] += 1
         if key not in lists:

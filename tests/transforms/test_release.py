@@ -109,7 +109,7 @@ def test_a_tape_serves_one_list_of_one_mechanism():
         for secret in (SECRET, JobSecret.insecure_for_testing(6)):
             for frequency_list in (some, other, FrequencyList(), some):
                 release_frequency_list(frequency_list, mechanism, secret)
-        words.update(mechanism.title)
+        words.update(mechanism.words)
     # Each of four pairs of mechanism and secret has three lists, of which one comes twice.
     assert sorted(words.values()) == [1] * 8 + [2] * 4
 

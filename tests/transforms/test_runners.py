@@ -15,11 +15,11 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
-    job_secret,
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.runtime import job_secret
 from dp_transforms.runtime.batching import _Batch
 from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference

@@ -192,7 +192,7 @@ class TestPublicPartitions:
 
     def test_wrong_combinations_are_refused(self):
         with pytest.raises(ValueError, match="public_partitions are for the strategy"):
-            SelectPartitions(1, 1e-2, 1, "laplace", public_partitions=["a"])
+            SelectPartitions(1, 1e-2, 1, strategy="laplace", public_partitions=["a"])
         with pytest.raises(ValueError, match="exclude each other"):
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], pre_threshold=2)
         with pytest.raises(
@@ -201,7 +201,7 @@ class TestPublicPartitions:
             SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=self.k + 1)
         for strategy in ("optimal", "renyi_rounds"):
             with pytest.raises(ValueError, match="public"):
-                SelectPartitions(1, 1e-2, 1, strategy, public_threshold=0)
+                SelectPartitions(1, 1e-2, 1, strategy=strategy, public_threshold=0)
 
 
 MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
