@@ -13,9 +13,7 @@ from decimal import Decimal
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.selection import STRATEGIES
 from pipelines.__main__ import main
-from pipelines.jobs import COMMANDS
 
 ROOT = pathlib.Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/*.md"))]
@@ -98,26 +96,6 @@ def test_the_index_of_proofs_names_tests_and_modules_that_exist():
             assert any(f"def {test}" in text for text in found), (file, test)
 
 
-def test_the_review_has_a_paragraph_for_each_row_of_the_index():
-    index = (ROOT / "docs/exactness.md").read_text()
-    statements = re.findall(r"^\| (.*?)(?: \(\[proof\].*\))? \| `[\w/]+\.py`", index, re.MULTILINE)
-    review = (ROOT / "docs/proofs/review.md").read_text()
-    paragraphs = [" ".join(part.split()) for part in re.split(r"\n\n", review)]
-    read = [part[2:].partition(".**")[0] for part in paragraphs if part.startswith("**")]
-    assert len(read) > 20 and sorted(read) == sorted(statements)
-
-
-def test_what_there_is_is_on_the_pages():
-    selection = (ROOT / "docs/selection.md").read_text()
-    named = re.findall(r"^\| (`[^|]*`) \|", selection, re.MULTILINE)
-    assert [name for cell in named for name in re.findall("`(.*?)`", cell)] == sorted(
-        STRATEGIES, key=selection.index
-    )
-    readme = (ROOT / "README.md").read_text()
-    assert all(f"`{command}`" in readme for command in COMMANDS if command != "sample")
-    assert len(readme.splitlines()) <= 150
-
-
 def test_every_page_is_on_the_site():
     site = (ROOT / "mkdocs.yml").read_text()
     listed = re.findall(r": ([\w/-]+\.md)$", site, re.MULTILINE)
@@ -126,51 +104,6 @@ def test_every_page_is_on_the_site():
     assert sorted(listed) == sorted(
         names([*PAGES, *notebooks, *ROOT.glob("docs/*/*.md"), ROOT / "benchmarks/RESULTS.md"])
     )
-
-
-def test_the_readme_quotes_the_page_of_accuracy():
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    page = (ROOT / "benchmarks/results/frequency_lists.md").read_text()
-    part = page.partition("## rockyou\n")[2].partition("\n## ")[0]
-    rows = {cells[0]: cells for _, table in tables(part) for cells in table}
-    shown = re.search(
-        r"at epsilon 1, is off by ([\d,]+) users .* and by ([\d,]+) at epsilon 0.1; .* errs "
-        r"([\d.]+) and ([\d.]+) times",
-        readme,
-    )
-    told = [
-        cell.partition(" ")[0]
-        for place in (2, -2)
-        for cell in (rows["1"][place], rows["0.1"][place])
-    ]
-    assert [*shown.groups()] == told
-
-
-def tables(text):
-    """(heads, rows) of each table of a page, as lists of cells."""
-    for lines in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
-        heads, _, *rows = [
-            [cell.strip() for cell in line.strip()[1:-1].split("|")] for line in lines.splitlines()
-        ]
-        yield heads, rows
-
-
-def test_the_comparison_quotes_the_pages():
-    """Each table after a link to a page has heads and rows of one of that page's tables."""
-    text = (ROOT / "docs/comparison.md").read_text()
-    quoted = 0
-    for path, table in re.findall(
-        r"\[the page\]\(\.\./(benchmarks/results/\w+\.md)\)[^|]*\n\n((?:\|.*\|\n)+)", text
-    ):
-        ((heads, rows),) = tables(table)
-        sources = [
-            {tuple(row[whole.index(head)] for head in heads) for row in those}
-            for whole, those in tables((ROOT / path).read_text())
-            if set(heads) <= set(whole)
-        ]
-        assert any(set(map(tuple, rows)) <= source for source in sources), heads
-        quoted += 1
-    assert quoted == 4
 
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
