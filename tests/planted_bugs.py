@@ -39,13 +39,6 @@ MUTANTS = (
         ),
     ),
     Mutant(
-        "gmpy2 is left to round a rational operand",
-        "dp_transforms/mechanisms/enclosure.py",
-        "y = y.rounded(left)",
-        "pass",
-        ("tests/mechanisms/test_enclosure.py",),
-    ),
-    Mutant(
         "how many partitions users have is released with half of its noise",
         "dp_transforms/mechanisms/noise/user_degrees.py",
         "DiscreteLaplace(1 / self.epsilon)",
@@ -77,13 +70,6 @@ MUTANTS = (
         (_TEST_FROBENIUS + "::test_the_rate_is_epsilon_over_the_sensitivity",),
     ),
     Mutant(
-        "the noise of coordinates has one side",
-        "dp_transforms/mechanisms/partition/frobenius.py",
-        "coordinates.of(arm, indices) + noise.sample(tape, arm, count, begin)",
-        "coordinates.of(arm, indices) + abs(noise.sample(tape, arm, count, begin))",
-        (_TEST_FROBENIUS + "::test_the_noise_of_each_coordinate_has_its_distribution",),
-    ),
-    Mutant(
         "the first coordinate has no noise",
         "dp_transforms/mechanisms/partition/frobenius.py",
         "noise.sample(tape, arm, count, begin)",
@@ -95,13 +81,6 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/frobenius.py",
         "return drawn[:end]",
         "return drawn[: min(end, coordinates.square + 3)]",
-        (_TEST_FROBENIUS + "::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",),
-    ),
-    Mutant(
-        "drawing goes on until the private list has ended",
-        "dp_transforms/mechanisms/partition/frobenius.py",
-        "        if end is not None:\n            return drawn[:end]",
-        "        if end is not None:\n            return drawn[: max(end, 60)]",
         (_TEST_FROBENIUS + "::test_an_arm_ends_where_the_rule_says_of_the_noisy_numbers_alone",),
     ),
     Mutant(
@@ -123,20 +102,6 @@ MUTANTS = (
         "dp_transforms/mechanisms/partition/walk/geometric_walk.py",
         "return power / (1 + power)",
         "return power / (2 + power)",
-        ("tests/mechanisms/partition/walk/test_geometric_walk.py",),
-    ),
-    Mutant(
-        "a chain of corners is not reset by a straight bit",
-        "dp_transforms/mechanisms/partition/walk/geometric_walk.py",
-        "chain = chain + 1 if vertex == (STRAIGHT if away else TURNED) else 0",
-        "chain = chain + (vertex == (STRAIGHT if away else TURNED))",
-        ("tests/mechanisms/partition/walk/test_geometric_walk.py",),
-    ),
-    Mutant(
-        "the path back to the list is one cell too short",
-        "dp_transforms/mechanisms/partition/walk/geometric_walk.py",
-        "return distance + number - 1",
-        "return distance + max(number - 2, 0)",
         ("tests/mechanisms/partition/walk/test_geometric_walk.py",),
     ),
     Mutant(
@@ -245,13 +210,6 @@ MUTANTS = (
         ("tests/mechanisms/partition/walk/test_levels.py",),
     ),
     Mutant(
-        "a question looked ahead from goes on in one direction",
-        "dp_transforms/mechanisms/partition/walk/precise.py",
-        "if self._blocks.bits.item(at) != bit:",
-        "if False:",
-        ("tests/mechanisms/partition/walk/test_levels.py",),
-    ),
-    Mutant(
         "walks that leave the window are cut off, without a delta",
         "dp_transforms/mechanisms/partition/walk/walk.py",
         "            raise Undecided(width if width < 1 else 1.0)\n    raise Undecided",
@@ -260,13 +218,6 @@ MUTANTS = (
             "tests/mechanisms/partition/walk/test_walk.py",
             "tests/mechanisms/partition/walk/test_levels.py",
         ),
-    ),
-    Mutant(
-        "messages beyond the window's edge count as nothing",
-        "dp_transforms/mechanisms/partition/walk/messages.py",
-        "beyond = np.where(fall < 1, fall / (1 - fall), math.inf)",
-        "beyond = np.zeros(size)",
-        ("tests/mechanisms/partition/walk/test_levels.py",),
     ),
     Mutant(
         "a question that floats do not settle is guessed",
@@ -286,32 +237,11 @@ MUTANTS = (
         ("tests/mechanisms/partition/walk/test_blocks.py",),
     ),
     Mutant(
-        "long runs weigh as much from the wrong side of zero as their upper bounds say",
-        "dp_transforms/mechanisms/partition/walk/messages.py",
-        "product[0, max(matrix.centre + 1 - group.start, 0) :] = 0",
-        "pass",
-        ("tests/mechanisms/partition/walk/test_levels.py",),
-    ),
-    Mutant(
         "dist taken as L1: distances are halved",
         "dp_transforms/mechanisms/frequency_list.py",
         "return sum(width * abs(a - b)",
         "return sum(width * abs(a - b) // 2",
         ("tests/mechanisms/test_partition_bounds.py",),
-    ),
-    Mutant(
-        "dist taken as L1: an evaluation prints the L1 distance as dist",
-        "pipelines/evaluate.py",
-        "original.l1_distance(released) / 2",
-        "original.l1_distance(released)",
-        ("tests/pipelines/test_evaluate.py",),
-    ),
-    Mutant(
-        "1 - pi in floats, at epsilon = 20",
-        f"{_SELECTION}/count_strategies.py",
-        "return 1 - self._growing(n, precision)",
-        "return exactly(1 - float(self._growing(n, precision).upper))",
-        (f"{_TEST_SELECTION}/test_optimal_distribution.py",),
     ),
     Mutant(
         "the order of partitions that all users share differs from round to round by nothing",
@@ -332,13 +262,6 @@ MUTANTS = (
         f"{_SELECTION}/threshold_distribution.py",
         "> (miss * named).lower",
         "> miss",
-        (f"{_TEST_SELECTION}/test_count_intervals.py",),
-    ),
-    Mutant(
-        "the upper end of an interval of a noisy count is a step too low",
-        f"{_SELECTION}/threshold_distribution.py",
-        "np.maximum(noisy + beyond - 1, distribution.smallest)",
-        "np.maximum(noisy + beyond - 2, distribution.smallest)",
         (f"{_TEST_SELECTION}/test_count_intervals.py",),
     ),
     Mutant(
@@ -444,13 +367,6 @@ MUTANTS = (
         f"{_SELECTION}/measured.py",
         "next(one for one in self._calibration.candidates if one[0].order == self.order)",
         "self._calibration.candidates[min(self.growth, len(self._calibration.candidates) - 1)]",
-        (f"{_TEST_SELECTION}/test_measured.py",),
-    ),
-    Mutant(
-        "the noisy statistic is compared by >= in place of >",
-        f"{_SELECTION}/measured.py",
-        "several - few + int(noise) > 0",
-        "several - few + int(noise) >= 0",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(

@@ -1,5 +1,4 @@
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -20,14 +19,6 @@ def test_the_packaged_list_is_the_one_of_the_papers():
     # N and the number of different passwords, as in the data set of Blocki, Datta, Bonneau (2016).
     assert (passwords.total, passwords.distinct) == (32603388, 14344391)
     assert (passwords.frequencies[0], len(passwords)) == (290729, 2040)
-
-
-def test_the_readmes_commands_are_targets():
-    readme = (REPOSITORY / "README.md").read_text()
-    makefile = (REPOSITORY / "Makefile").read_text()
-    commands = set(re.findall(r"^ {4}make (\S+)", readme, re.MULTILINE))
-    assert {"run", "test"} <= commands
-    assert commands <= set(re.findall(r"^([a-z-]+):", makefile, re.MULTILINE))
 
 
 @pytest.fixture(scope="module")

@@ -52,7 +52,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """Adds the counts of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition`` and ``count``.
+      table: plain columns ``partition`` and ``count``, which is 0 of a public one without users.
       cap: a sum stops at this.
 
     Returns:
@@ -61,9 +61,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return pa.table(
-        {PARTITION: groups.values, COUNT: to_arrow(_capped(_sums(groups, table[COUNT]), cap))}
-    )
+    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
 
 
 def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
@@ -93,7 +91,7 @@ def sum_weights(table: pa.Table) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
+    return _table(groups.values, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
 
 
 def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
@@ -107,9 +105,8 @@ def _capped(counts: Int64Array, cap: int | None) -> Int64Array:
 
 
 def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
-    return pa.table(
-        {PARTITION: groups.values} | {name: to_arrow(numbers[name]) for name in numbers}
-    )
+    columns = {name: to_arrow(column) for name, column in numbers.items()}
+    return pa.table({PARTITION: groups.values} | columns)
 
 
 def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:

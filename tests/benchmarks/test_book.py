@@ -97,27 +97,6 @@ def test_the_option_is_handed_on(tmp_path, monkeypatch):
         assert told.read_text() == f"-m benchmarks.module{expected}"
 
 
-def test_the_book_tells_of_runs_and_faults():
-    made = {"begun": "2026-11-21 11:40", "seconds": 75, "commit": "abc1234"}
-    runs = {
-        "exponential_mechanism": {**made, "peers": None},
-        "throughput": {**made, "peers": {}},
-        book.WHOLE: {**made, "seconds": 3600},
-        "partition_selection": {**made, "peers": {"python-dp": "1.1.5"}},
-    }
-    lines = list(book.book(runs, {"exponential_mechanism": "took more than 20 minutes"}))
-    text = "\n".join(lines)
-    assert text.count("took more than 20 minutes: what follows is of an earlier run") == 1
-    assert text.count("**Peers did not run: there was no --peers_python.**") == 1
-    assert "Peers: python-dp 1.1.5. **Missing: pipeline-dp, opendp, apache-beam.**" in lines
-    assert f"| {book.WHOLE}, by one command | 2026-11-21 11:40 | 60 min | | abc1234 |" in lines
-    for one in book.BENCHMARKS:
-        assert f"## {one.about}" in lines
-        begun = "2026-11-21 11:40 | 75 s" if one.page in runs else "by itself | "
-        row = f"| [{one.about}](#{book.anchor(one.about)}) | {begun} | {one.minutes} min |"
-        assert sum(line.startswith(row) for line in lines) == 1
-
-
 def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     for name, path in (("RESULTS", tmp_path), ("RUNS", tmp_path / "r"), ("BOOK", tmp_path / "b")):
         monkeypatch.setattr(book, name, path)
@@ -135,9 +114,3 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     assert "**The last run ended with exit code 1" in (tmp_path / "b").read_text()
     assert book.main(["--assemble"]) == 0
     assert json.loads((tmp_path / "r").read_text()) == runs
-
-
-def test_versions_of_peers_are_asked_of_their_python():
-    versions = book.peer_versions(sys.executable)
-    assert versions["apache-beam"] == importlib.metadata.version("apache-beam")
-    assert book.peer_versions(None) == {}

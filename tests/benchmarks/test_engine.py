@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.engine import TASKS, exact_program, float_program, growing_list
+from benchmarks.engine import growing_list
 from benchmarks.engine_escalations import count_escalations
-from benchmarks.engine_lists import named_list, power_law, scaled
+from benchmarks.engine_lists import power_law
 from benchmarks.row_dynamic_program import exponent
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
@@ -35,22 +35,6 @@ def test_a_power_law_needs_a_large_enough_total():
 def test_growing_lists_have_runs_as_the_root_of_their_total():
     sizes = [(total, float(len(growing_list(total)))) for total in (10**6, 10**8, 10**10)]
     assert exponent(sizes) == pytest.approx(0.5, abs=0.01)
-
-
-def test_lists_have_names():
-    rockyou = named_list("rockyou")
-    assert named_list("rockyou x 1000") == scaled(rockyou, 1000)
-    assert scaled(rockyou, 1000).total == 1000 * rockyou.total
-    assert named_list("power law 1000 8") == power_law(1000, 8)
-    with pytest.raises(ValueError, match="--lists"):
-        named_list("linkedin")
-    assert {name for name, *_ in TASKS} >= {"rockyou", "yahoo_all", "linkedin"}
-
-
-def test_what_is_compared_releases_lists():
-    private = growing_list(1_000)
-    for program in (lambda f: float_program(f, 1.0), exact_program):
-        assert 0 < program(private).l1_distance(private) < 400
 
 
 def test_escalations_are_as_many_as_the_enclosures_predict():

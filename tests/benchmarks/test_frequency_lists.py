@@ -3,7 +3,6 @@
 import gzip
 import itertools
 
-import numpy as np
 import pytest
 
 from benchmarks.baselines import PEERS, PublicBounds

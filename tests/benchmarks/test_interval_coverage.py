@@ -1,7 +1,5 @@
 """Coverage is counted as it is said to be."""
 
-import gzip
-
 from benchmarks import interval_coverage
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
@@ -24,15 +22,3 @@ def test_what_is_not_covered_counts(monkeypatch):
     monkeypatch.setattr(CoordinateIntervals, "total", lambda *_: Estimate(1, 0, 2))
     found = interval_coverage.measured(PRIVATE, FrobeniusMechanism(200), 2)
     assert found["proved"].tolist() == [1, 0, 1, 1, 1, 1, 1]
-
-
-def test_lists_are_those_that_are_said(tmp_path):
-    samples = dict(interval_coverage.samples())
-    assert samples["Zipf"].total == interval_coverage.USERS and len(samples) == 8
-    logs = dict(interval_coverage.commit_logs())
-    assert logs["Rails, users by item"].distinct == 44_631
-    assert logs["Rails, items by user"].distinct == 6_817
-    with gzip.open(tmp_path / "star.csv.gz", "wt") as file:
-        file.write("src,dst\n0,1\n0,2\n0,3\n")
-    ((name, one),) = interval_coverage.degrees(tmp_path)
-    assert name == "degrees of star" and list(one) == [(3, 1), (1, 3)]

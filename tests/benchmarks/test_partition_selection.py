@@ -8,7 +8,6 @@ import pytest
 from benchmarks.partition_selection import (
     NAMES,
     Released,
-    findings,
     made,
     released,
     zipf_records,
@@ -41,22 +40,6 @@ def test_auto_is_compared_with_all_strategies_and_with_gaussian_noise():
     # Both means have a standard error of 3.
     ratio, error = one.beside_best
     assert ratio == 0.9 and error == pytest.approx(0.9 * math.hypot(3 / 90, 3 / 100))
-
-
-def test_findings_leave_out_tiny_releases():
-    common = [
-        measured(max_partitions, weighted_gaussian=90.0, sips=100.0, auto=100.0 + max_partitions)
-        for max_partitions in (1, 3, 10, 30)
-    ]
-    last = [
-        measured(100, optimal=200.0, weighted_gaussian=150.0, sips=100.0, auto=199.0),
-        measured(100, weighted_gaussian=50.0, sips=100.0, auto=150.0),
-        measured(100, weighted_gaussian=2.0, sips=9.0, auto=1.0),
-    ]
-    text = findings([*common, *last])
-    assert "| records | 100 | optimal | 0.995 | 0.021 |\n" in text
-    assert "* kappa = 1: 1.01 to 1.01\n" in text
-    assert "* kappa = 100: 1.33 to 1.50\n" in text
 
 
 def test_users_of_the_zipf_universe_have_so_many_draws():

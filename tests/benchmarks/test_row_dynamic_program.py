@@ -20,7 +20,7 @@ TARGETS = [(1,), (3, 1), (4, 4, 4), (5, 2, 2, 1, 1), (9,)]
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("distance", [0, 1, 2, 5, 7])
+@pytest.mark.parametrize("distance", [0, 1, 5])
 def test_distance_bounds_are_those_of_all_lists_within_the_distance(target, distance):
     lower, upper = distance_bounds(enumeration.as_list(target), distance)
     ranks = len(target) + distance

@@ -116,7 +116,7 @@ def test_sums_of_weights_are_selected_by_the_distribution():
     # Partition 1 has three users of their own and two with four partitions each.
     shared = [(user, partition) for user in (8, 9) for partition in (1, 2, 3, 4)]
     pairs = distinct_pairs(table_of([(0, 1), (1, 1), (2, 1), *shared]))
-    count = 1500
+    count = 800
     selected = [
         select_here(pairs, strategy, JobSecret.insecure_for_testing(seed))["partition"].to_pylist()
         for seed in range(count)

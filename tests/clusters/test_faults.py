@@ -8,7 +8,6 @@ from tests.clusters.runs import (
     ABSENT,
     COMPLETE,
     FREQUENCY_LIST,
-    PAIRS,
     EndedEarly,
     look,
     most_partitions_of_a_user,
@@ -62,33 +61,6 @@ def test_what_is_as_it_must_be(code, output, leaks, sound, ended):
     outcome = Outcome(code, output, 12.3, leaks)
     assert (outcome.sound, outcome.ended) == (sound, ended)
     assert f"| {ended} | {output} | 12 s |" in faults.row(SCENARIO, outcome)
-
-
-def test_the_table_goes_on_after_trouble(monkeypatch, tmp_path):
-    outcomes = iter(
-        [FINISHED, Outcome(None, "not looked at", 1.0, {}, "NOT TRIED: OSError"), FINISHED]
-        + [Outcome(1, ABSENT, 1.0, {})] * 2
-    )
-    kinds = [faults.nothing] * 3 + [faults.restart_pool, faults.kill_pool]
-    scenarios = tuple(Scenario(fault.__name__, FREQUENCY_LIST, "", fault) for fault in kinds)
-    downs = []
-    monkeypatch.setattr(faults, "SCENARIOS", scenarios)
-    monkeypatch.setattr(faults, "rehearse", lambda *_: next(outcomes))
-    monkeypatch.setattr(faults, "in_process", lambda *_: (b"", 1.0))
-    monkeypatch.setattr(faults.cluster, "down", lambda: downs.append(None))
-    lines = list(faults.report(Inputs(1000, tmp_path), ""))
-    rows = [line for line, _ in lines if line.startswith("| release")]
-    assert [good for line, good in lines if line in rows] == [True, False, True, False, True]
-    assert any("4 runs: 2 finished, 0 hung" in line for line, _ in lines)
-    assert any("could not be tried: 1" in line for line, _ in lines)
-    # What did not end does not hold the next run up.
-    assert len(downs) == 1
-
-
-def test_inputs_are_what_their_factor_says(tmp_path):
-    inputs = Inputs(1000, tmp_path)
-    assert inputs.rows(FREQUENCY_LIST, 4) == 4000
-    assert inputs.rows(PAIRS, 1) == 200
 
 
 def test_outputs(tmp_path):

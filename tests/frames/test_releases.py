@@ -95,9 +95,7 @@ def test_tuples_have_positions(expected):
     assert dp.release(pairs, **options).released == expected
 
 
-@pytest.mark.parametrize(
-    "more", [{}, {"counts": True}, {"strategy": "renyi_rounds"}, {"strategy": "measured"}]
-)
+@pytest.mark.parametrize("more", [{}, {"counts": True}])
 def test_names_are_those_of_the_transform(more):
     options = {"noisy_counts": True, "intervals": True} if "counts" in more else more
     transform = dp.SelectPartitions(1, 1e-5, 3, secret=SECRET, **options)

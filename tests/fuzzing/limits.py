@@ -6,7 +6,7 @@ import signal
 
 from hypothesis import HealthCheck, Phase, settings
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "40"))
+EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "30"))
 
 fuzz = settings(
     max_examples=EXAMPLES,

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dp_transforms.budget import CorruptedLedgerError, Ledger
 from dp_transforms.errors import InputError
 from dp_transforms.files.avro_files import AvroFiles
 from dp_transforms.files.delimited_text import DelimitedText
@@ -213,39 +212,3 @@ def test_frequency_lists(directory, capfd, content):
         else:
             frequency_list.to_csv(again)
             assert FrequencyList.from_csv(again) == frequency_list
-
-
-@pytest.fixture(scope="module")
-def good_ledger(directory):
-    path = directory / "good"
-    ledger = Ledger.create(path, 1, 1e-5)
-    ledger.reserve(0.25, 1e-6, purpose="one").commit()
-    ledger.reserve(0.5, purpose="two")
-    ledger.reserve(0.125, purpose="three").abandon()
-    content = path.read_bytes()
-    path.unlink()
-    return content
-
-
-@fuzz
-@given(data=st.data())
-def test_ledgers(directory, good_ledger, data):
-    """A damaged ledger is seen, or the damage is where nothing is."""
-    good = good_ledger
-    content = data.draw(
-        damaged([good], [b"\0", b"\0" * 100, b"SQLite format 3\0", b"'", b"9", b"x"])
-    )
-    path = directory / "ledger"
-    path.write_bytes(content)
-    with no_hang():
-        try:
-            ledger = Ledger.open(path)
-            lines = ledger.lines()
-            ledger.reserve(0.25, purpose="more")
-        except CorruptedLedgerError as error:
-            assert "\n" not in str(error) and len(str(error)) < 500
-        else:
-            costs = [str(line.cost.budget.epsilon) for line in lines]
-            assert costs == ["0.25", "0.5", "0.125"]
-            assert ledger.spent().epsilon == 1
-    path.unlink()

@@ -156,16 +156,7 @@ def test_unforeseen_errors_keep_their_text_to_themselves(parser, capsys):
 TWO_PROCESSES = ["--direct_running_mode=multi_processing", "--direct_num_workers=2"]
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        [],
-        pytest.param(
-            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
+@pytest.mark.parametrize("flags", [[], pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
 def test_errors_of_workers(parser, capfd, flags):
     def prepare_with(error):
         # Defined here, it travels to the worker by value: this file is no module there.
@@ -191,13 +182,6 @@ def test_beams_log_comes_back(parser):
     before = log.level
     run(failing_job(KeyError(SECRET)), parser, [])
     assert log.level == before
-
-
-def test_help_is_readable(parser, capsys):
-    with pytest.raises(SystemExit) as stop:
-        parser.parse_job(["--help"])
-    assert stop.value.code == 0
-    assert "python -m pipelines.example" in capsys.readouterr().out
 
 
 def test_flags_may_have_dashes_for_underscores():

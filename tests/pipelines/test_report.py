@@ -32,7 +32,6 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
-from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -40,7 +39,6 @@ from dp_transforms.postprocessing.guessing_metrics import (
 )
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from dp_transforms.reports import page
 from dp_transforms.reports.phrases import Words
 from dp_transforms.reports.privacy_statement import frequency_list_statement
 from pipelines.release_all import main as release_all
@@ -449,16 +447,6 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     assert "<i>" not in (first / REPORT_FILE).read_text()
     assert main([str(first)] * 3) == 1
     assert "one directory, or two" in capsys.readouterr().err
-
-
-def test_many_lists_are_drawn_as_a_band():
-    for number, collections in ((60, 1), (61, 1), (10_000, 1)):
-        bars = [(f"2026-01-01T{i}", Estimate(i, i - 1, i + 1)) for i in range(number)]
-        figure = page.interval_bars("Pages of each hour", "pages", bars)
-        (axes,) = figure.axes
-        assert len(axes.collections) == collections
-        assert max(figure.get_size_inches()) < 20
-        assert len(axes.get_xticks() if number > 60 else axes.get_yticks()) in (3, 4, 60)
 
 
 def test_show_page_and_python_say_the_same_numbers(days, capsys):

@@ -280,32 +280,6 @@ def test_a_plot_that_cannot_be_drawn_is_named(tmp_path, capsys, name):
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/{name} cannot be drawn: ")
 
 
-def test_progress_has_no_totals(tmp_path, capfd):
-    records = "user,page\n" + "".join(f"user{i},page{i % 21}\n" for i in range(4321))
-    assert command(tmp_path, "--progress", records=records) == 0
-    err = capfd.readouterr().err
-    assert "reading records" in err and "4321" not in err.replace(",", "")
-    flags = ["--show_private_counters", "--overwrite"]
-    assert command(tmp_path, *flags, records=records) == 0
-    err = capfd.readouterr().err
-    assert "PRIVATE, do not publish: 4,321 records" in err and "selected" not in err
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--strategy=laplace"], "public_partitions are for the strategy 'truncated_geometric'"),
-        (["--public_threshold=99"], "the threshold of public partitions must be in"),
-    ],
-)
-def test_what_does_not_go_with_public_partitions(tmp_path, failure, flags, message):
-    (tmp_path / "public.csv").write_text("home\n")
-    public = f"--public_partitions={tmp_path}/public.csv"
-    code, err = failure(command, tmp_path, public, *flags)
-    assert code == 2 and message in err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--max_partitions_per_user"])
 def test_what_must_be_given(tmp_path, capsys, missing):
     privacy = [flag for flag in CLEAR if not flag.startswith(missing)]

@@ -207,7 +207,6 @@ def stopped_job(repository, step, when, signal_, arguments):
     ("step", "when", "free", "engine"),
     [
         ("publish", "before", True, "here"),
-        ("begin_release", "before", True, "here"),
         ("begin_release", "before", True, "on Beam"),
         ("begin_release", "after", False, "here"),
         ("begin_release", "after", False, "on Beam"),
@@ -349,8 +348,9 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
     assert states(path) == ["committed"]
 
 
-@pytest.mark.parametrize("step", ["begin_release", "publish"])
-@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize(
+    ("step", "when"), [("publish", "before"), ("begin_release", "after"), ("publish", "after")]
+)
 def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, repository, capsys, step, when):
     Ledger.create(path, 1)
     job = [*list_flags(tmp_path, path), "--job_id=november"]

@@ -275,7 +275,7 @@ def test_without_noise_the_list_comes_back():
 @pytest.mark.parametrize(
     ("truth", "rate", "draws", "behind", "published", "sd"),
     [
-        (sample("rockyou.csv"), 1.0, 4, 8, 822, 20),
+        (sample("rockyou.csv"), 1.0, 2, 8, 822, 20),
         (sample("rockyou.csv"), 0.25, 2, 17, 2502, 80),
         (sample("yahoo.csv"), 1.0, 2, 8, 1035, 25),
         (FrequencyList([1], [300]), 0.5, 25, 14, 1.4, 2),

@@ -54,6 +54,9 @@ def missed(distribution, private_value, ask):
     return distribution.probabilities[~covered].sum()
 
 
+MARGINALS = {ExponentialDistribution: Marginals, GeometricDistribution: GeometricMarginals}
+
+
 @pytest.mark.parametrize(
     ("own_distribution", "marginals"),
     [(ExponentialDistribution(rate), Marginals) for rate in (0.15, 0.5, 2.0)]

@@ -32,8 +32,8 @@ def test_selected_names_are_in_order(strategy):
         transform = SelectPartitions(20, 1e-3, 40, strategy=strategy, secret=SECRET, num_buckets=5)
         found = run(records, transform)
         assert found == sorted(found) and len(found) > 10
-        tables = [table_of(records[i::4]) for i in range(4)]
-        assert [p for (p,) in rows_of(run(tables, transform))] == found
+    tables = [table_of(records[i::4]) for i in range(4)]
+    assert [p for (p,) in rows_of(run(tables, transform))] == found
 
 
 def test_noisy_counts_stay_with_their_names():

@@ -7,7 +7,6 @@ import random
 
 import apache_beam as beam
 import numpy as np
-import pyarrow as pa
 import pytest
 from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.runners.direct.direct_runner import BundleBasedDirectRunner
@@ -24,8 +23,9 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.threshold_distribution import count_intervals
 from dp_transforms.runtime import shuffle
 from dp_transforms.runtime.shuffle import OnThreads
+from dp_transforms.specs import NamesSpec
 from tests.beam_runs import rows_of, run
-from tests.cases import slow_unless
+from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, selected
 from tests.statistical import distributions
 
@@ -34,6 +34,12 @@ from tests.statistical import distributions
 def few_buckets(monkeypatch):
     """Small tables in few parts: a run is a matter of overhead."""
     monkeypatch.setattr(shuffle, "DEFAULT_BUCKETS", 3)
+
+
+def names(tables, strategy):
+    """The names that are selected in this process."""
+    selected, _ = in_process(tables, SECRET).names(NamesSpec(strategy))
+    return [name for (name,) in rows_of(selected)]
 
 
 class TestDistributions:
@@ -53,11 +59,7 @@ class TestDistributions:
                 for user in range(size):
                     records += [(f"{size}/{i // 2}/{user}", f"{size}/{i}")]
         tables = as_tables(records)
-        transform = SelectPartitions(epsilon, delta, max_partitions, strategy=name, secret=SECRET)
-        found = collections.Counter(
-            partition.split("/")[0]
-            for (partition,) in rows_of(run(tables, transform, element_type=pa.Table))
-        )
+        found = collections.Counter(name.split("/")[0] for name in names(tables, strategy))
         taken = strategy
         if isinstance(strategy, MeasuredSelection):
             users = [
@@ -91,22 +93,22 @@ def pair_distribution(strategy, size):
     return done
 
 
-@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["optimal", "renyi_rounds"]))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_planted_users_above_kappa_have_no_more_influence(name):
     # Three users with all of 400 partitions: bounded to 2 each, they can make at most 6 partitions
     # have any user, and of those hardly one has several.
     planted = [(f"planted{user}", f"rare{i}") for user in range(3) for i in range(400)]
     crowd = [(f"user{user}", "common") for user in range(300)]
-    found = set(run(planted + crowd, SelectPartitions(40, 1e-4, 2, strategy=name, secret=SECRET)))
+    strategy = make_strategy(name, 40, 1e-4, max_partitions_per_user=2)
+    found = set(names(as_tables(planted + crowd), strategy))
     assert "common" in found
     assert len(found - {"common"}) <= 3
 
 
-@pytest.mark.parametrize("name", slow_unless(STRATEGIES, ["laplace", "renyi_rounds"]))
+@pytest.mark.parametrize("name", STRATEGIES)
 def test_pre_thresholds_are_never_undercut(name):
     records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
-    transform = SelectPartitions(30, 0.5, 1, strategy=name, pre_threshold=5, secret=SECRET)
-    found = set(run(records, transform))
+    found = set(names(as_tables(records), make_strategy(name, 30, 0.5, pre_threshold=5)))
     assert found and min(p % 8 for p in found) >= 5
 
 

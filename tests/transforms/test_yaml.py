@@ -110,28 +110,6 @@ def test_degrees(epsilon, bound, degrees, tmp_path):
     assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
 
 
-def test_wrong_parameters_of_groups_are_named(tmp_path):
-    sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
-    sizes["max_partitions_per_user"] = 1
-    for config, message in (
-        ({"groups": {"gender": ["f"]}}, "'gender', which is not one of attributes"),
-        ({"delta": 1e-6}, "epsilon_selection and delta"),
-        ({}, "selection must be given"),
-    ):
-        with pytest.raises(Exception, match=message):
-            run([NAMED, step("ReleaseGroupedLists", **sizes, **config)], tmp_path, RECORDS)
-
-
-def test_wrong_parameters_are_named(tmp_path):
-    for config, message in (
-        ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
-        ({"kappa": 3}, "kappa"),
-        ({"max_partitions_per_user": 1, "secret": "x"}, "secret"),
-    ):
-        with pytest.raises(Exception, match=message):
-            run([NAMED, step("BoundContributions", **config)], tmp_path, RECORDS)
-
-
 def test_the_example_runs(tmp_path):
     with open(tmp_path / "visits.csv", "w", newline="") as file:
         writer = csv.writer(file)
@@ -160,6 +138,19 @@ def build(*steps):
     chain = [step("Create", elements=[{"user": "ann", "partition": "jazz"}]), *steps]
     specification = {"pipeline": {"type": "chain", "transforms": chain}, "providers": PROVIDERS}
     expand_pipeline(beam.Pipeline(), yaml.safe_dump(specification))
+
+
+def test_wrong_parameters_are_named():
+    sizes = {"attributes": ["size"], "epsilon_all": 1.0, "epsilon_groups": 1.0}
+    sizes["max_partitions_per_user"] = 1
+    for name, config, message in (
+        ("ReleaseGroupedLists", sizes | {"groups": {"gender": ["f"]}}, "not one of attributes"),
+        ("ReleaseGroupedLists", sizes | {"delta": 1e-6}, "epsilon_selection and delta"),
+        ("BoundContributions", {"max_partitions_per_user": 0}, "must be a positive integer"),
+        ("BoundContributions", {"max_partitions_per_user": 1, "secret": "x"}, "secret"),
+    ):
+        with pytest.raises(Exception, match=message):
+            build(step(name, **config))
 
 
 def test_bounds_travel_with_rows():

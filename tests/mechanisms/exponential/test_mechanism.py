@@ -77,7 +77,7 @@ def test_fractional_utilities_draw_the_mixture_over_all_roundings():
     eta, utilities = Eta(1, 1, 1), [Fraction(1, 4), Fraction(-3, 2), 1.75, 9]
     mechanism = ExponentialMechanism(eta, -1, 3, max_outcomes=4)
     distribution = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
-    distributions.assert_follows(draws(mechanism, utilities, 20_000), distribution)
+    distributions.assert_follows(draws(mechanism, utilities, 8_000), distribution)
 
 
 def mixture(eta, utilities):
@@ -256,7 +256,7 @@ class CountingTape:
 def test_the_distribution_of_a_clamped_number(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)
-    draws = [laplace.release(value, tape, f"release {i}") for i in range(10_000)]
+    draws = [laplace.release(value, tape, f"release {i}") for i in range(5_000)]
     clamped = min(max(Fraction(value), -10), 10)
     near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
     weights = {

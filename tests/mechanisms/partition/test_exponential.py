@@ -9,17 +9,17 @@ from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechani
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 
 
-@pytest.mark.parametrize("epsilon", [8, 1, 0.1, 0.02])
 @pytest.mark.parametrize(
-    "private",
+    ("private", "epsilon"),
     [
-        FrequencyList([10**6], [10**6]),
-        FrequencyList([10**9], [1]),
-        FrequencyList([1], [10**9]),
-        FrequencyList([5, 4, 3, 2, 1], [1] * 5),
-        FrequencyList(),
+        (FrequencyList([10**6], [10**6]), 8),
+        (FrequencyList([10**6], [10**6]), 0.02),
+        (FrequencyList([10**9], [1]), 1),
+        (FrequencyList([1], [10**9]), 0.1),
+        (FrequencyList([5, 4, 3, 2, 1], [1] * 5), 0.02),
+        (FrequencyList([5, 4, 3, 2, 1], [1] * 5), 1),
+        (FrequencyList(), 0.1),
     ],
-    ids=["square", "one item", "singletons", "stairs", "empty"],
 )
 def test_square_corners(private, epsilon):
     mechanism = IntegerPartitionMechanism(epsilon)

@@ -192,19 +192,18 @@ def test_the_tails_of_a_million_draws():
     assert np.all(np.abs(seen / count - tails) < 6 * np.sqrt(tails / count) + 6 / count)
 
 
-@pytest.mark.parametrize("epsilon", [8, 1, 0.1, Fraction(1, 1024)])
 @pytest.mark.parametrize(
-    "private",
+    ("private", "epsilon"),
     [
-        FrequencyList(),
-        FrequencyList([1], [1]),
-        FrequencyList([10**15], [1]),
-        FrequencyList([1], [10**6]),
-        FrequencyList([40], [25]),
-        FrequencyList(np.arange(60, 0, -1), np.ones(60, np.int64)),
-        FrequencyList([100, 50, 10], [3, 7, 40]),
+        (FrequencyList(), 8),
+        (FrequencyList(), Fraction(1, 1024)),
+        (FrequencyList([1], [1]), 1),
+        (FrequencyList([10**15], [1]), 0.1),
+        (FrequencyList([1], [10**6]), 8),
+        (FrequencyList([40], [25]), 1),
+        (FrequencyList(np.arange(60, 0, -1), np.ones(60, np.int64)), 0.1),
+        (FrequencyList([100, 50, 10], [3, 7, 40]), Fraction(1, 1024)),
     ],
-    ids=["empty", "one", "large", "ones", "rectangle", "staircase", "heaped"],
 )
 def test_every_list_is_released(private, epsilon):
     mechanism = FrobeniusMechanism(epsilon=epsilon)
@@ -218,7 +217,6 @@ def test_every_list_is_released(private, epsilon):
     ("epsilon", "most"),
     # What a prototype needed, whose decoder this one is at least as good as, and 2% for 6 draws.
     [
-        (1, 822),
         (0.5, 1488),
         pytest.param(0.1, 4460, marks=pytest.mark.slow),
         pytest.param(0.02, 11362, marks=pytest.mark.slow),

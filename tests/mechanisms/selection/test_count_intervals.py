@@ -63,8 +63,13 @@ def coverage(distribution, ends, users):
     return float(masses[held].sum())
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES.values(), ids=STRATEGIES)
-@pytest.mark.parametrize("confidence", [0.95, 0.5])
+@pytest.mark.parametrize(
+    ("strategy", "confidence"),
+    [
+        *((strategy, 0.95) for strategy in STRATEGIES.values()),
+        *((STRATEGIES[name], 0.5) for name in ("laplace, pre-threshold", "gaussian, large delta")),
+    ],
+)
 def test_every_number_of_users_is_covered_given_that_it_is_named(strategy, confidence):
     distribution, hidden = strategy.distribution, strategy.pre_threshold - 1
 

@@ -17,9 +17,12 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
 
 GRID = [
-    (epsilon, delta)
-    for epsilon in (0.001, 0.03, 0.1, 1.0, 4.0, 20.0)
-    for delta in (1e-15, 1e-10, 1e-5, 1e-2)
+    *((0.001, delta) for delta in (1e-15, 1e-2)),
+    *((0.03, delta) for delta in (1e-10, 1e-5)),
+    *((0.1, delta) for delta in (1e-15, 1e-2)),
+    *((1.0, delta) for delta in (1e-10, 1e-5)),
+    *((4.0, delta) for delta in (1e-15, 1e-2)),
+    *((20.0, delta) for delta in (1e-15, 1e-10, 1e-2)),
 ]
 
 

@@ -52,8 +52,9 @@ def names(private):
     return f"{private[:5]}x{len(private)}"
 
 
-@pytest.mark.parametrize("rate", RATES)
-@pytest.mark.parametrize("private", LISTS, ids=names)
+@pytest.mark.parametrize(
+    ("private", "rate"), [(private, RATES[i % len(RATES)]) for i, private in enumerate(LISTS)]
+)
 def test_distributions_and_bias_are_those_of_the_rows(private, rate):
     rows = RowDistribution(private, math.exp(-rate), reach(rate))
     marginals = Marginals(enumeration.as_list(private), rate)

@@ -37,22 +37,24 @@ def distribution_of_places(base, length, entered, flips):
     return {positions: weight / total for positions, weight in weights.items()}
 
 
+PATHS = [
+    # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
+    (9, -2, 4),
+    (8, -1, 2),
+    (7, 3, 2),
+    (8, -6, 3),
+    # Tight for all ratios.
+    (5, -2, 4),
+    (6, 0, 5),
+]
+ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)]
+
+
 @pytest.mark.parametrize(
-    ("length", "entered", "flips"),
-    [
-        # Roomy for the smaller ratios: across zero, up from above it, and towards it from below.
-        (9, -2, 4),
-        (8, -1, 2),
-        (7, 3, 2),
-        (8, -6, 3),
-        # Tight for all ratios.
-        (5, -2, 4),
-        (6, 0, 5),
-    ],
+    ("length", "entered", "flips", "bit", "eta"),
+    [(*path, (i + j) % 2, eta) for i, path in enumerate(PATHS) for j, eta in enumerate(ETAS)],
     ids=str,
 )
-@pytest.mark.parametrize("bit", [0, 1])
-@pytest.mark.parametrize("eta", [Eta(1, 1, 1), Eta(3, 2, 1), Eta(1, 3, 1)], ids=str)
 def test_moves_have_the_distribution_of_the_paths(length, entered, flips, bit, eta):
     """Many blocks at once, of which some need a second try; ones are zeros mirrored."""
     splits = Splits(Decay(base=eta))
