@@ -91,7 +91,7 @@ def sum_weights(table: pa.Table) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _table(groups.values, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
+    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
 
 
 def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
