@@ -217,8 +217,8 @@ def _period_words(statement: dict[str, Any]) -> str:
         which = f"This is the list of {statement['period']}, one of those"
     return (
         f" {which} of each {_span(periods)}, whose partitions are bounded so each. A user "
-        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that all "
-        f"lists together are under epsilon = {periods['epsilon_of_all']:g}."
+        f"counts in at most {periods['max_periods_per_user']} of them, chosen at random, so that "
+        f"all lists together are under epsilon = {periods['epsilon_of_all']:g}."
     )
 
 
