@@ -17,7 +17,6 @@ from .frames.api import release_by_period as release_by_period
 from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
-from .frames.from_frame import FromFrame as FromFrame
 from .frames.session import Session as Session
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list
@@ -29,6 +28,7 @@ from .transforms.counting import CountDistinctUsers as CountDistinctUsers
 from .transforms.degrees import CountDegrees as CountDegrees
 from .transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
 from .transforms.grouped import ReleaseGroupedLists as ReleaseGroupedLists
+from .transforms.reading import FromFrame as FromFrame
 from .transforms.reading import ReadRecords as ReadRecords
 from .transforms.release import ReleaseFrequencyList as ReleaseFrequencyList
 from .transforms.release import ReleaseUserDegrees as ReleaseUserDegrees

@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports.page import table as html_table
 from dp_transforms.reports.page import text_table
 from dp_transforms.reports.pages import figure_of, page_of
 from dp_transforms.reports.phrases import Words, statement_words
@@ -122,12 +123,8 @@ class _Table:
         return "\n".join([text_table(self._shown()), *self._below()])
 
     def _repr_html_(self) -> str:
-        head, *rows = self._shown()
-        cells = ["".join(f"<td>{html.escape(text)}</td>" for text in row) for row in rows]
-        heads = "".join(f"<th>{html.escape(text)}</th>" for text in head)
-        body = "".join(f"<tr>{row}</tr>" for row in cells)
         below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
-        return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>{below}"
+        return html_table(self._shown(), numbers=0) + below
 
 
 class _Paged(_Table):

@@ -16,7 +16,7 @@ from dp_transforms.reports.lists import comparison_figure, comparison_page, list
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
 if TYPE_CHECKING:
-    from dp_transforms.frames.answers import NamesRelease, Releases
+    from dp_transforms.frames.answers import ListRelease, NamesRelease, Releases
 
 _GUESSES, _ALPHA = 10, "0.5"
 _SHOWN = 100
@@ -106,30 +106,22 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         rows = [list(row) for row in zip(labelled, *changes, strict=True)]
         about = f" Each is the number less that of the {releases.kind} before."
         tables.append(("Changes", about, [sizes[0], *rows[1:]]))
-    if groups and said.guessing:
-        about = (
-            " In bits (Bonneau, IEEE S&P 2012): the success rate of "
-            f"{_GUESSES} guesses, and the guesswork to break half."
+    guessing = groups and said.guessing
+    about, title = "", "How concentrated"
+    heads = [kind, f"Part of the {_GUESSES} most frequent"]
+    if guessing:
+        about, title = (
+            f" In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
+            "guesswork to break half.",
+            "How hard to guess",
         )
-        rows = [
-            [
-                name,
-                page.bits_text(one.success_rate_bits(_GUESSES)),
-                page.bits_text(one.guesswork_bits(_ALPHA)),
-            ]
-            for name, one in labelled.items()
-            if len(one.released)
-        ]
         heads = [kind, f"{_GUESSES} guesses", "Half broken"]
-        tables.append(("How hard to guess", about, [heads, *rows]))
-    else:
-        rows = [
-            [name, page.share_text(one.share_of_top(_GUESSES))]
-            for name, one in labelled.items()
-            if len(one.released)
-        ]
-        heads = [kind, f"Part of the {_GUESSES} most frequent"]
-        tables.append(("How concentrated", "", [heads, *rows]))
+    rows = [
+        [name, *_share_or_bits(one, guessing)]
+        for name, one in labelled.items()
+        if len(one.released)
+    ]
+    tables.append((title, about, [heads, *rows]))
     caption = (
         f"Bars, or the band, hold the values of the true lists, each with {CONFIDENCE:.0%} "
         f"confidence, over the noise alone{'; bars without an end go on' * said.guessing}."
@@ -142,6 +134,15 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         page.section(title, each + about, rows) for title, about, rows in tables if len(rows) > 1
     )
     return f"<p>{html.escape(intro)}</p>\n{page.figure(picture, caption)}\n{below}"
+
+
+def _share_or_bits(one: ListRelease, guessing: bool) -> list[str]:
+    if not guessing:
+        return [page.share_text(one.share_of_top(_GUESSES))]
+    return [
+        page.bits_text(bits)
+        for bits in (one.success_rate_bits(_GUESSES), one.guesswork_bits(_ALPHA))
+    ]
 
 
 def _of_names(releases: Releases) -> bool:

@@ -1,13 +1,17 @@
-"""Records of files and of queries in a pipeline."""
+"""Records of files, of queries and of data frames in a pipeline."""
 
 from __future__ import annotations
 
 import operator
+import uuid
+import weakref
+from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
 from apache_beam.io import fileio
 
+from dp_transforms.files.frame_records import Names, records_of
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.files.record_source import RecordSource
 
@@ -40,3 +44,71 @@ class ReadRecords(beam.PTransform):
             | "Share" >> beam.Reshuffle()
             | "Read" >> beam.FlatMap(source.read).with_output_types(pa.Table)
         )
+
+
+class FromFrame(beam.PTransform):
+    """Gives the records of a data frame to a pipeline: ``pa.Table`` elements with the columns user
+    and partition, as ``BoundContributions``, ``SelectPartitions`` and the others take them.
+
+    ``beam.Create`` pickles and compresses its elements into the description of the job, one core
+    for minutes where a frame is large. Here the description has a token, and the workers take the
+    frame from the memory of this process. So the pipeline must run in it, as those of Beam's direct
+    runner do; for a cluster write the frame to files, and give these to a job.
+
+    Args:
+      data, user, partition, drop_nulls: see ``release``.
+
+    Raises:
+      ValueError: there are no such columns, one is of an unfit type, or has nulls; and in a worker
+        of another process.
+      TypeError: the data are of no known kind.
+
+    >>> import apache_beam as beam
+    >>> import dp_transforms as dp
+    >>> visits = {"who": [1, 1, 2], "page": ["home", "home", "news"]}
+    >>> with beam.Pipeline() as pipeline:
+    ...     _ = (
+    ...         pipeline
+    ...         | dp.FromFrame(visits, user="who", partition="page")
+    ...         | dp.BoundContributions(max_partitions_per_user=1)
+    ...         | dp.CountDistinctUsers()
+    ...     )
+    """
+
+    def __init__(self, data: Any, *, user: str | int, partition: Names, drop_nulls: bool = False):
+        super().__init__()
+        records = records_of(data, user, partition, drop_nulls)
+        self._held = _Held(list(records.tables()))
+
+    def expand(self, start: beam.pvalue.PBegin) -> beam.PCollection[pa.Table]:
+        held = self._held
+        return (
+            start
+            | "Once" >> beam.Impulse()
+            | "Tables" >> beam.FlatMap(lambda _: held.tables).with_output_types(pa.Table)
+        )
+
+
+class _Held:
+    """Tables that are pickled as a token, and found by it as long as this process has them."""
+
+    def __init__(self, tables: list[pa.Table]):
+        self.tables = tables
+        self._token = uuid.uuid4().hex
+        _HELD[self._token] = self
+
+    def __reduce__(self) -> Any:
+        return _held, (self._token,)
+
+
+_HELD: weakref.WeakValueDictionary[str, _Held] = weakref.WeakValueDictionary()
+
+
+def _held(token: str) -> _Held:
+    found = _HELD.get(token)
+    if found is None:
+        raise ValueError(
+            "the frame of FromFrame is in the memory of the process that made the pipeline, and "
+            "this worker is another: write the frame to files that workers can read"
+        )
+    return found

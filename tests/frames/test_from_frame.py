@@ -6,7 +6,7 @@ from apache_beam.internal import pickler
 
 import dp_transforms as dp
 from dp_transforms import JobSecret
-from dp_transforms.frames.from_frame import _held
+from dp_transforms.transforms.reading import _held
 from tests.beam_runs import run
 
 FRAME = pl.DataFrame(
