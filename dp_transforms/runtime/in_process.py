@@ -51,7 +51,7 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
-from dp_transforms.runtime.local import reduced
+from dp_transforms.runtime.local import Held, reduced
 from dp_transforms.runtime.named_lists import (
     NamedList,
     attribute_columns,
@@ -163,25 +163,26 @@ class InProcess:
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
             return self._by_counts(self._counts(pairs), spec), []
         # Of each user, all distinct pairs are in one of these tables.
-        pairs = list(self._reduced(self._records(), (USER, PARTITION), distinct_pairs))
-        found = self._selected(pairs, spec)
-        if spec.others_epsilon is None:
-            return found, []
-        others = functools.partial(users_of_others, beside=found)
-        users = sum(one.num_rows for one in map_ahead(others, map(decoded, pairs)))
-        return found, [noisy_users(users, spec, self._secret)]
+        names = (USER, PARTITION)
+        with Held(self._reduced(self._records(), names, distinct_pairs)) as held:
+            found = self._selected(held, spec)
+            if spec.others_epsilon is None:
+                return found, []
+            others = functools.partial(users_of_others, beside=found)
+            users = sum(one.num_rows for one in map_ahead(others, map(decoded, held)))
+            return found, [noisy_users(users, spec, self._secret)]
 
     def list_and_names(
         self, one: ListSpec, names: NamesSpec
     ) -> tuple[list[ReleasedList], list[pa.Table]]:
         """A list and names of the same bounded records."""
-        pairs, counts = self._bounded(one.mechanism.sensitivity), []
+        pairs = self._bounded(one.mechanism.sensitivity)
         if isinstance(names.strategy, WeightedStrategy):
-            pairs = list(pairs)
-            released = self._list(self._counts(pairs), one.mechanism)
-            return [released], self._selected(pairs, names)
-        counts = list(self._counts(pairs))
-        return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
+            with Held(pairs) as held:
+                released = self._list(self._counts(held), one.mechanism)
+                return [released], self._selected(held, names)
+        with Held(self._counts(pairs)) as counts:
+            return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
 
     def lists_by_period(self, spec: PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
         """See ``ReleaseListsByPeriod``."""
@@ -199,17 +200,17 @@ class InProcess:
         tables = (attribute_table(one, spec.attributes) for one in self._records())
         names = (USER, PARTITION, *attribute_columns(spec))
         bound = bounds_of_groups(spec, self._secret)
-        bounded = list(self._bounding(self._reduced(tables, names, bound)))
-        every = (in_all_lists(one, len(spec.attributes)) for one in bounded)
-        found = self._histograms(itertools.chain.from_iterable(every))
         wanted = public_lists(spec)
-        if spec.names is not None:
-            of_groups = (
-                concat([users_of_lists(in_lists_of(one, i)) for i in spec.to_select])
-                for one in bounded
-            )
-            for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
-                wanted += selected[PARTITION].to_pylist()
+        with Held(self._bounding(self._reduced(tables, names, bound))) as bounded:
+            every = (in_all_lists(one, len(spec.attributes)) for one in bounded)
+            found = self._histograms(itertools.chain.from_iterable(every))
+            if spec.names is not None:
+                of_groups = (
+                    concat([users_of_lists(in_lists_of(one, i)) for i in spec.to_select])
+                    for one in bounded
+                )
+                for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
+                    wanted += selected[PARTITION].to_pylist()
         lists = sorted((list_of_group(name, spec), name) for name in wanted)
         released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)
         return [(attribute, group, one) for (attribute, group), one in released]
@@ -290,8 +291,8 @@ class InProcess:
         def add(tables: Tables) -> Iterator[pa.Table]:
             return self._reduced(tables, (PARTITION, WEIGHT, COUNT), sum_weights)
 
-        engine = InMemory(list(pairs), add)
-        found = in_rounds(engine, strategy, spec.context, self._secret)
+        with contextlib.nullcontext(pairs) if isinstance(pairs, Held) else Held(pairs) as held:
+            found = in_rounds(InMemory(held, add), strategy, spec.context, self._secret)
         return self._found(itertools.chain.from_iterable(found), spec)
 
     def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:

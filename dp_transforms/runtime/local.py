@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import check_alike, coded_table, is_full, types_of
+from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
@@ -26,7 +27,7 @@ from dp_transforms.columnar.scattering import (
 from dp_transforms.runtime.spilling import Buckets
 from dp_transforms.runtime.threads import map_ahead
 
-# Of the memory, for the records of one shuffle. Two may hold theirs at a time.
+# Of the memory, for the records of one shuffle or one ``Held``. Three may have theirs at a time.
 _HELD_SHARE = 16
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
@@ -70,6 +71,42 @@ def reduced(
         check_alike(kinds)
         for found in map_ahead(gathered, buckets.take()):
             yield from found
+
+
+class Held(Iterable[pa.Table]):
+    """Tables to be gone through repeatedly: in memory, or all on disk if they are more than a share
+    of it. A context manager.
+
+    Args:
+      tables: of plain columns or codes, see ``pack``.
+
+    Raises:
+      SpillError: they are too many for the memory, and do not fit on the disk either.
+    """
+
+    def __init__(self, tables: Iterable[pa.Table]):
+        self._tables: list[pa.Table] = []
+        self._buckets = Buckets(0)
+        rest, size, most = iter(tables), 0, memory_limit() // _HELD_SHARE
+        for table in rest:
+            self._tables.append(table)
+            size += table.nbytes
+            if size > most:
+                while self._tables:
+                    self._buckets.add([(0, pack(self._tables.pop(0)))])
+                for more in rest:
+                    self._buckets.add([(0, pack(more))])
+        self._pieces = list(self._buckets.take())
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        yield from self._tables
+        yield from map(unpack, itertools.chain.from_iterable(self._pieces))
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._buckets.__exit__(*error)
 
 
 def memory_limit() -> int:

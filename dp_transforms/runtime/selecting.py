@@ -220,13 +220,13 @@ class InMemory:
     """The engine of tables of pairs in this process, each with all pairs of its users.
 
     Args:
-      pairs: the tables.
+      pairs: the tables, gone through in each round.
       add: brings the sums of partitions in several tables together, by ``sum_weights``.
     """
 
     def __init__(
         self,
-        pairs: Sequence[pa.Table],
+        pairs: Iterable[pa.Table],
         add: Callable[[Iterable[pa.Table]], Iterable[pa.Table]],
     ):
         self._pairs, self._add = pairs, add

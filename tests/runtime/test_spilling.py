@@ -11,9 +11,11 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms import JobSecret
+from dp_transforms.budget import PrivacyBudget
+from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
 from dp_transforms.runtime import local, spilling
 from dp_transforms.runtime.spilling import Buckets, SpillError
-from dp_transforms.specs import ListSpec
+from dp_transforms.specs import Attribute, GroupsSpec, ListSpec, NamesSpec
 from tests.engines import NoNoise, in_process
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -55,6 +57,38 @@ def test_counts_do_not_depend_on_memory(tmp_path, monkeypatch, num_buckets):
         engine = in_process(TABLES, SECRET, num_buckets)
         assert engine.frequency_list(ListSpec(NoNoise())) == [expected]
     assert not list(tmp_path.iterdir())
+
+
+NAMES = NamesSpec(MeasuredSelection(20, 1e-3, 40), others_epsilon=5)
+GROUPS = GroupsSpec(
+    attributes=[Attribute("sex")],
+    epsilon_all=9,
+    epsilon_groups=9,
+    max_partitions_per_user=5,
+    selection=PrivacyBudget(5, 1e-3),
+)
+HELD = {
+    "rounds": lambda engine: engine.names(NAMES),
+    "list and rounds": lambda engine: engine.list_and_names(ListSpec(NoNoise()), NAMES),
+    "list and counts": lambda engine: engine.list_and_names(
+        ListSpec(NoNoise()), NamesSpec(OptimalSelection(5, 1e-3, 5))
+    ),
+    "groups": lambda engine: engine.grouped_lists(GROUPS),
+}
+
+
+@pytest.mark.parametrize("verb", HELD)
+def test_what_is_gone_through_repeatedly_does_not_depend_on_memory(tmp_path, monkeypatch, verb):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    written, write = [], Buckets._write
+    monkeypatch.setattr(Buckets, "_write", lambda *args: written.append(args) or write(*args))
+    sexes = pa.array(["f", "m", None, "f", "m"] * 100)
+    tables = [table.append_column("sex", sexes) for table in TABLES]
+    expected = HELD[verb](in_process(tables, SECRET))
+    assert not written
+    monkeypatch.setattr(local, "memory_limit", lambda: 0)
+    assert HELD[verb](in_process(tables, SECRET)) == expected
+    assert written and not list(tmp_path.iterdir())
 
 
 def test_what_is_on_disk_is_encrypted_and_authenticated(tmp_path):
