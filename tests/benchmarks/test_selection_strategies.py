@@ -41,7 +41,7 @@ def test_weights_have_at_most_norm_one():
         assert each**2 * partitions <= UNIT**2 < (each + 1) ** 2 * partitions
 
 
-@pytest.mark.parametrize("max_partitions", [1, 2, 10, 1000])
+@pytest.mark.parametrize("max_partitions", [1, 1000])
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-10), (10.0, 0.01)])
 def test_no_user_exposes_more_than_delta_by_partitions_of_their_own(epsilon, delta, max_partitions):
     distribution = WeightedGaussianSelection(epsilon, delta, max_partitions).rounds[0]
@@ -87,9 +87,8 @@ def test_an_overspent_total_is_found_out():
     [
         WeightedGaussianSelection(EPSILON, DELTA, 2, pre_threshold=2),
         SipsSelection(EPSILON, DELTA, 2),
-        SipsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
     ],
-    ids=["weighted, pre-threshold", "sips", "two equal rounds"],
+    ids=["weighted, pre-threshold", "sips"],
 )
 def test_rounds_with_their_transcript(chosen):
     inputs = list(itertools.product(range(4), repeat=3))

@@ -57,6 +57,8 @@ def test_truncated_addition_is_resisted(record):
 
 
 @pytest.mark.parametrize("attack", [zero_rounding_attack, truncated_addition_attack])
-def test_the_examples_run(attack, capsys):
+def test_the_examples_run(attack, capsys, monkeypatch):
+    if attack is truncated_addition_attack:  # as often as above, which takes seconds
+        monkeypatch.setattr(attack, "exact_frequency", lambda *_: 0.5)
     attack.main()
     assert "without the record" in capsys.readouterr().out

@@ -110,14 +110,6 @@ def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch)
     assert exact(said.out) > 1
 
 
-def test_integers_in_parquet(tmp_path, capsys):
-    path = tmp_path / "visits.parquet"
-    pq.write_table(pa.table({"user": [1, 1, 2], "page": [7, 8, 7]}), path)
-    flags = [f"--input={path}", "--partition_column=page", "--user=1", "--draws=100"]
-    code, said = run(capsys, "--mechanism=laplace", "--epsilon=1", "--delta=0.1", *flags)
-    assert code == 0 and "2 of 3 records removed" in said.out
-
-
 def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
     path = tmp_path / "visits.parquet"
     users = pa.array([decimal.Decimal("1.50"), decimal.Decimal(2)] * 1_000, pa.decimal128(9, 2))

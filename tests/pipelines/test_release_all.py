@@ -114,30 +114,6 @@ def test_what_a_failed_job_reserved_is_given_back(tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
-def test_ledgers_that_cannot_be_used(tmp_path, capsys):
-    assert command(tmp_path, f"--ledger={tmp_path}/none") == 1
-    assert "none is not a ledger that can be read: no such file" in capsys.readouterr().err
-    (tmp_path / "other").write_text("not a ledger\n")
-    assert command(tmp_path, f"--ledger={tmp_path}/other") == 1
-    err = capsys.readouterr().err
-    assert "other" in err and err.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("flag", "says"),
-    [
-        ("--selection_share=1", "--selection_share: must be a number above 0 and below 1"),
-        ("--delta=0", "--delta: must be a number above 0 and below 1"),
-        ("--strategy=measured", "measured"),
-        ("--strategy=best", "invalid choice"),
-    ],
-)
-def test_flags_are_checked(tmp_path, failure, flag, says):
-    noisy = ["--noisy_counts"] if "measured" in flag else []
-    code, err = failure(command, tmp_path, flag, *noisy)
-    assert code == 2 and says in err
-
-
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):
     assert command(tmp_path) == 0
     assert command(tmp_path) == 3

@@ -5,10 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, SelectPartitions
+from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.mechanisms.selection import make_strategy
+from dp_transforms.specs import NamesSpec
 from tests import reference
-from tests.beam_runs import rows_of, run
+from tests.beam_runs import rows_of, run, table_of
+from tests.engines import in_process
 from tests.selection_reference import selected
 
 SECRET = JobSecret.insecure_for_testing(17)
@@ -60,15 +62,12 @@ def test_partitions_of_every_type(name):
     expected = reference.bound(
         list(zip(USERS, values, strict=True)), KAPPA, SECRET.key("bound contributions")
     )
-    bounded = rows_of(run(tables, BoundContributions(KAPPA, secret=SECRET, num_buckets=2)))
-    assert len(bounded) == len(expected)
-    assert {(user, hashable(partition)) for user, partition in bounded} == expected
     counting = CountDistinctUsers(num_buckets=2)
     counts = rows_of(run(tables, BoundContributions(KAPPA, secret=SECRET, num_buckets=2), counting))
     assert {hashable(p): n for p, n in counts} == reference.count(expected)
-    certain = SelectPartitions(50, 1e-3, KAPPA, strategy="laplace", secret=SECRET, num_buckets=2)
-    everything = rows_of(run(tables, certain))
-    assert {hashable(p) for (p,) in everything} == set(reference.count(expected))
+    certain = make_strategy("laplace", 50, 1e-3, max_partitions_per_user=KAPPA)
+    everything, _ = in_process(tables, SECRET, 2).names(NamesSpec(certain))
+    assert {hashable(p) for (p,) in rows_of(everything)} == set(reference.count(expected))
 
 
 @pytest.mark.parametrize("name", [*COLUMNS, "dictionary"])
@@ -88,11 +87,12 @@ SHAPES = st.one_of(
 ).map(lambda records: [(user, str(partition)) for user, partition in records])
 
 
-@settings(deadline=None, max_examples=10)
+@settings(deadline=None, max_examples=20)
 @given(SHAPES, st.sampled_from(["optimal", "renyi_rounds"]), st.sampled_from([1, 5]))
 def test_selections_of_odd_shapes_agree_with_the_reference(records, name, num_buckets):
     strategy = make_strategy(name, 3.0, 0.2, max_partitions_per_user=KAPPA)
-    transform = SelectPartitions(strategy=strategy, secret=SECRET, num_buckets=num_buckets)
-    found = run(records, transform)
+    tables = [table_of(records)] if records else []
+    names, _ = in_process(tables, SECRET, num_buckets).names(NamesSpec(strategy))
+    found = [name for (name,) in rows_of(names)]
     assert len(found) == len(set(found))
     assert set(found) == selected(records, strategy, SECRET)

@@ -15,15 +15,18 @@ from dp_transforms import (
     CountDistinctUsers,
     JobSecret,
     ReleaseFrequencyList,
+    SelectPartitions,
     release_frequency_list,
 )
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.runtime import job_secret
 from dp_transforms.runtime.batching import _Batch
 from dp_transforms.runtime.shuffle import OnThreads
 from tests import reference
 from tests.beam_runs import run, table_of
+from tests.selection_reference import selected
 
 SECRET = JobSecret.insecure_for_testing(9)
 KAPPA = 3
@@ -40,26 +43,46 @@ RELEASED = list(
 )
 
 
-def build(pipeline):
-    tables = [table_of(RECORDS[i::5]) for i in range(5)]
-    bounded = pipeline | beam.Create(tables) | BoundContributions(KAPPA, secret=SECRET)
+STRATEGIES = [
+    make_strategy(name, 2.0, 1e-2, max_partitions_per_user=KAPPA)
+    for name in ("gaussian", "renyi_rounds")
+]
+
+
+def names_of(tables, strategy):
+    select = SelectPartitions(strategy=strategy, secret=SECRET)
+    flat = beam.FlatMap(lambda table: table["partition"].to_pylist())
+    return tables | f"Select {strategy.name}" >> select | f"Names {strategy.name}" >> flat
+
+
+def lists(tables):
+    """The steps of a list, and what comes out of each."""
+    bounded = tables | BoundContributions(KAPPA, secret=SECRET)
     counts = bounded | CountDistinctUsers(secret=SECRET)
     released = counts | ReleaseFrequencyList(
         epsilon=1, max_partitions_per_user=KAPPA, secret=SECRET
     )
-    rows = [
-        pcoll
-        | f"Rows{i}" >> beam.FlatMap(lambda table: [tuple(r.values()) for r in table.to_pylist()])
-        for i, pcoll in enumerate((bounded, counts))
-    ]
-    return (*rows, released | "List" >> beam.Map(list))
+    for name, pcoll, rows in (("Bounded", bounded, BOUNDED), ("Counts", counts, COUNTS.items())):
+        flat = beam.FlatMap(lambda table: [tuple(row.values()) for row in table.to_pylist()])
+        yield pcoll | name >> flat, rows
+    yield released | "List" >> beam.Map(list), [RELEASED]
 
 
-def check(pipeline):
-    for i, (pcoll, expected) in enumerate(
-        zip(build(pipeline), (BOUNDED, COUNTS.items(), [RELEASED]), strict=True)
-    ):
-        assert_that(pcoll, equal_to(list(expected)), label=f"check {i}")
+def names(tables, strategies=STRATEGIES):
+    """What strategies of both kinds select."""
+    for strategy in strategies:
+        yield names_of(tables, strategy), selected(RECORDS, strategy, SECRET)
+
+
+def names_in_rounds(tables):
+    return names(tables, STRATEGIES[1:])
+
+
+def check(pipeline, *parts):
+    tables = pipeline | beam.Create([table_of(RECORDS[i::5]) for i in range(5)])
+    for part in parts:
+        for i, (pcoll, expected) in enumerate(part(tables)):
+            assert_that(pcoll, equal_to(list(expected)), label=f"check {part.__name__} {i}")
 
 
 MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
@@ -81,7 +104,7 @@ def test_runners_agree(runner, flags, monkeypatch):
     root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
     monkeypatch.setenv("PYTHONPATH", root, prepend=os.pathsep)
     with beam.Pipeline(runner=runner, options=PipelineOptions(flags)) as pipeline:
-        check(pipeline)
+        check(pipeline, lists, names)
 
 
 def test_failures_change_no_result(monkeypatch):
@@ -116,9 +139,9 @@ def test_failures_change_no_result(monkeypatch):
     flaky(OnThreads, "process")
     flaky(OnThreads, "finish_bundle")
     flaky(_Batch, "finish_bundle")
-    for _ in range(4):
+    for part in (lists, names_in_rounds, lists):
         with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
-            check(pipeline)
+            check(pipeline, part)
     assert min(failures.values()) >= 10
 
 
@@ -134,7 +157,7 @@ def test_a_release_that_is_lost_is_made_again(monkeypatch):
 
     monkeypatch.setattr(job_secret, "release_frequency_list", lost)
     with beam.Pipeline(runner=BundleBasedDirectRunner()) as pipeline:
-        check(pipeline)
+        check(pipeline, lists)
     assert made == [RELEASED] * 3
 
 
