@@ -38,7 +38,6 @@ import pyarrow.parquet as pq
 from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput import duckdb, duckdb_arg_min, peak_gibibytes, without_beam
 from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
-from dp_transforms.__main__ import sort_settings
 
 THREADS = 2
 ORDERS = ("none", "none", "user", "time")
@@ -255,11 +254,8 @@ def measure(engine: str, path: str, max_partitions: int) -> Cost | None:
     """One run in a new process; None if it fails, for its memory say."""
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
-    # As of the command line, and of packages that are installed.
-    environment = sort_settings() | os.environ
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     process = subprocess.Popen(
-        [*command, engine, path, str(max_partitions)], stdout=subprocess.PIPE, env=environment
+        [*command, engine, path, str(max_partitions)], stdout=subprocess.PIPE
     )
     assert process.stdout is not None
     said = process.stdout.read()
