@@ -417,6 +417,13 @@ MUTANTS = (
         ("tests/budget/test_ledger.py",),
     ),
     Mutant(
+        "public partitions without users are never selected",
+        "dp_transforms/columnar/counting.py",
+        "return _table(groups.values, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
+        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
+        ("tests/columnar/test_counting.py", "tests/transforms/test_selection_distributions.py"),
+    ),
+    Mutant(
         "the PRF that bounds users leaves out the partition",
         "dp_transforms/columnar/bounding.py",
         "prf(key, of_owners[owner], hashes)",

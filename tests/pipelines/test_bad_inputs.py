@@ -181,12 +181,12 @@ FAULTS = {
     "a key of 10 MB, where lines do not end records": text(
         f"user,page\nann,{PRIVATE}{10_000_000 * 'k'}\n", "longer than", "--multiline"
     ),
-    "100,000 columns, the wrong ones": text(
-        ",".join(f"c{i}" for i in range(100_000)) + "\n" + 99_999 * "," + "\n", "no column 'user'"
+    "20,000 columns, the wrong ones": text(
+        ",".join(f"c{i}" for i in range(20_000)) + "\n" + 19_999 * "," + "\n", "no column 'user'"
     ),
-    "100,000 columns and a short line": text(
-        ",".join(["user", "page", *map(str, range(99_998))]) + f"\nann,{PRIVATE}\n",
-        "does not have 100000 fields",
+    "20,000 columns and a short line": text(
+        ",".join(["user", "page", *map(str, range(19_998))]) + f"\nann,{PRIVATE}\n",
+        "does not have 20000 fields",
     ),
     "gzip cut short": parquet("cut.csv.gz", "cut short, damaged"),
     "not gzip": parquet("text.csv.gz", "cut short, damaged"),
