@@ -419,8 +419,9 @@ MUTANTS = (
     Mutant(
         "public partitions without users are never selected",
         "dp_transforms/columnar/counting.py",
-        "return _table(groups.values, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
         "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
+        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)}).filter("
+        "pa.array(_sums(groups, table[COUNT]) > 0))",
         ("tests/columnar/test_counting.py", "tests/transforms/test_selection_distributions.py"),
     ),
     Mutant(
