@@ -62,7 +62,7 @@ def distinct_pairs(
       key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
       per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
-      one_order: whether the same order of partitions decides for every user.
+      shared_order: whether the same order of partitions decides for every user.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
@@ -106,6 +106,8 @@ def _candidates(
     priorities = _of_pairs(owners, hash_rows(column, key)[rows], key, shared_order, owner)
     limits = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
     low = np.flatnonzero(priorities <= limits[owner])
+    if not len(low):  # as few different ones are all above
+        return None
     by_owner = np.argsort(owner[low], kind="stable")
     ranks = np.cumsum(np.append(0, np.diff(owner[low][by_owner]) != 0))
     order, tied = _sorted_by_leading_bits(ranks.astype(np.uint64), priorities[low][by_owner])

@@ -32,7 +32,7 @@ class Session:
 
     What a release costs is taken off before any record is read, and a release that costs more than
     is left is refused. Epsilons may be chosen after seeing earlier releases (see
-    ``budget.filter``).
+    ``budget.budget``).
 
     A release that fails is given back: it is handed out after its cost is committed, so that with
     an error nothing has come out but that there is one. That may depend on the data, and is not

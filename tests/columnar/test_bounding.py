@@ -69,6 +69,24 @@ def test_users_with_very_many_records_keep_the_smallest(monkeypatch, max_partiti
     assert looked_at[0] == len(records) > looked_at[1]
 
 
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.sampled_from([1, 50, 900])), min_size=1, max_size=4),
+    st.integers(1, 4),
+    st.booleans(),
+    st.integers(0, 255).map(lambda byte: bytes([byte]) * 32),
+)
+@settings(max_examples=60)
+def test_users_with_few_partitions_in_many_records(shapes, max_partitions, shared_order, key):
+    # Of some users every partition, and of some none, is below the limit on priorities.
+    records = [
+        (f"u{user}", f"p{i % partitions}")
+        for user, (partitions, repeats) in enumerate(shapes)
+        for i in range(partitions * repeats)
+    ]
+    found = distinct_pairs(table_of(records), max_partitions, key, shared_order=shared_order)
+    assert set(pairs_of(found)) == reference.bound(records, max_partitions, key, shared_order)
+
+
 @given(RECORDS, RECORDS, st.integers(1, 5))
 def test_bounding_can_be_done_in_parts(some, others, max_partitions):
     def bounded(table):
