@@ -167,7 +167,15 @@ def coded_table(tables: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
 def is_full(rows: int, size: int, last: pa.Table) -> bool:
     """Tells whether tables with this many rows and bytes are enough to be worked on together:
     another one like the last would be too much."""
-    return rows + last.num_rows > _BATCH_ROWS or size + last.nbytes > _BATCH_BYTES
+    return rows + last.num_rows > _BATCH_ROWS or size + size_of(last) > _BATCH_BYTES
+
+
+def size_of(table: pa.Table) -> int:
+    """Counts the bytes of the rows of a table."""
+    try:
+        return table.nbytes
+    except pa.ArrowTypeError:  # of views, before Arrow 18
+        return table.get_total_buffer_size()
 
 
 def check_columns(table: pa.Table, names: Sequence[str]) -> None:

@@ -105,7 +105,7 @@ class _Batch(OnThreads):
             if table.num_rows:
                 self._tables.append(table)
                 self._rows += table.num_rows
-                self._bytes += table.nbytes
+                self._bytes += columns.size_of(table)
             full = columns.is_full(self._rows, self._bytes, table)
         else:
             self._held.append(element)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from dp_transforms.columnar.columns import check_alike, coded_table, is_full, types_of
+from dp_transforms.columnar.columns import check_alike, coded_table, is_full, size_of, types_of
 from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
@@ -62,7 +62,7 @@ def reduced(
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
     for batch in first:
-        rows, size = sum(map(len, batch)), sum(table.nbytes for table in batch)
+        rows, size = sum(map(len, batch)), sum(map(size_of, batch))
         num_buckets = num_buckets_by_size(num_buckets, rows, size)
     with Buckets(memory_limit() // _HELD_SHARE) as buckets:
         for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
@@ -90,7 +90,7 @@ class Held(Iterable[pa.Table]):
         rest, size, most = iter(tables), 0, memory_limit() // _HELD_SHARE
         for table in rest:
             self._tables.append(table)
-            size += table.nbytes
+            size += size_of(table)
             if size > most:
                 while self._tables:
                     self._buckets.add([(0, pack(self._tables.pop(0)))])
@@ -128,7 +128,7 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
     rows = size = 0
     for table in tables:
         held.append(table)
-        rows, size = rows + table.num_rows, size + table.nbytes
+        rows, size = rows + table.num_rows, size + size_of(table)
         if is_full(rows, size, table):
             yield held
             held, rows, size = [], 0, 0

@@ -92,11 +92,7 @@ class TableCoder(Coder):
 
     def estimate_size(self, value: pa.Table) -> int:
         # Beam samples sizes for its metrics, by encoding unless it is told otherwise.
-        table = checked_table(value)
-        try:
-            return table.nbytes
-        except pa.ArrowTypeError:  # of views, before Arrow 18
-            return table.get_total_buffer_size()
+        return columns.size_of(checked_table(value))
 
     def is_deterministic(self) -> bool:
         return False

@@ -231,7 +231,7 @@ def test_the_same_records_give_the_same_release_in_every_format(tmp_path, monkey
     users, pages = map(list, zip(*rows, strict=True))
     table = pa.table({"user": users, "page": pages})
     pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
-    pq.write_table(table, tmp_path / "coded.parquet", row_group_size=900)
+    pq.write_table(table, tmp_path / "coded.parquet", row_group_size=1_900)
     (tmp_path / "text.csv").write_text("user,page\n" + "".join(f"{u},{p}\n" for u, p in rows))
     files = {name: tmp_path / name for name in ("text.csv", "plain.parquet", "coded.parquet")}
     kinds = {

@@ -116,7 +116,8 @@ def test_the_example_runs(tmp_path):
         writer.writerow(["visitor", "page", "hour"])
         writer.writerows((f"v{v}", f"p{p}", 3) for v in range(50) for p in range(2))
     variables = {"input": str(tmp_path / "visits.csv"), "output": str(tmp_path / "released")}
-    command = [sys.executable, "-m", "apache_beam.yaml.main", "--runner=FnApiRunner"]
+    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+    command = [sys.executable, "-m", "apache_beam.yaml.main", f"--runner={runner}"]
     command += [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
     command += [f"--jinja_variables={json.dumps(variables)}"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
