@@ -150,7 +150,7 @@ def test_the_statement_of_the_automatic_choice_names_it(tmp_path):
     found = statement(tmp_path)
     assert found["strategy"] == "measured"
     assert len(found["usual_plan"]["rounds"]) == 3
-    assert found["statistic_epsilon"] == found["epsilon"] / 64
+    assert found["statistic_epsilon"] == found["epsilon"] / 100
     assert found["neighbours"] == "replace all records of one user by another's"
     assert found["max_partitions_per_user_is"] == "enforced"
 

@@ -10,21 +10,21 @@ of this. The statistic is a histogram: how many users have a number of distinct 
 of the classes between ``edges``, each count with discrete Laplace noise of rate epsilon_1. A fixed
 function of the noisy counts, ``plan_of``, says what is done.
 
+Where most users have very few, ``optimal`` on one partition of each names the most.
+
 Privacy. All records of one user more or less change one of the counts, by one. Records exchanged
 for another user's change one or two of them, and their sum by two at most; then the noise has twice
-the scale. So the noisy counts are epsilon_1-differentially private, and what follows depends on
-them and on the data as ``renyi_calibration`` allows: epsilon_1 = epsilon / 64, order and sum of
-divergences are fixed beforehand, and each plan has the exposure that is left for any plan.
+the scale. So the noisy counts are epsilon_1-differentially private. Every plan is
+(epsilon - epsilon_1, delta)-differentially private, whatever the counts are, and by adaptive
+composition all is (epsilon, delta)-differentially private.
 
 kappa = 1 has two classes only, and the statistic
 
     S = users of more than one partition - other users
 
-which one user changes by one, and another user's records in exchange by two. Its noise has rate
-epsilon_1 = epsilon / 200. Many rounds are taken if the noisy S is positive, and ``optimal`` if not,
-which no strategy exceeds where users have one partition. Either is (epsilon - epsilon_1,
-delta)-differentially private, and by adaptive composition all is (epsilon, delta)-differentially
-private.
+which one user changes by one, and another user's records in exchange by two. Many rounds are taken
+if the noisy S is positive, and ``optimal`` if not, which no strategy exceeds where users have one
+partition.
 
 Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
 """
@@ -34,7 +34,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar
@@ -48,9 +48,7 @@ from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
-from dp_transforms.mechanisms.selection.renyi_calibration import RenyiBudget
 from dp_transforms.mechanisms.selection.rounds import (
-    Calibration,
     RenyiRoundsSelection,
     RoundPlan,
     WeightedStrategy,
@@ -71,16 +69,15 @@ class Tuning:
 
     Attributes:
       data: the records on which the others were set, at epsilon 1 and delta 1e-5.
-      statistic_share: of epsilon, the noise of the counts: of scale 64 at epsilon 1. It counts as a
-        divergence, and costs what about 0.3% of epsilon and an eighth of the exposure would, one
-        name in a hundred.
+      statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       difference_share: the same of the difference, where kappa is 1: noise of about 280 users at
         epsilon 1.
       many_rounds: where users have many partitions.
       few_rounds, growths: where they do not; the first growth is for kappa up to ``small_kappa``,
         where early rounds find more.
-      edges: in units of kappa, the most that users of a class have. Beyond the seventh, one round
-        is short for some users, beyond the eighth for most of them.
+      edges: in units of kappa, the most that users of a class have; before them come powers of two.
+        Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
+      doubt: standard deviations of the noise by which sums of counts are taken to be too large.
       many, very_many: in units of kappa, what most users must have more of for ``many_rounds``, and
         for rounds that share the budget equally.
       alike: the share of users in one class, from which on all have about equally many.
@@ -88,9 +85,9 @@ class Tuning:
         rounds name much of what users have: about 3,000 / 12 partitions, by Zipf's law, in
         the last round.
       counted: of what such users have, the part that counts in a round.
-      powers: by the root of the steps, the power of the number of partitions that the median of a
-        distribution is in proportion to, in units of 1 / ``power_unit``: about, for epsilon from
-      1/5 to 4.
+      medians: by the root of the steps, how the median of a distribution grows with the number of
+        partitions: its power in units of 1 / ``power_unit``, and its size at one partition, beside
+        that of root 6: about, for epsilon from 1/4 to 4.
       many_names: times kappa: from so many names on, users have fewer partitions left than they
         had.
     """
@@ -99,7 +96,7 @@ class Tuning:
         "steam-200k, ml-100k, enron, lastfm, Zipf universes, words and files of authors (Rails, "
         "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm"
     )
-    statistic_share: Fraction = Fraction(1, 64)
+    statistic_share: Fraction = Fraction(1, 100)
     difference_share: Fraction = Fraction(1, 200)
     many_rounds: int = 6
     few_rounds: int = 3
@@ -113,20 +110,24 @@ class Tuning:
     alike: Fraction = Fraction(3, 4)
     enough: int = 6300
     counted: Fraction = Fraction(3, 5)
-    powers: tuple[tuple[int, int], ...] = ((6, 7), (3, 8))
+    doubt: int = 2
+    medians: tuple[tuple[int, int, Fraction], ...] = (
+        (6, 7, Fraction(1)),
+        (3, 8, Fraction(1)),
+        (2, 11, Fraction(6, 7)),
+    )
     power_unit: int = 20
     many_names: int = 10
 
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Rounds as of ``renyi_rounds``, by how many partitions users have, or ``optimal`` at
-    kappa = 1.
+    """Rounds as of ``renyi_rounds``, or ``optimal``, by how many partitions users have.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
-    (12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
-    >>> strategy.plan_of([0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
+    (1, 2, 4, 8, 12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
+    >>> strategy.plan_of([0, 0, 0, 0, 0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
     RoundPlan(partitions=37, rounds=3, growth=32, root=6)
     """
 
@@ -161,15 +162,9 @@ class MeasuredSelection(WeightedStrategy):
         max_partitions = self.max_partitions_per_user
         if max_partitions == 1:
             return (1,)
-        return tuple(
-            sorted(
-                {
-                    int(edge * max_partitions)
-                    for edge in self.tuning.edges
-                    if edge * max_partitions >= 1
-                }
-            )
-        )
+        edges = {int(edge * max_partitions) for edge in self.tuning.edges}
+        powers = {1 << i for i in range(max_partitions.bit_length())}
+        return tuple(sorted({edge for edge in powers if edge < min(edges)} | edges - {0}))
 
     def branch(self, measured: RoundPlan | None) -> WeightedStrategy:
         assert measured is not None
@@ -195,53 +190,63 @@ class MeasuredSelection(WeightedStrategy):
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
         """The plan by noisy numbers of users in each class, for kappa from 2 on."""
         max_partitions = self.max_partitions_per_user
-        users = np.maximum(noisy, 0)
+        users = np.asarray(noisy)
         total = int(users.sum())
         beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
 
         def most_have_more(times: Fraction) -> bool:
-            return bool(2 * beyond[int(times * max_partitions)] > total)
+            return bool(2 * beyond[int(times * max_partitions)] > total > 0)
 
         tuning = self.tuning
         if most_have_more(tuning.many):
             growth = 1 if most_have_more(tuning.very_many) else 2
             return RoundPlan(max_partitions, tuning.many_rounds, growth, 6)
         largest = int(users.argmax())
-        # The first class is wide, unless it is of users of one partition.
-        if (largest or self.edges[0] == 1) and users[largest] > tuning.alike * total:
+        # The first class is of users of one partition, the last has no end.
+        alike = users[largest] > tuning.alike * int(users.clip(0).sum())
+        if 0 < largest < len(self.edges) and alike:
             has = self.edges[largest]
             usual = self.usual
             assert isinstance(usual, RenyiRoundsSelection)
             divergence = sum(budget.divergence for budget in usual.budgets)
-            if total**2 * has * divergence >= tuning.enough**2 * self.order:
+            if total**2 * has * divergence >= tuning.enough**2 * usual.budgets[0].order:
                 return RoundPlan(
                     min(max_partitions, math.ceil(has * tuning.counted)), *self._few_rounds, 3
                 )
         return self._last_round([int(n) for n in users])
 
     def _last_round(self, users: Sequence[int]) -> RoundPlan:
-        """The plan of few rounds that needs the fewest users of a partition in the last one.
+        """The plan of few rounds that needs the fewest users of a partition in the last one, or
+        ``optimal`` on one partition of each user.
 
         It compares the medians of distributions in units of the mean, over all pairs of a user and
-        a partition, of what the user adds to it. Classes stand for their middles.
+        a partition, of what the user adds to it, less the part that may be noise. Classes stand
+        for their middles.
         """
         bounds = [0, *self.edges, 2 * self.edges[-1]]
-        powers = dict(self.tuning.powers)
         middles = [(low + high + 1) // 2 for low, high in itertools.pairwise(bounds)]
+        tuning, kappa, usual = self.tuning, self.max_partitions_per_user, self._usual_plan
+        medians = {root: (power, size) for root, power, size in tuning.medians}
+        unit = tuning.power_unit
 
-        def needed(partitions: int, root: int) -> Fraction:
-            added = 1
-            for number, middle in zip(users, middles, strict=True):
-                count = min(middle, partitions)
-                step = gmpy2.iroot(gmpy2.mpz(_STEP**root * partitions // count), root)[0]
-                added += number * count * int(step)
-            return Fraction(partitions ** powers[root], added**self.tuning.power_unit)
+        def needed(plan: RoundPlan) -> Fraction | float:
+            partitions, root = plan.partitions, plan.root
+            counts = [min(middle, partitions) for middle in middles]
+            steps = (gmpy2.mpz(_STEP**root * partitions // count) for count in counts)
+            adds = [n * int(gmpy2.iroot(x, root)[0]) for n, x in zip(counts, steps, strict=True)]
+            noise = tuning.doubt * self._scale * math.isqrt(2 * sum(x * x for x in adds))
+            added = sum(n * x for n, x in zip(users, adds, strict=True)) - noise
+            if added <= 0:
+                return math.inf
+            if plan.rounds == 1:
+                return Fraction(self.branch(plan).median_users or 0, added) ** unit
+            power, size = medians[root]
+            of_usual = Fraction(partitions**power, kappa ** medians[usual.root][0])
+            return of_usual * (size * (self.median_users or 0) / added) ** unit
 
-        every = [edge for edge in self.edges if edge <= self.max_partitions_per_user]
-        return min(
-            (RoundPlan(edge, *self._few_rounds, root) for edge in every for root in powers),
-            key=lambda plan: needed(plan.partitions, plan.root),
-        )
+        every = [edge for edge in self.edges if edge <= kappa]
+        rounds = [RoundPlan(edge, *self._few_rounds, root) for edge in every for root in medians]
+        return min([usual, RoundPlan(1, 1, 1), *rounds], key=needed)
 
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         """Returns ``keep_enclosure`` of the usual plan."""
@@ -283,16 +288,6 @@ class MeasuredSelection(WeightedStrategy):
         share = self.tuning.difference_share if one else self.tuning.statistic_share
         return share * Fraction(self.epsilon)
 
-    @cached_property
-    def order(self) -> int:
-        """The Renyi order of all plans for kappa from 2 on: that of the usual plan, if nothing had
-        been measured before, or the nearest."""
-        max_partitions = self.max_partitions_per_user
-        usual = Calibration(*self._budget, max_partitions, *self._few_rounds, self._users_changed)
-        best = usual.best[0].order
-        every = replace(usual, statistic=self.statistic_epsilon).candidates
-        return min((budget.order for budget, *_ in every), key=lambda order: abs(order - best))
-
     def _parameters(self) -> dict[str, Any]:
         return {
             "statistic": "users by their number of partitions, at most each of these, or more",
@@ -305,43 +300,30 @@ class MeasuredSelection(WeightedStrategy):
 @lru_cache(maxsize=64)
 def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
     """The rounds of a plan, with what the statistic left of the budget."""
-    epsilon, delta = Fraction(strategy.epsilon), Fraction(strategy.delta)
-    statistic = strategy.statistic_epsilon
+    left = Fraction(strategy.epsilon) - strategy.statistic_epsilon
     rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
-    if strategy.max_partitions_per_user > 1:
-        return _PlannedRounds(epsilon, delta, *rest, *plan[1:], statistic, strategy.order)
     if plan.rounds == 1:
-        return _ByCounts(epsilon - statistic, delta, *rest)
-    return RenyiRoundsSelection(epsilon - statistic, delta, *rest, plan.rounds, plan.growth)
+        return _ByCounts(left, strategy.delta, *rest)
+    if strategy.max_partitions_per_user == 1:
+        return RenyiRoundsSelection(left, strategy.delta, *rest, plan.rounds, plan.growth)
+    return _PlannedRounds(left, strategy.delta, *rest, *plan[1:])
 
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds after a private statistic, on which all but their order may depend.
+    """Rounds whose last one has other steps.
 
     Args:
       root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.
-      statistic: its epsilon, a part of ``epsilon``.
-      order: the one that all plans have.
     """
 
     many_names: ClassVar[int] = MeasuredSelection.tuning.many_names
 
     root: int = 6
-    statistic: Fraction = Fraction(0)
-    order: int = 0
-
-    @cached_property
-    def budgets(self) -> tuple[RenyiBudget, ...]:
-        return next(one for one in self._calibration.candidates if one[0].order == self.order)
-
-    @cached_property
-    def _calibration(self) -> Calibration:
-        return replace(super()._calibration, statistic=self.statistic)
 
     @property
     def _roots(self) -> tuple[int, int]:
-        return 3, self.root
+        return min(3, self.root), self.root
 
 
 def users_in_classes(has: IntArray, edges: Sequence[int]) -> list[int]:

@@ -47,22 +47,6 @@ With a pre-threshold of t users, the most that t - 1 users could add is taken of
 which is 0 below t users. Where it was 0 without u, with u it is at most u's step: such a partition
 counts as one of the second kind.
 
-An epsilon_0-differentially private statistic may come first, and choose the rounds' number, steps
-and budgets, but neither the order a nor the sum of R. Its Z, here y, is within e**epsilon_0 of one,
-in both directions, and has mean one, so that the mean of any convex function of y is at most that
-where y is e**epsilon_0 or e**-epsilon_0. Both moments of y are therefore at most e**((a-1) R_0),
-
-    R_0 = log((e**(a epsilon_0) + e**((1-a) epsilon_0)) / (1 + e**epsilon_0)) / (a-1)
-
-which leaves c(R_0 + sum R) in place of c(sum R). But plans differ in q, and a plan may be chosen
-where y is large: c(q) y**a <= c(q + epsilon_0) y. So the rest of either bound above is, given y, at
-most a number of the plan times the greater of y and y**(1-a), the mean of which is at most
-
-    G = e**epsilon_0 (1 + e**((a-1) epsilon_0)) / (1 + e**epsilon_0)
-
-Whichever plans the statistic chooses, they are private if the number of each is at most (delta -
-c(R_0 + sum R)) / G.
-
 Neighbours that replace one user's records by another's have two such users: c counts R twice, also
 in q, and lambda once in each direction, that of the user who is there. With f = 1 the other user's
 r is left, so that c(q) becomes c(q + r / 2), where q and r are of both users. What the user who is
@@ -79,7 +63,7 @@ from fractions import Fraction
 
 import gmpy2
 
-from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed, exactly
+from dp_transforms.mechanisms.enclosure import Enclosure, as_fraction, enclosed
 
 _PRECISION = 128
 _NOISE_SHARE = Fraction(7, 10)
@@ -121,24 +105,12 @@ def largest_divergence(order: int, epsilon: Fraction, delta: Fraction) -> Fracti
     return as_fraction(exact.lower)
 
 
-def statistic_divergence(order: int, epsilon: Fraction) -> Fraction:
-    """R_0 above, of an ``epsilon``-differentially private statistic; rounded up.
-
-    >>> round(float(statistic_divergence(15, Fraction(1, 50))), 5)
-    0.00296
-    """
-    # With e**epsilon taken out, so that no term overflows.
-    one, power = (enclosed(times * epsilon, _PRECISION).exp() for times in (-1, 1 - 2 * order))
-    return as_fraction((((1 + power) / (1 + one)).log() / (order - 1) + epsilon).upper)
-
-
 def total_budget(
     order: int,
     epsilon: Fraction,
     delta: Fraction,
     last: tuple[Fraction, Fraction],
     users_changed: int = 1,
-    statistic: Fraction = Fraction(0),
 ) -> RenyiBudget:
     """All that rounds may spend together at this order.
 
@@ -148,29 +120,23 @@ def total_budget(
       last: the shares of the divergence and of the exposure that the last round has; of a single
         round all.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-      statistic: the epsilon of a statistic that came before, or 0.
     """
-    twice = last[0] == 1 and not statistic
+    twice = last[0] == 1
     noise = delta if twice else delta * _NOISE_SHARE
-    measured = statistic_divergence(order, statistic) if statistic else Fraction(0)
-    divergence = (largest_divergence(order, epsilon, noise) - measured) / users_changed
+    divergence = largest_divergence(order, epsilon, noise) / users_changed
     if divergence <= 0:
         return RenyiBudget(order, divergence, Fraction(0))
     late = users_changed * divergence * last[0]
     early = users_changed * divergence - late
-    left = converted_delta(order, statistic + early + late * (users_changed - 1) / 2, epsilon)
+    left = converted_delta(order, early + late * (users_changed - 1) / 2, epsilon)
     if twice:
         return RenyiBudget(order, divergence, as_fraction((delta - left).lower))
-    share = exactly(1)
-    if statistic:  # 1 / G, likewise
-        one, power = (enclosed(x * statistic, _PRECISION).exp() for x in (-1, 1 - order))
-        share = power * (1 + one) / (1 + power)
-    rest = share * (delta - noise)
-    exposure = rest
-    eta = rest - left - delta * (1 - last[1])
+    exposure = delta - noise
+    eta = exposure - left - delta * (1 - last[1])
     if eta.lower > 0:
         eta = eta / enclosed((order - 1) * early, _PRECISION).exp()
         u = gmpy2.mpq(order, 2 * order - 1)
         most = converted_delta(order, late, epsilon) / u
-        exposure = (u * most.log() + (1 - u) * (eta / (1 - u)).log()).exp()
-    return RenyiBudget(order, divergence, as_fraction(max(rest.lower, exposure.lower)))
+        bound = (u * most.log() + (1 - u) * (eta / (1 - u)).log()).exp()
+        exposure = max(exposure, as_fraction(bound.lower))
+    return RenyiBudget(order, divergence, exposure)

@@ -33,7 +33,7 @@ _MIDDLE = 4
 _UNSPENT = Fraction(1, 1 << 32)
 """The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
 
-_LAST_RESOLUTION = 4
+_LAST_RESOLUTION = 8
 _LONGEST = 1 << 9
 _EARLY_BITS = 10
 _MOST_ROUNDS = 64
@@ -169,7 +169,6 @@ class Calibration:
         round before, and its share of the exposure ``growth**2`` times: early rounds keep
         partitions of many users, for which a small exposure is no loss.
       users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-      statistic: the epsilon of a statistic that came before.
     """
 
     epsilon: Fraction
@@ -178,7 +177,6 @@ class Calibration:
     rounds: int = 1
     growth: int = 1
     users_changed: int = 1
-    statistic: Fraction = Fraction(0)
 
     @cached_property
     def best(self) -> tuple[RenyiBudget, ...]:
@@ -217,7 +215,7 @@ class Calibration:
         of_rounds = list(zip(*shares, strict=True))
         scale = (math.log(delta.denominator) - math.log(delta.numerator)) / float(epsilon)
         orders = sorted({max(2, 1 + round(scale * part / 8)) for part in _ORDERS})
-        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed, self.statistic)
+        rest = (delta * (1 - _UNSPENT), of_rounds[-1], self.users_changed)
         totals = [total_budget(order, epsilon, *rest) for order in orders]
         private = [
             tuple(total.share(*share) for share in of_rounds)

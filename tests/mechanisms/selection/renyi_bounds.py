@@ -11,26 +11,21 @@ def noise_delta(order, divergence, epsilon):
     return (1 - 1 / order) ** (order - 1) / order * power
 
 
-def bound(budgets, epsilon, users_changed=1, ratio=1.0):
-    """The lesser bound on delta that ``renyi_calibration`` proves.
-
-    Args:
-      ratio: the ratio of the probabilities of a statistic before the rounds.
-    """
+def bound(budgets, epsilon, users_changed=1):
+    """The lesser bound on delta that ``renyi_calibration`` proves."""
     order = budgets[0].order
     *early, last = (float(users_changed * budget.divergence) for budget in budgets)
     *shown, shown_last = (float(budget.exposure) for budget in budgets)
 
     def noise(divergence):
-        return noise_delta(order, divergence, epsilon) * ratio**order
+        return noise_delta(order, divergence, epsilon)
 
-    whole = noise(sum(early) + last)
     # The least eta that is enough at every ratio of the earlier rounds.
-    late = noise_delta(order, last, epsilon) * RATIOS**order
+    late = noise(last) * RATIOS**order
     eta = max((shown_last * RATIOS - late) / RATIOS ** (1 - order))
     kept_apart = (
-        sum(shown) * ratio
+        sum(shown)
         + noise(sum(early) + last * (users_changed - 1) / 2)
-        + max(0, eta) * np.exp((order - 1) * sum(early)) * ratio ** (1 - order)
+        + max(0, eta) * np.exp((order - 1) * sum(early))
     )
-    return whole + min(sum(shown) * ratio + shown_last * ratio, kept_apart)
+    return noise(sum(early) + last) + min(sum(shown) + shown_last, kept_apart)
