@@ -128,7 +128,7 @@ class MeasuredSelection(WeightedStrategy):
     >>> strategy.edges
     (1, 2, 4, 8, 12, 18, 25, 37, 50, 75, 100, 175, 250, 400)
     >>> strategy.plan_of([0, 0, 0, 0, 0, 0, 0, 2000, 0, 0, 0, 0, 0, 0, 0])
-    RoundPlan(partitions=37, rounds=3, growth=32, root=6)
+    RoundPlan(partitions=25, rounds=3, growth=32, root=6)
     """
 
     name: ClassVar[str] = "measured"
