@@ -21,10 +21,10 @@ def release(task):
 
     results = {}
     for name in ("truncated_geometric", "laplace", "gaussian"):
-        strategy = create_partition_strategy(name, task["epsilon"], task["delta"], task["kappa"])
+        strategy = create_partition_strategy(name, task["epsilon"], task["delta"], task["max_partitions"])
         kept = sum(strategy.should_keep(count) for run in task["runs"] for count in run)
         results[f"python-dp {name}"] = kept / len(task["runs"])
-    mechanism = opendp_laplace(task["epsilon"], task["delta"], task["kappa"])
+    mechanism = opendp_laplace(task["epsilon"], task["delta"], task["max_partitions"])
     kept = sum(len(mechanism(dict(enumerate(run)))) for run in task["runs"])
     return results | {"OpenDP laplace": kept / len(task["runs"])}
 
@@ -58,7 +58,7 @@ def decide(task):
     from pydp.algorithms.partition_selection import create_partition_strategy
 
     strategy = create_partition_strategy(
-        "truncated_geometric", task["epsilon"], task["delta"], task["kappa"]
+        "truncated_geometric", task["epsilon"], task["delta"], task["max_partitions"]
     )
     rng = random.Random(1)
     counts = [rng.randint(1, task["largest"]) for _ in range(task["calls"])]
@@ -85,7 +85,7 @@ def select(task):
         lines = pipeline | beam.io.ReadFromText(task["path"], skip_header_lines=1)
         selected = engine.select_partitions(
             lines | beam.Map(lambda line: line.split(",")),
-            pipeline_dp.SelectPartitionsParams(max_partitions_contributed=task["kappa"]),
+            pipeline_dp.SelectPartitionsParams(max_partitions_contributed=task["max_partitions"]),
             pipeline_dp.DataExtractors(
                 partition_extractor=lambda record: record[1],
                 privacy_id_extractor=lambda record: record[0],

@@ -114,7 +114,7 @@ def measured(
 def ask(peers_python: str, max_partitions: int, counted: list[pa.Table]) -> dict[str, Any]:
     """Returns OpenDP's results on the same counts."""
     task = {
-        "kappa": max_partitions,
+        "max_partitions": max_partitions,
         "epsilon": EPSILON,
         "delta": DELTA,
         "runs": [

@@ -23,7 +23,7 @@ def main():
         dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int)),
         dp.l01inf_distance(dp.absolute_distance(T=int)),
     )
-    max_partitions, epsilon, delta = task["kappa"], task["epsilon"], task["delta"]
+    max_partitions, epsilon, delta = task["max_partitions"], task["epsilon"], task["delta"]
 
     def make(threshold):
         return dp.m.make_laplace_threshold(*space, max_partitions / epsilon, threshold)
