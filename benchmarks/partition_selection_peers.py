@@ -21,7 +21,9 @@ def release(task):
 
     results = {}
     for name in ("truncated_geometric", "laplace", "gaussian"):
-        strategy = create_partition_strategy(name, task["epsilon"], task["delta"], task["max_partitions"])
+        strategy = create_partition_strategy(
+            name, task["epsilon"], task["delta"], task["max_partitions"]
+        )
         kept = sum(strategy.should_keep(count) for run in task["runs"] for count in run)
         results[f"python-dp {name}"] = kept / len(task["runs"])
     mechanism = opendp_laplace(task["epsilon"], task["delta"], task["max_partitions"])

@@ -84,7 +84,7 @@ def decision_rows(peers: Peers) -> list[list[str]]:
         )
         rates[name] = DECISIONS / seconds
         rows.append([name, f"{seconds:.2f} s", f"{rates[name] / 1e6:.1f} million"])
-    parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 1, "largest": largest}
+    parameters = {"epsilon": EPSILON, "delta": DELTA, "max_partitions": 1, "largest": largest}
     other = peers("decide", calls=PEER_CALLS, **parameters)
     if other:
         rate = PEER_CALLS / other["cpu"]
@@ -105,7 +105,7 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
                 for name in (AUTO, "gaussian", SIPS):
                     work = functools.partial(select_file, path, name, f"{directory}/{name}")
                     times[name] = min(times.get(name, math.inf), timed(work))
-                parameters = {"epsilon": EPSILON, "delta": DELTA, "kappa": 10}
+                parameters = {"epsilon": EPSILON, "delta": DELTA, "max_partitions": 10}
                 other = peers("select", path=path, output=f"{directory}/p", **parameters)
                 if other:
                     times[PEER] = min(times.get(PEER, math.inf), other["cpu"])
