@@ -295,7 +295,13 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
     path = write(data / f"visits{SELECTED_RECORDS}.csv", visits(SELECTED_RECORDS))
     for runner in RUNNERS:
-        task = {"epsilon": EPSILON, "delta": DELTA, "kappa": KAPPA, "path": path, "runner": runner}
+        task = {
+            "epsilon": EPSILON,
+            "delta": DELTA,
+            "max_partitions": KAPPA,
+            "path": path,
+            "runner": runner,
+        }
         runs = []
         for _ in range(repeats):
             ours = measure_once(runner, path, KAPPA)
