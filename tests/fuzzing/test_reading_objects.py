@@ -115,7 +115,7 @@ def columns(hold):
 
 def series(values):
     # Left to itself, pandas would make one type of them.
-    return pd.Series(held(values), index=range(len(values), 0, -1))
+    return pd.Series(values, range(len(values), 0, -1), dtype=object)
 
 
 ANY_VALUES = {
@@ -131,7 +131,7 @@ ANY_VALUES = {
     "iterators": columns(iter),
     "series": columns(series),
     "masked": columns(lambda values: np.ma.array(held(values), mask=[v is None for v in values])),
-    "pandas": lambda rows: pd.DataFrame(columns(held)(rows)),
+    "pandas": lambda rows: pd.DataFrame(columns(held)(rows), dtype=object),
 }  # fmt: skip
 # These make a type of the values before we see them.
 OF_ONE_KIND = {
@@ -157,6 +157,10 @@ def test_frames(data, made):
     found, alike = made
     typed = alike and not any(isinstance(value, np.integer) for value in found)
     ways = ANY_VALUES | OF_ONE_KIND if typed else ANY_VALUES
+    if any(
+        type(value) is str and value == "\0" for value in found
+    ):  # which is nothing in categories of pandas
+        ways = {name: way for name, way in ways.items() if name != "categories"}
     way = data.draw(st.sampled_from(sorted(ways)))
     users = [data.draw(st.sampled_from(USERS)) for _ in found]
     names = (0, 1) if way.startswith("tuples") else ("user", "page")
