@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
@@ -137,7 +138,8 @@ class FrameRecords(RecordSource):
             return None, itertools.chain([reader.schema], tables)
         if isinstance(data, Mapping):
             self._check([str(name) for name in data])
-            columns = {name: data[name] for name in self._columns}
+            found = {str(name): values for name, values in data.items()}
+            columns = {name: found[name] for name in self._columns}
             return self._one(None, lambda: _table_of(columns))
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else None
@@ -171,12 +173,12 @@ class FrameRecords(RecordSource):
 
 
 def _values(records: list[Any], name: str) -> list[Any]:
-    first = records[0]
-    if isinstance(first, Mapping):
+    kinds = set(map(type, records))
+    if all(issubclass(kind, Mapping) for kind in kinds):
         return [record[name] for record in records]
-    if hasattr(first, "_fields") and not name.isdigit():
+    if all(hasattr(kind, "_fields") for kind in kinds) and not name.isdigit():
         return [getattr(record, name) for record in records]
-    if isinstance(first, (tuple, list)):
+    if all(issubclass(kind, (tuple, list)) for kind in kinds):
         position = int(name)
         return [record[position] for record in records]
     raise TypeError
@@ -187,16 +189,25 @@ def _table_of(columns: Any) -> pa.Table:
     if type(columns).__module__.startswith("pandas"):
         return pa.table({name: frame_column(columns[name], name) for name in columns})
     if hasattr(columns, "__arrow_c_stream__"):
+        if any(str(kind) == "Object" for kind in getattr(columns, "dtypes", ())):
+            raise TypeError  # polars gives addresses in memory for objects of Python
         # pa.table would look whether it is a frame of pandas, and import pandas for that.
         return pa.RecordBatchReader.from_stream(columns).read_all()
-    if isinstance(columns, dict):
-        columns = {
-            name: column_of(values, name)
-            if isinstance(values, (list, tuple)) and values
-            else values
-            for name, values in columns.items()
-        }
-    return pa.table(columns)
+    return pa.table({name: _column(values, name) for name, values in columns.items()})
+
+
+def _column(values: Any, name: str) -> Any:
+    """A column, in which Python values, whatever holds them, are of one type."""
+    if type(values).__module__.startswith("pandas"):
+        return frame_column(sys.modules["pandas"].Series(values), name)
+    if hasattr(values, "__arrow_c_stream__"):
+        if str(getattr(values, "dtype", "")) == "Object":
+            raise TypeError
+        return pa.chunked_array(values)
+    if isinstance(values, pa.Array) or str(getattr(values, "dtype", "object")) != "object":
+        return pa.array(values)
+    values = list(values)
+    return column_of(values, name) if values else pa.nulls(0)
 
 
 def _parts(table: pa.Table) -> Iterator[pa.Table]:

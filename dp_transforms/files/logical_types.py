@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.columns import cast, plain_type
+from dp_transforms.columnar.columns import cast, described, plain_type
 from dp_transforms.errors import InputError
 from dp_transforms.runtime.python_values import column_of
 
@@ -162,7 +162,9 @@ def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
     kind = found[0].type
     field = record_field(column, kind)
     if field is None:
-        known = "a type" if pa.types.is_null(kind) else f"the type {kind},"
+        # Names of fields, and numbers of digits, may be those of values.
+        named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
+        known = "a type" if pa.types.is_null(kind) else f"the type {named},"
         raise InputError(
             f"{path}: column {column!r} has {known} in which it is not clear which values are "
             "equal: store it as a string or an integer"

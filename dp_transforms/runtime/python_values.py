@@ -59,7 +59,8 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
       name: what to call them in an error.
 
     Raises:
-      TypeError: values are of several kinds, or composites have different fields.
+      TypeError: values are of several kinds, integers do not fit 64 bits, or composites have
+        different fields.
     """
     kinds = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     try:
@@ -67,6 +68,10 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
             raise TypeError
         kind = kinds.pop() if kinds else None
         if kind not in (_DICTIONARIES, _ROWS, _TUPLES):
+            if kind is _KINDS[numbers.Integral]:
+                return pa.array(values, pa.int64())
+            if kind not in _KINDS.values():
+                _check_times(values)
             return pa.array(values)
         there = [value for value in values if value is not None]
         if len(there) == len(values):
@@ -115,6 +120,14 @@ def _kind(kind: type) -> Any:
     if issubclass(kind, dict):
         return _DICTIONARIES
     return next((name for types, name in _KINDS.items() if issubclass(kind, types)), kind)
+
+
+def _check_times(values: Sequence[Any]) -> None:
+    """Refuses times of which only some are in a time zone, where Arrow has the first one decide of
+    all, and times finer than its microseconds."""
+    zoned = {getattr(value, "tzinfo", None) is not None for value in values if value is not None}
+    if len(zoned) > 1 or any(getattr(value, "nanosecond", 0) for value in values):
+        raise TypeError
 
 
 def _struct(values: Sequence[Any], kind: str, name: str) -> pa.Array:

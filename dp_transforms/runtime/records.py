@@ -360,6 +360,11 @@ class ToRecords(beam.PTransform):
         return pa.table({USER: user, PARTITION: parts[0]})
 
     def _of_tuple(self, row: tuple[Any, ...]) -> list[tuple[Any, Any]]:
+        if not isinstance(row, (tuple, list)):
+            raise TypeError(
+                "records in which user and partition have positions must be tuples, got "
+                f"{type(row).__name__}"
+            )
         if len(row) <= max(self._names):
             raise ValueError(f"a record has no position {max(self._names)}")
         return self._parts(row.__getitem__, tuple)

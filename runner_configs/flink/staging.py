@@ -13,7 +13,7 @@ from runner_configs.parts import BEAM_VERSION, MENDED, ROOT, check_java, maven, 
 
 FLINK_VERSION = "1.19.3"
 
-_HERE = pathlib.Path(__file__).parent
+_PROJECT = pathlib.Path(__file__).parent / "pom.xml"
 STAGE = ROOT / "out" / "flink"
 HOME = STAGE / f"flink-{FLINK_VERSION}"
 LIBRARIES = HOME / "lib"
@@ -38,7 +38,8 @@ def stage() -> None:
         # loaded in the order of these names.
         if not (LIBRARIES / MENDED).exists():
             mended(pathlib.Path(scratch)).rename(LIBRARIES / MENDED)
-        if not (LIBRARIES / _RUNNER).exists():
+        runner = LIBRARIES / _RUNNER
+        if not runner.exists() or runner.stat().st_mtime < _PROJECT.stat().st_mtime:
             _stage_runner(pathlib.Path(scratch))
 
 
@@ -75,5 +76,5 @@ def _stage_flink(scratch: pathlib.Path) -> None:
 def _stage_runner(scratch: pathlib.Path) -> None:
     line = FLINK_VERSION.rpartition(".")[0]
     versions = (f"-Dflink.line={line}", f"-Dflink.version={FLINK_VERSION}")
-    project = maven(_HERE / "pom.xml", scratch, *versions, "package")
+    project = maven(_PROJECT, scratch, *versions, "package")
     (project / "target" / _RUNNER).rename(LIBRARIES / _RUNNER)

@@ -69,11 +69,14 @@ def test_nothing_of_the_data_or_the_secret_is_shown(flink, pool, same_secret, tm
         file.write("user4711,\n")
     flags = [f"--input={records}", f"--output={tmp_path / 'release'}", "--epsilon=1", *FLAGS]
     config = f"--config={ROOT}/runner_configs/flink/external.yaml"
-    once = "--number_of_execution_retries=0"
-    assert release_frequency_list.main([*flags, config, once]) == 1
+    earlier = {job["id"] for job in cluster.ask("/jobs")["jobs"]}
+    assert release_frequency_list.main([*flags, config]) == 1
     said = "".join(capfd.readouterr())
     assert said.startswith(f"error: {records} has records without") and said.count("\n") == 1
     assert not (tmp_path / "release").exists()
+    # A second attempt would have failed alike.
+    (job,) = {job["id"] for job in cluster.ask("/jobs")["jobs"]} - earlier
+    assert len(cluster.ask(f"/jobs/{job}/exceptions")["exceptionHistory"]["entries"]) == 1
     shown = [("printed", said.encode()), *logs(cluster.LOGS), *rest_answers()]
     everything = b"".join(text for _, text in shown)
     # The search sees the failure, and would see its records.

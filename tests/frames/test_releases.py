@@ -1,6 +1,8 @@
 """Releases from objects of this process: the same as those of the jobs, whatever holds the data."""
 
 import collections
+import datetime
+import decimal
 import itertools
 import json
 import pickle
@@ -93,6 +95,7 @@ def test_tuples_have_positions(expected):
     pairs = list(zip(PAGES, USERS, strict=True))
     options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
     assert dp.release(pairs, **options).released == expected
+    assert dp.release({0: PAGES, 1: USERS}, **options).released == expected
 
 
 @pytest.mark.parametrize("more", [{}, {"counts": True}])
@@ -127,6 +130,20 @@ def test_nothing_is_released_of_nothing():
 
 
 PRIVATE = "ann.smith"
+TIME = datetime.datetime(2026, 1, 31, 12)
+ZONED = TIME.replace(tzinfo=datetime.timezone.utc)
+
+
+def _objects(values):
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def _polars_objects(values):
+    return pl.Series(values, dtype=pl.Object)
+
+
 BAD = [
     ({"who": ["a"]}, "no column 'page': its columns are who"),
     (pd.DataFrame({"who": ["a"], "url": [PRIVATE]}), "no column 'page': its columns are who, url"),
@@ -139,16 +156,30 @@ BAD = [
     ([(PRIVATE, "x")], "not all records have who, page"),
     ({"who": [PRIVATE], "page": ["x", "y"]}, "several types"),
     ({"who": [PRIVATE, 2**70], "page": ["x", "y"]}, "several types"),
+    # One value decides of none of the others, whatever holds them.
+    *[
+        ({"who": hold([PRIVATE, PRIVATE.encode()]), "page": ["x", "y"]}, "several types")
+        for hold in (list, collections.deque, iter, pd.Series, _objects, _polars_objects)
+    ],
+    (pl.DataFrame({"who": _polars_objects([PRIVATE, 1]), "page": ["x", "y"]}), "several types"),
+    ({"who": [PRIVATE, "b"], "page": _objects([TIME, TIME.date()])}, "several types"),
+    ([{"who": PRIVATE, "page": TIME}, {"who": "b", "page": ZONED}], "several types"),
+    ([(PRIVATE, ZONED), (PRIVATE, TIME)], "several types", {"user": 0, "partition": 1}),
+    (pd.DataFrame({"who": [PRIVATE, "b"], "page": [TIME, ZONED]}), "several types"),
+    ({"who": [PRIVATE], "page": [pd.Timestamp(1)]}, "several types"),
+    ([("a", "b"), PRIVATE], "not all records have 0, 1", {"user": 0, "partition": 1}),
+    ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type \(int64\), in which"),
+    ({"who": ["a"], "page": [decimal.Decimal("1e40")]}, "the type decimal of so many digits, in"),
     (PRIVATE.encode(), "must be a data frame"),
     (7, "must be a data frame"),
     ("nowhere.csv", "nowhere.csv"),
 ]
 
 
-@pytest.mark.parametrize(("data", "message"), BAD, ids=[message for _, message in BAD])
-def test_bad_data_are_told_of_without_a_value(data, message):
+@pytest.mark.parametrize(("data", "message", "more"), [(*one, {})[:3] for one in BAD])
+def test_bad_data_are_told_of_without_a_value(data, message, more):
     with pytest.raises((ValueError, TypeError), match=message) as error:
-        dp.release(data, **LIST)
+        dp.release(data, **LIST | more)
     assert PRIVATE not in str(error.value)
     shown = error.value
     while shown is not None:

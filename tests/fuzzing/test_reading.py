@@ -8,11 +8,14 @@ one user's records are left out.
 import datetime
 import decimal
 import fractions
+import gzip
 import itertools
 import json
 import typing
 
 import apache_beam as beam
+import duckdb
+import fastavro
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -32,7 +35,8 @@ from dp_transforms.columnar.columns import (
     without_nulls,
 )
 from dp_transforms.errors import InputError
-from dp_transforms.files import text_lines
+from dp_transforms.files import parquet_files, text_lines
+from dp_transforms.files.database import query_of
 from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.period_names import periods_of
@@ -160,6 +164,7 @@ def test_text(directory, data, text_format):
     cuts = data.draw(st.lists(st.integers(0, size), max_size=2))
     ranges = data.draw(st.sampled_from([10, 30, 1 << 20]))
     header = text_format.delimiter.join(["user", "page", "note"]) + "\n"
+    packed = data.draw(st.sampled_from([False, False, True]))
     columns = ("user", ["page"]) if text_format.header else ("1", ["2"])
 
     def slow(line):
@@ -171,17 +176,20 @@ def test_text(directory, data, text_format):
                     yield user, page
 
     def read(found):
-        for old in directory.glob("*.csv"):
+        for old in directory.glob("*.csv*"):
             old.unlink()
         ends = [0, *sorted(cuts), len(found)]
         for i, (start, stop) in enumerate(itertools.pairwise(ends)):
             text = header * text_format.header + "".join(found[start:stop])
-            (directory / f"{i}.csv").write_bytes(text.encode(text_format.encoding))
-        files = RecordFiles(str(directory / "*.csv"), *columns, text_format, drop_nulls=True)
+            content = text.encode(text_format.encoding)
+            (directory / f"{i}.csv{'.gz' * packed}").write_bytes(
+                gzip.compress(content) if packed else content
+            )
+        files = RecordFiles(str(directory / "*.csv*"), *columns, text_format, drop_nulls=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(text_lines, "RANGE_BYTES", ranges)
             patch.setattr(text_lines, "BLOCK_BYTES", max(ranges, 400 * text_format.multiline))
-            return pairs(read_in_ranges(files, directory.glob("*.csv")))
+            return pairs(read_in_ranges(files, directory.glob("*.csv*")))
 
     agree(records, read, slow, data)
 
@@ -237,6 +245,7 @@ TYPED = [st.sampled_from([*some, "null"]) for some in (JSON_TEXTS, JSON_NUMBERS,
 @given(data=st.data())
 def test_json_lines(directory, data):
     kinds = [data.draw(st.sampled_from(TYPED)) for _ in range(2)]
+    nested = data.draw(st.booleans())
     mark = st.sampled_from(["", "", "", "\ufeff", " ", "\t"])
     records = []
     for _ in range(data.draw(st.integers(1, 6))):
@@ -247,6 +256,12 @@ def test_json_lines(directory, data):
             f'{{"page": {page}, "user":{user}, "x": [{user}]}}',
             f'{{"user": 1, "user": {user}, "page": {page}}}',
         ]
+        if nested:
+            ways = [
+                f'{{"user": {{"id": {user}, "x": 1}}, "page": {page}}}',
+                f'{{"page": {page}, "user.id": {user}, "user": {{"id": 1}}}}',
+                f'{{"user": {{"id": 1}}, "page": {page}, "user": {{"y": [], "id": {user}}}}}',
+            ]
         text = data.draw(st.sampled_from(ways))
         if hostile:
             text = data.draw(st.sampled_from([text, text[:-1], f"[{text}]", f'{{"page": {page}}}']))
@@ -258,6 +273,8 @@ def test_json_lines(directory, data):
     def slow(line):
         record = json.loads(line.removeprefix("\ufeff"))
         user, page = record.get("user"), record.get("page")
+        if nested:
+            user = record["user.id"] if "user.id" in record else (user or {}).get("id")
         if user is not None and page is not None:
             yield tuple(str(v).lower() if isinstance(v, bool) else v for v in (user, page))
 
@@ -266,7 +283,8 @@ def test_json_lines(directory, data):
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(text_lines, "RANGE_BYTES", ranges)
             patch.setattr(text_lines, "BLOCK_BYTES", ranges)
-            files = RecordFiles(str(path), "user", ["page"], JsonLines(), drop_nulls=True)
+            user = "user.id" if nested else "user"
+            files = RecordFiles(str(path), user, ["page"], JsonLines(), drop_nulls=True)
             return pairs(read_in_ranges(files, [path]))
 
     agree(records, read, slow, data)
@@ -296,6 +314,15 @@ TYPES = {
         [decimal.Decimal(text) for text in ("0", "-0", "1", "1.0", "1.5", "-1.5", "100", "0.1")],
     ),
 }
+AVRO = {
+    "integer": "long",
+    "boolean": "boolean",
+    "text": "string",
+    "binary": "bytes",
+    "date": {"type": "int", "logicalType": "date"},
+    "time": {"type": "long", "logicalType": "local-timestamp-micros"},
+    "instant": {"type": "long", "logicalType": "timestamp-micros"},
+}
 SECONDS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
@@ -309,11 +336,13 @@ def arrow(value, kind):
 @given(data=st.data())
 def test_types_of_files(directory, data):
     """Values of several files: each is known by its logical type and exact value."""
-    for old in directory.glob("*.parquet"):
+    for old in directory.glob("types*"):
         old.unlink()
     names = data.draw(st.lists(st.sampled_from(sorted(TYPES)), min_size=1, max_size=2))
     names = names if data.draw(st.integers(0, 4)) == 0 else names[:1]
     expected, tables = [], []
+    avro = AVRO.keys() >= {*names} and data.draw(st.integers(0, 2)) == 0
+    nested = not avro and data.draw(st.booleans())
     for i in range(data.draw(st.integers(1, 3))):
         name = data.draw(st.sampled_from(names))
         kinds, values = TYPES[name]
@@ -325,14 +354,44 @@ def test_types_of_files(directory, data):
         logical = "time" if name == "far time" else name
         exact = [v if v is None else (logical, _exact(v)) for v in some]
         expected += [v for v in exact if v is not None]
+        if avro:
+            kind = {"type": "record", "name": "r", "fields": [
+                {"name": "user", "type": ["null", AVRO[name]]}, {"name": "page", "type": "string"}
+            ]}  # fmt: skip
+            with open(directory / f"types{i}.avro", "wb") as file:
+                rows = [{"user": value, "page": "p"} for value in column.to_pylist()]
+                fastavro.writer(file, kind, rows, sync_interval=data.draw(st.integers(1, 99)))
+            continue
+        if nested:
+            chunks = [pa.StructArray.from_arrays([one], names=["id"]) for one in column.chunks]
+            column = pa.chunked_array(chunks)
         table = pa.table({"user": column, "page": ["p"] * len(some)})
         size = data.draw(st.integers(1, 3))
-        pq.write_table(table, directory / f"{i}.parquet", row_group_size=size)
+        pq.write_table(table, directory / f"types{i}.parquet", row_group_size=size)
         tables.append(table)
-    files = None
+    ranges, batch = data.draw(st.sampled_from([(50, 1), (300, 2), (1 << 20, 1 << 20)]))
+    query = len(tables) == 1 and data.draw(st.booleans())
+    user = "user.id" if nested else "user"
     try:
-        files = RecordFiles(str(directory / "*.parquet"), "user", ["page"], drop_nulls=True)
-        found = [user for user, _ in pairs(files.tables())]
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(parquet_files, "RANGE_BYTES", ranges)
+            patch.setattr(parquet_files, "BATCH_ROWS", batch)
+            if query:
+                path = directory / "types.duckdb"
+                try:
+                    with duckdb.connect(path) as connection:
+                        connection.from_arrow(tables[0]).create("visits")
+                except duckdb.Error:  # it does not have such values
+                    raise ValueError from None
+                sql = (
+                    'SELECT "user"."id" AS "user.id", page FROM visits' if nested else "FROM visits"
+                )
+                source = query_of(f"duckdb:{path}", sql, user, ["page"], drop_nulls=True)
+                found = [one for one, _ in pairs(source.tables())]
+            else:
+                files = RecordFiles(str(directory / "types*"), user, ["page"], drop_nulls=True)
+                paths = sorted(directory.glob("types*"))
+                found = [one for one, _ in pairs(read_in_ranges(files, paths))]
     except REFUSED as error:
         assert MARKER not in str(error)
         event("refused")

@@ -134,10 +134,11 @@ def test_nulls_are_dropped_or_refused(kind):
             "the table has no column 'acount'",
         ),
         ([("a", "b")], ToRecords(0, 2), "a record has no position 2"),
+        (["ab"], ToRecords(0, 1), "must be tuples, got str"),
     ],
 )
 def test_columns_that_are_not_there(records, transform, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((TypeError, ValueError), match=message):
         run(records, transform)
 
 

@@ -1,0 +1,298 @@
+"""``test_reading`` for records that come from this process, from queries and in PCollections.
+
+They are held in all ways that are taken, cut into batches of any size, and read beside a slow
+reader of one value.
+"""
+
+import collections
+import contextlib
+import datetime
+import decimal
+import itertools
+import sqlite3
+
+import apache_beam as beam
+import duckdb
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dp_transforms.columnar.columns import check_alike, types_of
+from dp_transforms.files import database, frame_records
+from dp_transforms.files.database import query_of
+from dp_transforms.files.frame_records import records_of
+from dp_transforms.runtime import batching
+from dp_transforms.runtime.batching import objects
+from dp_transforms.runtime.records import RecordKind, ToRecords
+from tests.fuzzing.limits import MARKER, fuzz
+from tests.fuzzing.test_reading import DAY, NOON, OSLO, USERS, UTC, agree, pairs
+
+NUMBERS = [decimal.Decimal(text) for text in ("0", "1.0", "1", "1.50", "-1.5", "100", "0.1", "7e2")]
+KINDS = {
+    "text": ["a", "é", "e\u0301", "", " ", "\0", "1", "true", "2026-01-31", "x" * 70, MARKER],
+    "bytes": [b"a", b"", b"\xff", b"1", bytearray(b"a")],
+    "integers": [0, 1, -1, 7, 2**63 - 1, -(2**63), np.int8(1), np.uint64(7)],
+    "booleans": [True, False],
+    "days": [DAY, datetime.date.min, datetime.date.max],
+    "times": [NOON, NOON.replace(fold=1), datetime.datetime.min, NOON.replace(microsecond=500)],
+    "instants": [
+        NOON.replace(tzinfo=UTC), NOON.replace(tzinfo=OSLO), NOON.replace(hour=11, tzinfo=UTC)
+    ],
+    "decimals": NUMBERS,
+}  # fmt: skip
+ODD = [2**63, 1.0, float("nan"), pd.NaT, pd.NA, pd.Timestamp(1), np.datetime64("2026"), "\ud800"]
+ODD += [decimal.Decimal("NaN"), decimal.Decimal("1e40"), (1,), {MARKER: 1}, datetime.time(1)]
+UNKNOWN = object()
+
+Visit = collections.namedtuple("Visit", ["user", "page"])
+Turned = collections.namedtuple("Turned", ["page", "user"])
+
+
+def shown(value):
+    """A value as it is released, found by itself; UNKNOWN if it must be refused."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return str(value) if value != "\ud800" else UNKNOWN
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if isinstance(value, (int, np.integer)):
+        return int(value) if abs(value) < 2**63 or value == -(2**63) else UNKNOWN
+    if type(value) is datetime.datetime:
+        zone = "" if value.tzinfo is None else "Z"
+        value = value.astimezone(UTC).replace(tzinfo=None) if zone else value.replace(fold=0)
+        text = value.isoformat(" ", "microseconds")
+        return text.rstrip("0").rstrip(".") + zone
+    if type(value) is datetime.date:
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal) and value in NUMBERS:
+        text = format(value, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    return UNKNOWN
+
+
+def is_missing(value):
+    return value is None or value is pd.NA or value != value
+
+
+def expected_of(record):
+    user, value = record
+    if is_missing(value):
+        return []
+    found = shown(value)
+    assert found is not UNKNOWN
+    return [(user, found)]
+
+
+@st.composite
+def values(draw):
+    """Values of one kind, or nearly, and whether they are of one."""
+    kind = draw(st.sampled_from(sorted(KINDS)))
+    one = st.sampled_from([*KINDS[kind], None])
+    other = st.sampled_from(ODD) | st.sampled_from([*itertools.chain(*KINDS.values())])
+    alike = draw(st.integers(0, 3)) > 0
+    found = draw(st.lists(one, min_size=1, max_size=7))
+    if not alike:
+        found.insert(draw(st.integers(0, len(found))), draw(other))
+    return found, alike
+
+
+def held(values):
+    found = np.empty(len(values), object)
+    found[:] = values
+    return found
+
+
+def columns(hold):
+    return lambda rows: {
+        "user": [user for user, _ in rows], "page": hold([page for _, page in rows])
+    }  # fmt: skip
+
+
+def series(values):
+    # Left to itself, pandas would make one type of them.
+    return pd.Series(values, range(len(values), 0, -1), dtype=object)
+
+
+ANY_VALUES = {
+    "tuples": lambda rows: [tuple(row) for row in rows],
+    "tuples and lists": lambda rows: iter([*rows[:1], *([*row, 1] for row in rows[1:])]),
+    "dictionaries": lambda rows: ({"page": page, MARKER: 1, "user": user} for user, page in rows),
+    "named tuples": lambda rows: [
+        Visit(*row) if i % 2 else Turned(*row[::-1]) for i, row in enumerate(rows)
+    ],
+    "columns": columns(list),
+    "columns of objects": columns(held),
+    "deques": columns(collections.deque),
+    "iterators": columns(iter),
+    "series": columns(series),
+    "masked": columns(lambda values: np.ma.array(held(values), mask=[v is None for v in values])),
+    "pandas": lambda rows: pd.DataFrame(columns(held)(rows), dtype=object),
+}  # fmt: skip
+# These make a type of the values before we see them.
+OF_ONE_KIND = {
+    "typed pandas": lambda rows: pd.DataFrame(rows, columns=["user", "page"]).convert_dtypes(),
+    "categories": lambda rows: pd.DataFrame(rows, columns=["user", "page"], dtype="category"),
+    "polars": lambda rows: pl.DataFrame(columns(list)(rows)),
+    "lazy polars": lambda rows: pl.DataFrame(columns(list)(rows)).lazy(),
+    "arrow": lambda rows: pa.table(columns(list)(rows)),
+    "chunks": lambda rows: pa.concat_tables(
+        [pa.table(columns(list)(rows))[i : i + 2] for i in range(0, len(rows), 2)]
+    ),
+    "batches": lambda rows: pa.table(columns(list)(rows)).to_reader(max_chunksize=2),
+    "codes": lambda rows: pa.table(
+        {name: pa.array(some).dictionary_encode() for name, some in columns(list)(rows).items()}
+    ),
+    "duckdb": lambda rows: duckdb.from_arrow(pa.table(columns(list)(rows))),
+}  # fmt: skip
+
+
+@fuzz
+@given(data=st.data(), made=values())
+def test_frames(data, made):
+    found, alike = made
+    typed = alike and not any(isinstance(value, np.integer) for value in found)
+    ways = ANY_VALUES | OF_ONE_KIND if typed else ANY_VALUES
+    if any(
+        type(value) is str and value == "\0" for value in found
+    ):  # which is nothing in categories of pandas
+        ways = {name: way for name, way in ways.items() if name != "categories"}
+    way = data.draw(st.sampled_from(sorted(ways)))
+    users = [data.draw(st.sampled_from(USERS)) for _ in found]
+    names = (0, 1) if way.startswith("tuples") else ("user", "page")
+    chunk, batch = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
+
+    def read(rows):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(frame_records, "_CHUNK_RECORDS", chunk)
+            patch.setattr(frame_records, "_BATCH_ROWS", batch)
+            return pairs(records_of(made_of(rows), *names, drop_nulls=True).tables())
+
+    def made_of(rows):
+        try:
+            return ways[way](rows)
+        except Exception:  # of pandas or polars
+            raise ValueError from None
+
+    records = list(zip(users, found, strict=True))
+    agree(list(zip(users, records, strict=True)), read, expected_of, data)
+
+
+# Queries
+
+
+@fuzz
+@given(data=st.data(), made=values())
+def test_sqlite(tmp_path_factory, data, made):
+    found = [value for value in made[0] if value is None or type(value) in (str, bytes, int, float)]
+    found = [value for value in found if value not in ("\ud800", 2**63)] or [None]
+    declared = data.draw(st.sampled_from(["", "TEXT", "INTEGER", "BLOB", "NUMERIC"]))
+    batch, sample = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
+    path = tmp_path_factory.mktemp("sqlite") / "records.db"
+
+    def read(rows):
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.executescript("PRAGMA synchronous=OFF; PRAGMA journal_mode=OFF")
+            connection.execute("DROP TABLE IF EXISTS visits")
+            connection.execute(f"CREATE TABLE visits (user, page {declared})")
+            connection.executemany("INSERT INTO visits VALUES (?, ?)", rows)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(database, "_BATCH_ROWS", batch)
+            patch.setattr(database, "_SAMPLE_ROWS", sample)
+            columns = ("SELECT * FROM visits", "user", ["page"])
+            return pairs(query_of(f"sqlite:{path}", *columns, drop_nulls=True).tables())
+
+    def slow(record):
+        user, value = record
+        if isinstance(value, str) and declared in ("INTEGER", "NUMERIC") and value == "1":
+            value = 1
+        if isinstance(value, int) and declared == "TEXT":
+            value = str(value)
+        if isinstance(value, float) and declared in ("INTEGER", "NUMERIC") and value == 1:
+            value = 1
+        if isinstance(value, float) and declared == "TEXT" and value == value:
+            value = str(value)
+        return expected_of((user, value))
+
+    records = [(user, (user, v)) for v in found for user in [data.draw(st.sampled_from(USERS))]]
+    agree(records, read, slow, data)
+
+
+# PCollections
+
+FORMS = {
+    "tuple": tuple,
+    "list": list,
+    "dict": lambda row: {"page": row[1], "user": row[0], MARKER: 1},
+    "row": lambda row: beam.Row(page=row[1], user=row[0]),
+    "named": lambda row: Visit(*row),
+    "turned": lambda row: Turned(*row[::-1]),
+    "table": lambda row: pa.table({"user": [row[0]], "page": held([row[1]])}),
+    "batch": lambda row: pa.RecordBatch.from_pydict({"page": held([row[1]]), "user": [row[0]]}),
+    "frame": lambda row: pd.DataFrame({"page": held([row[1]]), "user": [row[0]]}),
+}
+BY_NAME = ["dict", "row", "named", "turned", "table", "batch", "frame"]
+
+
+@fuzz
+@given(data=st.data(), made=values())
+def test_elements(data, made):
+    """Elements of any kind, given names or not, in bundles and batches of any size."""
+    named = data.draw(st.booleans())
+    form = data.draw(st.sampled_from(BY_NAME if named else ["tuple", "list"]))
+    mixed = data.draw(st.integers(0, 4)) == 0
+    records = []
+    for value in made[0]:
+        # By position, a named tuple is a tuple like others.
+        others = sorted(FORMS if named else FORMS.keys() - {"turned"})
+        other = data.draw(st.sampled_from(others)) if mixed else form
+        user = data.draw(st.sampled_from(USERS))
+        records.append((user, (other, (user, value))))
+    bundle, batch = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 9))
+    drop = data.draw(st.booleans())
+
+    def read(rows):
+        try:
+            elements = [FORMS[form](row) for form, row in rows]
+        except (OverflowError, pa.ArrowException):
+            raise ValueError from None
+        columns = ("user", "page") if named else (0, 1)
+        renamed = ToRecords(*columns, drop_nulls=drop)
+        way = renamed._of_any if named else renamed._of_tuple
+        elements = [one for element in elements for one in way(element)]
+        tables = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(batching, "_BATCH_OBJECTS", batch)
+            for start in range(0, len(elements), bundle):
+                step = batching._Batch(("user", "partition"), RecordKind.TUPLES, True)
+                step.start_bundle()
+                for element in elements[start : start + bundle]:
+                    tables += step.process(element)
+                tables += [one.value for one in step.finish_bundle()]
+        check_alike(types_of(table) for table in tables)
+        names = ("user", "partition")
+        return [one for table in tables for one in objects(table, RecordKind.TUPLES, names)]
+
+    def slow(record):
+        form, (user, value) = record
+        in_table = form in ("frame", "table", "batch")
+        if drop and (is_missing(value) if in_table else value is None):
+            return []
+        return [(user, composite(value))]
+
+    agree(records, read, slow, data)
+
+
+def composite(value):
+    if isinstance(value, tuple):
+        return tuple(map(composite, value))
+    if isinstance(value, dict):
+        return tuple(composite(value[name]) for name in sorted(value))
+    assert isinstance(value, (str, bytes, bytearray, int, np.integer)) and type(value) is not bool
+    found = shown(value)
+    assert found is not UNKNOWN
+    return found
