@@ -50,7 +50,7 @@ def _completion(shell: str = "", *others: str) -> int:
     try:
         import shtab
     except ImportError:
-        message = "completion needs shtab: pip install dp-frequency-lists[completion]"
+        message = "completion needs shtab: pip install 'dp-frequency-lists[completion]'"
         print(f"error: {message}", file=sys.stderr)
         return USAGE_ERROR
     if shell not in shtab.SUPPORTED_SHELLS or others:

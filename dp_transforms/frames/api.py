@@ -83,7 +83,7 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
-    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     (released,), statement = _made(
         spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
@@ -119,7 +119,7 @@ def release_counts(
     ... ]
     'declared'
     """
-    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     charge = _charge(session, spec.requests)
     private = counts if isinstance(counts, FrequencyList) else FrequencyList.from_counts(counts)
     secret = _serving(secret, spec)
@@ -180,6 +180,11 @@ def select(
         spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
     return NamesRelease(names_table(selected, statement), statement)
+
+
+def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
+    max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
+    return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
 def _made(

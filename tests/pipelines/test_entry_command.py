@@ -100,7 +100,7 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
         assert "--completion takes one of bash, zsh" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["--completion=zsh"]) == 2
-    assert "pip install dp-frequency-lists[completion]" in capsys.readouterr().err
+    assert "pip install 'dp-frequency-lists[completion]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", [["pipelines", "release"], ["pipelines.release_frequency_list"]])
