@@ -2,6 +2,7 @@ import argparse
 import importlib
 import inspect
 import os
+import signal
 import subprocess
 import sys
 
@@ -137,3 +138,13 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait() == 0
+
+
+def test_an_interrupt_after_the_end_is_no_traceback():
+    code = (
+        "import os, signal, sys; from dp_transforms.__main__ import main\n"
+        "sys.argv = ['dp-frequency-lists', '--version']; main()\n"
+        "os.kill(os.getpid(), signal.SIGINT)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")
