@@ -87,11 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # Imported only now: Beam takes a second, and help should not.
         from pipelines.command_line import OneLineParser
+        from pipelines.progress import patience
 
         module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
         OneLineParser.typed = f"{_NAME} {name}"
         try:
-            code: int = module.main(arguments) or SUCCESS
+            with patience(name):
+                code: int = module.main(arguments) or SUCCESS
             sys.stdout.flush()
         finally:
             OneLineParser.typed = None
