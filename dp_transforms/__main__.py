@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import runpy
+import signal
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -38,6 +39,8 @@ def main() -> int:
     """Runs a command; returns its exit code."""
     load_jobs()
     code: int = importlib.import_module("pipelines.__main__").main()
+    # Another Ctrl-C while threads end is no traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     return code
 
 

@@ -50,7 +50,7 @@ def _completion(shell: str = "", *others: str) -> int:
     try:
         import shtab
     except ImportError:
-        message = "completion needs shtab: pip install dp-frequency-lists[completion]"
+        message = "completion needs shtab: pip install 'dp-frequency-lists[completion]'"
         print(f"error: {message}", file=sys.stderr)
         return USAGE_ERROR
     if shell not in shtab.SUPPORTED_SHELLS or others:
@@ -87,11 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # Imported only now: Beam takes a second, and help should not.
         from pipelines.command_line import OneLineParser
+        from pipelines.progress import patience
 
         module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
         OneLineParser.typed = f"{_NAME} {name}"
         try:
-            code: int = module.main(arguments) or SUCCESS
+            with patience(name):
+                code: int = module.main(arguments) or SUCCESS
             sys.stdout.flush()
         finally:
             OneLineParser.typed = None

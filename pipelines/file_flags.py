@@ -104,8 +104,6 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
 
     columns = flags.user_column, flags.partition_column
     options = {"drop_nulls": flags.drop_nulls, "attribute_columns": attribute_columns}
-    if getattr(flags, "time_column", None) is not None:
-        options["attribute_flag"] = "time_column"
     if flags.query is not None:
         from dp_transforms.files.database import query_of
 

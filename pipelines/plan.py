@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -29,7 +27,6 @@ from pipelines import flag_types
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 
 _ROWS_PER_SECOND = 1_000_000
-_PATIENCE = 1.0  # Seconds.
 
 _EPILOG = """\
 Never give the list that is to be released as --reference: its expected error is private.
@@ -226,7 +223,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             reference = zipf_list(flags.users * max_partitions, flags.zipf_exponent)
         else:
             reference = read_frequency_list(flags.reference, public=True)
-        plans = _planned(reference, flags)
+        made_up = flags.reference is None
+        plans = plan_releases(reference, flags.epsilon, flags.delta, max_partitions, made_up)
         why = _why_the_default(reference, plans, max_partitions)
     except InputError as error:
         return failed(str(error))
@@ -248,18 +246,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             return failed(f"{flags.plot} cannot be drawn: {error}")
         print(flags.plot)
     return SUCCESS
-
-
-def _planned(reference: FrequencyList, flags: argparse.Namespace) -> list[ReleasePlan]:
-    """One plan after the other: standard error tells of those done where they take long."""
-    plans: list[ReleasePlan] = []
-    start = time.monotonic()
-    for epsilon in flags.epsilon:
-        max_partitions, made_up = flags.max_partitions_per_user, flags.reference is None
-        plans += plan_releases(reference, [epsilon], flags.delta, max_partitions, made_up)
-        if time.monotonic() - start > _PATIENCE and len(plans) < len(flags.epsilon):
-            print(f"planned {len(plans)} of {len(flags.epsilon)} budgets", file=sys.stderr)
-    return plans
 
 
 def _sizes(reference: FrequencyList, records: int | None) -> str:

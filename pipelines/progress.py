@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import sys
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -85,6 +87,26 @@ class Watch:
             if rows:
                 self._counts[rows] += table.num_rows
             yield table
+
+
+@contextlib.contextmanager
+def patience(doing: str) -> Iterator[None]:
+    """On a terminal, tells after 2, 4, 8, ... seconds that something goes on, unless stages do."""
+    over = threading.Event()
+
+    def tell() -> None:
+        seconds = wait = _SECONDS_BETWEEN_LINES
+        while not over.wait(wait):
+            if not _begun:
+                say(f"{doing} has been working for {seconds:.0f} seconds")
+            seconds, wait = 2 * seconds, seconds
+
+    if _on_terminal():
+        threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
 
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:

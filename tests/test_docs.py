@@ -2,7 +2,7 @@
 
 Code blocks marked ``python`` run in one namespace for each page, and ``console`` blocks command by
 command: ``cat`` makes the file that it shows, and what a job prints must be what the page shows
-(``...`` stands for anything).
+(``...`` stands for anything). ``text`` is what the block before it prints, with other numbers.
 """
 
 import importlib
@@ -13,6 +13,7 @@ from decimal import Decimal
 
 import pytest
 
+import dp_transforms as dp
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.version import VERSION
 from pipelines.__main__ import main
@@ -55,14 +56,21 @@ def run_command(command, shown, capsys):
         assert command == ". .venv/bin/activate"
 
 
+def words(printed):
+    """What is printed, whatever the numbers and the widths of columns."""
+    return re.sub(r"\d[\d,.]*", "N", printed).split()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=names(PAGES))
 def test_snippets_run(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    namespace = {}
+    namespace, printed = {}, ""
     for language, content in blocks(page.read_text()):
         if language == "python":
             exec(content, namespace)
-            capsys.readouterr()
+            printed = capsys.readouterr().out
+        elif language == "text":
+            assert words(content) == words(printed)
         elif language == "console":
             for command, shown in commands(content):
                 run_command(command, shown, capsys)
@@ -145,6 +153,29 @@ def test_the_readme_quotes_the_page_of_accuracy():
         for cell in (rows["1"][place], rows["0.1"][place])
     ]
     assert [*shown.groups()] == told
+
+
+def test_the_errors_of_the_three_stories_are_those_of_plan():
+    heads, rows = next(tables((ROOT / "docs/parameters.md").read_text()))
+    told = {row[0]: dict(zip(heads[1:], row[1:], strict=True)) for row in rows}
+    for story in heads[1:]:
+        users, kappa, epsilon, dist = (
+            told[name][story].partition(":")[0]
+            for name in ("users", "kappa", "epsilon of the list", "expected dist of the list")
+        )
+        names = told["epsilon and delta of names"][story].split(" and ")
+        delta = float(names[1]) if len(names) > 1 else None
+        (plan,) = dp.plan(
+            epsilon,
+            users=int(users.replace(",", "")),
+            max_partitions_per_user=int(kappa.partition(",")[0]),
+            delta=delta,
+        )
+        assert f"{plan.expected_dist:,.0f}" == dist
+        if delta is not None:
+            (taken,) = [one for one in plan.selections if one.chosen]
+            assert told["users from which a page is named"][story] == f"{taken.half_from:,}"
+    assert told["epsilon and delta of names"]["pages"].split(" and ")[0] == "0.5"
 
 
 def tables(text):

@@ -7,6 +7,7 @@ import tarfile
 
 import pytest
 
+import dp_transforms
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
 from dp_transforms.version import VERSION
@@ -19,6 +20,13 @@ def test_the_packaged_list_is_the_one_of_the_papers():
     # N and the number of different passwords, as in the data set of Blocki, Datta, Bonneau (2016).
     assert (passwords.total, passwords.distinct) == (32603388, 14344391)
     assert (passwords.frequencies[0], len(passwords)) == (290729, 2040)
+
+
+def test_completion_offers_the_interface_and_nothing_else():
+    offered = [name for name in dir(dp_transforms) if not name.startswith("_")]
+    assert {"release", "select", "Session", "load"} <= set(offered)
+    assert not {"re", "Path", "import_module"} & set(offered)
+    assert all(getattr(dp_transforms, name).__doc__ for name in offered)
 
 
 @pytest.fixture(scope="module")

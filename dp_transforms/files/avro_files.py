@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import record_schema, record_table
+from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, open_bytes
 from dp_transforms.files.record_source import RecordFormat
 
@@ -37,7 +37,7 @@ _LOGICAL_TYPES = {
 
 @dataclass(frozen=True)
 class AvroFiles(RecordFormat):
-    """Records in the top-level fields of Avro files.
+    """Records in the fields of Avro files, or in fields of records in these, such as user.id.
 
     Fields are strings, enums, bytes, integers, booleans, dates, timestamps, decimals or UUIDs, or
     null. They become what the same types of Parquet files become (see ``logical_types``).
@@ -101,9 +101,8 @@ def _damaged(path: str) -> str:
 
 def _fields(reader: Any) -> pa.Schema:
     """The fields of a file's records, where there is no Arrow type for one as null."""
-    schema = reader.writer_schema
-    fields = schema.get("fields", []) if isinstance(schema, dict) else []
-    return pa.schema([(field["name"], _type(field["type"]) or pa.null()) for field in fields])
+    whole = _type(reader.writer_schema)
+    return pa.schema(list(whole) if whole is not None and pa.types.is_struct(whole) else [])
 
 
 def _type(kind: Any) -> pa.DataType | None:
@@ -117,6 +116,9 @@ def _type(kind: Any) -> pa.DataType | None:
         return _type(others[0]) if len(others) == 1 else None
     if isinstance(kind, str):
         return _TYPES.get(kind)
+    if kind["type"] == "record":
+        fields = [(field["name"], _type(field["type"]) or pa.null()) for field in kind["fields"]]
+        return pa.struct(fields)
     logical = kind.get("logicalType")
     if logical == "decimal":
         precision, scale = kind.get("precision", 0), kind.get("scale", 0)
@@ -127,7 +129,9 @@ def _type(kind: Any) -> pa.DataType | None:
 def _table(records: list[Any], fields: pa.Schema, columns: Sequence[str]) -> pa.Table:
     found = {}
     for name in columns:
-        values, kind = [record[name] for record in records], fields.field(name).type
+        values, kind = records, fields_at(fields, name)[0].type
+        for key in name.split("."):
+            values = [None if value is None else value[key] for value in values]
         if kind == pa.string():
             # Of a UUID its text.
             values = [value if value is None else str(value) for value in values]

@@ -122,7 +122,8 @@ class RecordQuery(_Query):
             driver = importlib.import_module(f"{_DRIVERS[self._kind]}.dbapi")
         except ImportError:
             raise InputError(
-                f"a query to {self._kind} needs a driver: pip install dp-frequency-lists[database]"
+                f"a query to {self._kind} needs a driver: "
+                "pip install 'dp-frequency-lists[database]'"
             ) from None
         try:
             connection = driver.connect(self._uri)

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
-from dp_transforms.files.logical_types import logical_name, record_schema, record_table
+from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.files.record_source import RecordSource
 from dp_transforms.runtime.python_values import column_of, frame_column
@@ -92,10 +92,10 @@ class FrameRecords(RecordSource):
             schema, first = first, None
         elif first is not None:
             schema = first.schema
-        for field in schema:
-            if field.name in self._columns and pa.types.is_floating(field.type):
+        for column in self._columns:
+            if any(pa.types.is_floating(field.type) for field in fields_at(schema, column)):
                 raise InputError(
-                    f"column {field.name!r} holds floats, in which it is not clear which values "
+                    f"column {column!r} holds floats, in which it is not clear which values "
                     "are equal: make it integers or text. pandas makes floats of integers "
                     "with missing values, which .astype('Int64') undoes"
                 )
@@ -121,33 +121,31 @@ class FrameRecords(RecordSource):
     def _read(self, data: Any) -> tuple[int | None, Iterator[Any]]:
         """Returns the number of records, if it is known; and tables, or a schema and tables."""
         if hasattr(data, "collect_schema") and hasattr(data, "collect"):  # a lazy frame
-            self._check(data.collect_schema().names())
-            data = data.select(list(self._columns)).collect()
+            data = data.select(self._needed_of(data.collect_schema().names())).collect()
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             # Other columns may be of types that Arrow has not.
-            self._check([str(name) for name in data.columns])
-            data = data[list(self._columns)]
+            data = data[self._needed_of([str(name) for name in data.columns])]
             return self._one(len(data), lambda: _table_of(data))
         if isinstance(data, (pa.Table, pa.RecordBatch)):
-            self._check(data.schema.names)
+            data = data.select(self._needed_of(data.schema.names))
             return self._one(data.num_rows, lambda: pa.table(data))
         if hasattr(data, "__arrow_c_stream__"):
-            reader = pa.RecordBatchReader.from_stream(data)
-            self._check(reader.schema.names)
+            try:
+                reader = pa.RecordBatchReader.from_stream(data)
+            except pa.ArrowInvalid:  # a series
+                raise _unknown(data) from None
             tables = (pa.Table.from_batches([batch]) for batch in reader)
             return None, itertools.chain([reader.schema], tables)
         if isinstance(data, Mapping):
-            self._check([str(name) for name in data])
             found = {str(name): values for name, values in data.items()}
-            columns = {name: found[name] for name in self._columns}
+            columns = {name: found[name] for name in self._needed_of(list(found))}
+            if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
+                raise InputError("the table has columns that are not equally long")
             return self._one(None, lambda: _table_of(columns))
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else None
             return size, _told(self._of_objects(iter(data)))
-        raise TypeError(
-            "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
-            f"of columns, an iterable of records, or a path, got {type(data).__name__}"
-        )
+        raise _unknown(data)
 
     def _one(self, rows: int | None, table: Any) -> tuple[int | None, Iterator[Any]]:
         (read,) = _told(table() for _ in range(1))
@@ -155,10 +153,18 @@ class FrameRecords(RecordSource):
             return 0, iter(())
         return rows or read.num_rows, iter([read])
 
-    def _check(self, found: Sequence[str]) -> None:
+    def _needed_of(self, found: Sequence[str]) -> list[str]:
+        """Those of all columns that have these, or have fields that are these."""
+        needed, known = [], [(name, pa.string()) for name in found]
+        for column in self._columns:
+            if column in found:
+                needed.append(column)
+            elif within := [name for name in found if column.startswith(f"{name}.")]:
+                known.append((column, pa.string()))
+                needed += within
         # Raises the error of files.
-        known = [(name, pa.string()) for name in found]
         record_schema(self.pattern, pa.schema(known), self._columns)
+        return list(dict.fromkeys(needed))
 
     def _of_objects(self, records: Iterator[Any]) -> Iterator[pa.Table]:
         while chunk := list(itertools.islice(records, _CHUNK_RECORDS)):
@@ -175,13 +181,29 @@ class FrameRecords(RecordSource):
 def _values(records: list[Any], name: str) -> list[Any]:
     kinds = set(map(type, records))
     if all(issubclass(kind, Mapping) for kind in kinds):
-        return [record[name] for record in records]
+        return [_value(record, name) for record in records]
     if all(hasattr(kind, "_fields") for kind in kinds) and not name.isdigit():
         return [getattr(record, name) for record in records]
     if all(issubclass(kind, (tuple, list)) for kind in kinds):
         position = int(name)
         return [record[position] for record in records]
     raise TypeError
+
+
+def _value(record: Any, name: str) -> Any:
+    """The value of a key, or in nested objects that of user.id."""
+    if name in record or "." not in name:
+        return record[name]
+    for key in name.split("."):
+        record = record[key]
+    return record
+
+
+def _unknown(data: Any) -> TypeError:
+    return TypeError(
+        "the data must be a data frame or another object with __arrow_c_stream__, a dictionary "
+        f"of columns, an iterable of records, or a path, got {type(data).__name__}"
+    )
 
 
 def _table_of(columns: Any) -> pa.Table:

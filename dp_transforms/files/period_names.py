@@ -43,7 +43,7 @@ def period_names(period: str, span: str) -> list[str]:
             raise ValueError
     except ValueError:
         raise ValueError(
-            f"--periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
+            f"periods must be FIRST..LAST, two days such as 2026-01-01..2026-01-31, got {span!r}"
         ) from None
     names: dict[str, None] = {}
     step = datetime.timedelta(hours=1) if period == "hour" else datetime.timedelta(days=1)
@@ -53,7 +53,7 @@ def period_names(period: str, span: str) -> list[str]:
         names[monday.strftime(FORMS[period])] = None
         moment += step
         if len(names) > MOST_PERIODS:
-            raise ValueError(f"--periods has more than {MOST_PERIODS:,} periods: give fewer")
+            raise ValueError(f"periods has more than {MOST_PERIODS:,} periods: give fewer")
     return list(names)
 
 

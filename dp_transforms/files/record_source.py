@@ -52,7 +52,6 @@ class RecordSource(ABC):
       partition_columns: the column of partitions; several make a composite partition.
       drop_nulls: leave out records with a null in one of these columns, rather than fail.
       attribute_columns: columns to keep beside these, under their own names. Nulls may be in them.
-      attribute_flag: what to call these columns in an error.
 
     Raises:
       ValueError: a column is given twice.
@@ -74,7 +73,6 @@ class RecordSource(ABC):
         partition_columns: Sequence[str],
         drop_nulls: bool = False,
         attribute_columns: Sequence[str] = (),
-        attribute_flag: str = "group_by",
     ):
         self.pattern = pattern
         self._columns = (user_column, *partition_columns, *attribute_columns)
@@ -82,10 +80,10 @@ class RecordSource(ABC):
         self._needed = 1 + len(partition_columns)
         self._drop_nulls = drop_nulls
         if len(set(self._columns)) < len(self._columns):
-            names = "user_column and partition_column"
-            if attribute_columns:
-                names = f"user_column, partition_column and {attribute_flag}"
-            raise ValueError(f"{names} must be different columns, got {', '.join(self._columns)}")
+            raise ValueError(
+                "users, partitions, groups and times must be different columns, got "
+                f"{', '.join(self._columns)}"
+            )
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:

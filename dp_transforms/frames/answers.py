@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -74,8 +74,8 @@ _ALWAYS = 2
 class _Table:
     """A table for whichever library the user has."""
 
-    _labels: Sequence[str] = ()
-    """Columns of names, which are not numbers even where they are digits."""
+    _words: int = 1
+    """The number of first columns that hold words, even where these are digits."""
 
     def to_arrow(self) -> pa.Table:
         """The table as a ``pyarrow.Table``."""
@@ -110,9 +110,10 @@ class _Table:
     def _shown(self) -> list[list[str]]:
         """The head of the table, and its first rows."""
         columns = self._columns()
+        found = (np.asarray(one)[:_SHOWN].tolist() for one in columns.values())
         first = [
-            [str(one) if name in self._labels else _text(one) for one in values[:_SHOWN].tolist()]
-            for name, values in ((name, np.asarray(one)) for name, one in columns.items())
+            [str(one) if place < self._words else _text(one) for one in values]
+            for place, values in enumerate(found)
         ]
         rows = [list(row) for row in zip(*first, strict=True)]
         if len(next(iter(columns.values()))) > _SHOWN:
@@ -120,11 +121,12 @@ class _Table:
         return [list(columns), *rows]
 
     def __repr__(self) -> str:
-        return "\n".join([text_table(self._shown()), *self._below()])
+        return "\n".join([text_table(self._shown(), self._words), *self._below()])
 
     def _repr_html_(self) -> str:
         below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
-        return html_table(self._shown(), numbers=0) + below
+        rows = self._shown()
+        return html_table(rows, len(rows[0]) - self._words) + below
 
 
 class _Paged(_Table):
@@ -220,6 +222,7 @@ class ListRelease(_Answers):
     """
 
     page_kind = "list"
+    _words = 0
 
     released: ReleasedList
     statement: Mapping[str, Any]
@@ -384,9 +387,9 @@ class NamesRelease(_Answers):
     statement: Mapping[str, Any]
 
     @property
-    def _labels(self) -> list[str]:  # type: ignore[override]  # it depends on the table
+    def _words(self) -> int:  # type: ignore[override]  # it depends on the table
         counts = len(COUNTS) if self.statement["noisy_counts"] else 0
-        return list(self.names.column_names[: self.names.num_columns - counts])
+        return int(self.names.num_columns) - counts
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes what the job writes: the names and privacy.json, whole or not at all.

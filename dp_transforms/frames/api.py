@@ -83,7 +83,7 @@ def release(
     >>> release.to_arrow().select(["rank", "frequency"]).to_pydict()
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
-    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     (released,), statement = _made(
         spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
@@ -119,7 +119,7 @@ def release_counts(
     ... ]
     'declared'
     """
-    spec = ListSpec(partition_mechanism(epsilon, max_partitions_per_user, mechanism))
+    spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     charge = _charge(session, spec.requests)
     private = counts if isinstance(counts, FrequencyList) else FrequencyList.from_counts(counts)
     secret = _serving(secret, spec)
@@ -180,6 +180,11 @@ def select(
         spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
     )
     return NamesRelease(names_table(selected, statement), statement)
+
+
+def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
+    max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
+    return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
 def _made(
@@ -452,8 +457,8 @@ def plan(
 
     Args:
       epsilons: one, or several to compare.
-      users: about how many contributions there are; they are thought to follow Zipf's law,
-        and ``other_dists`` are of lists of other kinds.
+      users: about how many there are. All are thought to have as many partitions as count, and
+        these to follow Zipf's law; ``other_dists`` are of lists of other kinds.
       reference: instead, a public list that is like the one to release.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
@@ -470,6 +475,8 @@ def plan(
 
     if (users is None) == (reference is None):
         raise ValueError("give either users or reference")
-    several: Sequence[Number] = epsilons if isinstance(epsilons, Sequence) else [epsilons]
-    made = zipf_list(positive_integer("users", users)) if reference is None else reference
-    return plan_releases(made, several, delta, max_partitions_per_user, reference is None)
+    one = isinstance(epsilons, str) or not isinstance(epsilons, Sequence)
+    several: Sequence[Number] = [epsilons] if one else epsilons  # type: ignore[list-item,assignment]
+    kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
+    made = reference or zipf_list(positive_integer("users", users) * kappa)
+    return plan_releases(made, several, delta, kappa, reference is None)

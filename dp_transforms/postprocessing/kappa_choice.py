@@ -64,7 +64,7 @@ class KappaPlan:
     error: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KappaChoice:
     """Several values of kappa beside each other.
 
@@ -78,6 +78,11 @@ class KappaChoice:
     plans: tuple[KappaPlan, ...]
     users: float
     contributions: float
+
+    def __repr__(self) -> str:
+        from dp_transforms.reports.plots import kappa_table
+
+        return kappa_table(self)
 
 
 def choose_kappa(

@@ -41,7 +41,7 @@ def check_available() -> None:
       ValueError: matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
-        raise ValueError("a report needs matplotlib: install dp-frequency-lists[report]")
+        raise ValueError("a report needs matplotlib: pip install 'dp-frequency-lists[report]'")
 
 
 def document(

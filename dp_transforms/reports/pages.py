@@ -189,10 +189,9 @@ well.</p>
 
 def _rows(release: NamesRelease, shown: int) -> list[list[str]]:
     first = release.names.slice(0, shown)
-    labels = set(release._labels)
     columns = [
-        [_name(one) if name in labels else f"{one:,}" for one in first[name].to_pylist()]
-        for name in first.column_names
+        [_name(one) if place < release._words else f"{one:,}" for one in column.to_pylist()]
+        for place, column in enumerate(first.columns)
     ]
     return [list(row) for row in zip(*columns, strict=True)]
 

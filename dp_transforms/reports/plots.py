@@ -4,11 +4,14 @@ Pictures raise an ImportError if matplotlib is not installed."""
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from dp_transforms.mechanisms.selection.choice import Explanation, evenly
-from dp_transforms.postprocessing.kappa_choice import KappaChoice
 from dp_transforms.reports import page
 from dp_transforms.reports.page import text_table
+
+if TYPE_CHECKING:
+    from dp_transforms.postprocessing.kappa_choice import KappaChoice
 
 _POINTS = 200
 _NEEDED = "users that a partition needs"
@@ -66,7 +69,7 @@ def kappa_table(choice: KappaChoice) -> str:
         f"about {choice.users:,.0f} users, {choice.contributions:,.0f} contributions\n"
         f"{text_table(rows)}\n"
         f"kept: part of all pairs of a user and a partition, by the released degrees\n"
-        f"* recommended: --max_partitions_per_user={choice.recommended}\n"
+        f"* recommended: max_partitions_per_user={choice.recommended}\n"
         f"{_NEEDED if names else _ERROR}: {about}"
     )
 

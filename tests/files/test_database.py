@@ -156,7 +156,7 @@ def test_a_fault_in_the_records_says_nothing_of_them(visits, failure):
 def test_a_missing_driver_names_the_extra(visits, monkeypatch, failure):
     monkeypatch.setitem(database._DRIVERS, "duckdb", "no_such_driver")
     code, err = failure(release_frequency_list.main, flags(visits))
-    assert code == 1 and "pip install dp-frequency-lists[database]" in err
+    assert code == 1 and "pip install 'dp-frequency-lists[database]'" in err
 
 
 @pytest.fixture(scope="module")

@@ -205,11 +205,19 @@ def test_avro_that_is_none_or_cut_short(tmp_path):
 NESTED = [{"user": {"id": f"u{i % 90}", "deep": {"page": i % 7}}} for i in range(200)]
 
 
-@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
+def avro_record(name, fields):
+    fields = [{"name": name, "type": kind} for name, kind in fields.items()]
+    return ["null", {"type": "record", "name": name, "fields": fields}]
+
+
+@pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.avro"])
 def test_nested_keys(tmp_path, name):
     path = tmp_path / name
     if name.endswith("jsonl"):
         write_json(path, NESTED)
+    elif name.endswith("avro"):
+        user = avro_record("u", {"id": "string", "deep": avro_record("d", {"page": "int"})})
+        write_avro(path, {"user": user}, NESTED)
     else:
         pq.write_table(pa.Table.from_pylist(NESTED), path, row_group_size=70)
     reader = RecordFiles(str(path), "user.id", ["user.deep.page"])
@@ -232,6 +240,11 @@ def test_a_column_with_a_dot_in_its_name_comes_first(tmp_path, name):
 
 
 def test_structs_that_are_null_have_null_fields(tmp_path):
+    kinds = {"user": avro_record("u", {"id": "string"}), "page": "string"}
+    rows = [{"user": user, "page": "x"} for user in ({"id": "a"}, None)]
+    write_avro(tmp_path / "a.avro", kinds, rows)
+    (table,) = RecordFiles(str(tmp_path / "a.avro"), "user.id", ["page"], drop_nulls=True).tables()
+    assert table["user"].to_pylist() == ["a"]
     users = pa.StructArray.from_arrays(
         [pa.array(["a", "b", "c"])], names=["id"], mask=pa.array([False, True, False])
     )

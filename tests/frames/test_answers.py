@@ -264,14 +264,29 @@ def test_degrees_are_those_of_the_transform(more):
     assert release.released == found
 
 
-def test_kappa_and_plans():
+def test_kappa_and_plans(capsys):
     options = {"user": "who", "partition": "page", "epsilon": 1, "for_epsilon": 1}
     session = dp.Session(epsilon=1)
     choice = session.choose_kappa(VISITS, **options, max_degree=12)
     assert 1 <= choice.recommended <= 10 and session.remaining.epsilon == 0
+    assert f"max_partitions_per_user={choice.recommended}" in repr(choice)
+    assert len(repr(choice).splitlines()) == len(choice.plans) + 6
     with pytest.raises(ValueError, match="either users or reference"):
         dp.plan(1)
-    assert [one.epsilon for one in dp.plan([0.5, 1], users=1_000)] == [0.5, 1]
+    assert [one.epsilon for one in dp.plan(["0.5", 1], users=1_000)] == [0.5, 1]
+    options = {"users": 1_000, "max_partitions_per_user": 3}
+    (plan,) = dp.plan("0.5", **options)
+    assert main(["plan", "--users=1000", "--max_partitions_per_user=3", "--epsilon=0.5"]) == 0
+    assert f" {plan.expected_dist:,.0f} " in capsys.readouterr().out
+
+
+def test_numbers_as_text_are_the_same_numbers():
+    text = {"epsilon": "1", "delta": "1e-6"}
+    one, two = (
+        dp.select(VISITS, **NAMES | more, secret=JobSecret.insecure_for_testing(5))
+        for more in ({"epsilon": 1, "delta": 1e-6}, text)
+    )
+    assert one == two
 
 
 def test_show_says_what_python_says(tmp_path, capsys):

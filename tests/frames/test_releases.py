@@ -98,6 +98,31 @@ def test_tuples_have_positions(expected):
     assert dp.release({0: PAGES, 1: USERS}, **options).released == expected
 
 
+def nested():
+    return [
+        {"at": {"page": page}, "who": {"id": user}} for page, user in zip(PAGES, USERS, strict=True)
+    ]
+
+
+NESTED = {
+    "polars": lambda: pl.DataFrame(nested()),
+    "lazy polars": lambda: pl.LazyFrame(nested()),
+    "pandas": lambda: pd.DataFrame(nested()),
+    "arrow": lambda: pa.Table.from_pylist(nested()),
+    "reader": lambda: pa.Table.from_pylist(nested()).to_reader(max_chunksize=700),
+    "columns": lambda: {name: [row[name] for row in nested()] for name in ("at", "who")},
+    "dictionaries": nested,
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_a_dot_leads_into_nested_columns(kind, expected):
+    options = LIST | {"user": "who.id", "partition": "at.page", "secret": SECRET}
+    assert dp.release(NESTED[kind](), **options).released == expected
+    with pytest.raises(ValueError, match=r"'who\.name'|not all records have who\.name"):
+        dp.release(NESTED[kind](), **options | {"user": "who.name", "secret": None})
+
+
 @pytest.mark.parametrize("more", [{}, {"counts": True}])
 def test_names_are_those_of_the_transform(more):
     options = {"noisy_counts": True, "intervals": True} if "counts" in more else more
@@ -154,7 +179,10 @@ BAD = [
     (pd.DataFrame({"who": [PRIVATE, 7], "page": ["x", "y"]}), "several types"),
     ([{"who": PRIVATE, "page": "x"}, {"who": PRIVATE}], "not all records have who, page"),
     ([(PRIVATE, "x")], "not all records have who, page"),
-    ({"who": [PRIVATE], "page": ["x", "y"]}, "several types"),
+    ({"who": [PRIVATE], "page": ["x", "y"]}, "not equally long"),
+    (pl.Series("who", [PRIVATE]), "must be a data frame.* got Series"),
+    (pa.table({"who": pa.array([], pa.string())}), "no column 'page'"),
+    ({"who": [{"id": PRIVATE}], "page": ["x"]}, "which it is not clear"),
     ({"who": [PRIVATE, 2**70], "page": ["x", "y"]}, "several types"),
     # One value decides of none of the others, whatever holds them.
     *[
@@ -191,7 +219,7 @@ def test_bad_data_are_told_of_without_a_value(data, message, more):
     ("more", "message"),
     [
         ({"epsilon": 0}, "epsilon"),
-        ({"max_partitions_per_user": 0}, "sensitivity"),
+        ({"max_partitions_per_user": 0}, "max_partitions_per_user"),
         ({"partition": []}, "partition must name"),
         ({"partition": "who"}, "must be different columns"),
         ({"mechanism": "magic"}, "mechanism must be one of"),

@@ -40,7 +40,7 @@ def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):
     assert command(tmp_path, records, *flags) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
-    assert "* recommended: --max_partitions_per_user=3\n" in out
+    assert "* recommended: max_partitions_per_user=3\n" in out
     assert (tmp_path / "kappa.png").read_bytes().startswith(b"\x89PNG")
     said = json.loads((tmp_path / "out/privacy.json").read_text())
     assert (said["epsilon"], said["delta"], said["sensitivity"]) == (0.4, 0, 1)

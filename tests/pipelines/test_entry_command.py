@@ -2,6 +2,7 @@ import argparse
 import importlib
 import inspect
 import os
+import signal
 import subprocess
 import sys
 
@@ -100,7 +101,7 @@ def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):
         assert "--completion takes one of bash, zsh" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "shtab", None)
     assert main(["--completion=zsh"]) == 2
-    assert "pip install dp-frequency-lists[completion]" in capsys.readouterr().err
+    assert "pip install 'dp-frequency-lists[completion]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("module", [["pipelines", "release"], ["pipelines.release_frequency_list"]])
@@ -137,3 +138,13 @@ def test_a_reader_that_has_seen_enough_is_no_fault():
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait() == 0
+
+
+def test_an_interrupt_after_the_end_is_no_traceback():
+    code = (
+        "import os, signal, sys; from dp_transforms.__main__ import main\n"
+        "sys.argv = ['dp-frequency-lists', '--version']; main()\n"
+        "os.kill(os.getpid(), signal.SIGINT)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "")

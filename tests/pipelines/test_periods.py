@@ -120,8 +120,8 @@ def test_other_times_are_refused_without_showing_them(time):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--periods=2026-01-05"], "--periods must be FIRST..LAST"),
-        (["--periods=2026-01-05..2026-01-04"], "--periods must be FIRST..LAST"),
+        (["--periods=2026-01-05"], "periods must be FIRST..LAST"),
+        (["--periods=2026-01-05..2026-01-04"], "periods must be FIRST..LAST"),
         (["--periods=1900-01-05..2026-01-04"], "more than 10,000 periods"),
         (["--periods="], "--periods is needed"),
         (["--time_column="], "--time_column is needed"),
@@ -194,7 +194,7 @@ def test_each_period_has_its_names_and_all_have_one_price(tmp_path, many_visits,
     [
         (["--already_bounded"], "--already_bounded does not go with --period"),
         (["--public_partitions=x.csv"], "--public_partitions does not go with --period"),
-        (["--periods=2026"], "--periods must be FIRST..LAST"),
+        (["--periods=2026"], "periods must be FIRST..LAST"),
         (["--time_column=when"], "has no column 'when'"),
     ],
 )
@@ -207,4 +207,4 @@ def test_times_that_are_another_column_too(tmp_path, capsys):
     path = tmp_path / "visits.csv"
     path.write_text("visitor,page,at\n1,a,2026-01-31\n")
     assert command(path, "--time_column=page") == 2
-    assert "partition_column and time_column must be different" in capsys.readouterr().err
+    assert "groups and times must be different columns" in capsys.readouterr().err

@@ -190,7 +190,7 @@ FAULTS = {
     "same column": (
         ["--group_by=sex,tongue,page", "--groups=page=x"],
         2,
-        "user_column, partition_column and group_by must be different columns",
+        "must be different columns",
     ),
     "epsilon": (["--epsilon_groups=0.000001"], 2, "raise epsilon"),
 }

@@ -6,6 +6,7 @@ import itertools
 import json
 import re
 import sys
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -146,6 +147,18 @@ def test_progress_is_one_line_on_a_terminal(monkeypatch, screen):
              "reading: 50%, 10 a second, 20 seconds left"]  # fmt: skip
     between = "\r\033[K" if screen.isatty() else "\n"
     assert shown.rstrip("\n") == between.join(parts)
+
+
+@pytest.mark.parametrize("screen", [Terminal(), io.StringIO()])
+def test_a_terminal_hears_of_what_takes_long(monkeypatch, screen):
+    monkeypatch.setattr(sys, "__stderr__", screen)
+    monkeypatch.setattr(progress, "_begun", {})
+    monkeypatch.setattr(progress, "_SECONDS_BETWEEN_LINES", 0.001)
+    line = "plan has been working for 0 seconds\n"
+    with progress.patience("plan"):
+        while screen.isatty() and screen.getvalue().count(line) < 3:
+            threading.Event().wait(0.001)
+    assert (line in screen.getvalue()) == screen.isatty()
 
 
 def test_the_log_is_shown_when_it_is_asked_for(flags):

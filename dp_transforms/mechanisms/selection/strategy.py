@@ -217,7 +217,7 @@ def _budget_part(name: str, value: Any, below: int | None, positive: bool) -> Ex
         exact = exact_fraction(name, value)
     except ValueError:
         exact = ExactNumber(-1)
-    if isinstance(value, str) or exact < 0 or (below is not None and exact >= below):
+    if exact < 0 or (below is not None and exact >= below):
         bounds = "a finite number at or above 0" if below is None else "in [0, 1)"
         raise ValueError(f"{name} must be {bounds}, got {value!r}")
     if positive and exact == 0:

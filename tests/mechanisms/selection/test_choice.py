@@ -141,7 +141,7 @@ def test_descriptions_are_public_and_fit_json(name):
     [
         ({"epsilon": -1}, "epsilon must be a finite number at or above 0"),
         ({"epsilon": math.nan}, "epsilon must be"),
-        ({"epsilon": "1"}, "epsilon must be"),
+        ({"epsilon": "one"}, "epsilon must be"),
         ({"delta": 1}, r"delta must be in \[0, 1\)"),
         ({"max_partitions_per_user": 0}, "max_partitions_per_user must be a positive integer"),
         ({"max_partitions_per_user": 1.5}, "max_partitions_per_user must be a positive integer"),
