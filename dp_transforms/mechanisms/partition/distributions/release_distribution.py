@@ -18,12 +18,13 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.marginals import GeometricMarginals
 from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
+
+_NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,39 @@ class GeometricDistribution(ReleaseDistribution):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        return GeometricMarginals(frequency_list, self.rate).expected_l1
+        """See ``ReleaseDistribution``: the sum of the probabilities of X xor F over all cells.
+
+        That of one cell is q**k / (1 + q), k = |Y xor F| for S the cell. In the a-th row of the run
+        of frequency v the n-th cell beyond v has
+
+            k = a n + sum over s = 1..n of (ranks in front of the run with a frequency below v + s),
+
+        and the n-th cell from the end, in the a-th row from the run's end,
+
+            k = a n + sum over s = 1..n of (ranks behind it with one of at least v - s + 1).
+
+        Sums over rows are geometric series. In float64, to 1e-9 of the whole.
+        """
+        values = np.append(frequency_list.frequencies, 0)
+        ends = np.append(0, frequency_list.multiplicities.cumsum())
+        # The zeros behind the list are a run without an end.
+        rows = np.append(frequency_list.multiplicities.astype(np.float64), np.inf)
+        reach = 1 + math.ceil(-math.log(_NEGLIGIBLE) / self.rate)
+        steps = np.arange(1, reach + 1)[:, None]
+
+        def at_least(levels: IntArray) -> IntArray:
+            return ends[np.searchsorted(-values[:-1], -levels, side="right")]
+
+        in_front = ends - at_least(values + steps)
+        behind = at_least(values - steps + 1) - np.append(ends[1:], ends[-1])
+        beyond, within = (
+            np.exp(-self.rate * np.cumsum(ranks.astype(np.float64), axis=0))
+            for ranks in (in_front, behind)
+        )
+        exponents = -self.rate * steps
+        of_rows = np.exp(exponents) * np.expm1(exponents * rows) / np.expm1(exponents)
+        cells = (beyond + within * (steps <= values)) * of_rows
+        return float(cells.sum() / (1 + math.exp(-self.rate)))
 
 
 DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
