@@ -13,14 +13,10 @@ PACKAGES = ("dp_transforms", "pipelines", "runner_configs")
 MECHANISMS = "dp_transforms.mechanisms"
 ARROWS = {
     f"{MECHANISMS}.noise": {MECHANISMS},
-    f"{MECHANISMS}.exponential": {MECHANISMS},
     f"{MECHANISMS}.partition.walk": {MECHANISMS},
-    f"{MECHANISMS}.partition.distributions": {MECHANISMS, f"{MECHANISMS}.partition.walk"},
     f"{MECHANISMS}.selection": {MECHANISMS, f"{MECHANISMS}.noise"},
     f"{MECHANISMS}.partition": {
         MECHANISMS,
-        f"{MECHANISMS}.exponential",
-        f"{MECHANISMS}.partition.distributions",
         f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition.walk",
     },
@@ -61,7 +57,6 @@ ARROWS = {
         MECHANISMS,
         f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.partition.distributions",
         f"{MECHANISMS}.selection",
         "dp_transforms.postprocessing",
     },
@@ -70,14 +65,12 @@ ARROWS = {
     "dp_transforms.postprocessing": {
         MECHANISMS,
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.partition.distributions",
         f"{MECHANISMS}.noise",
         f"{MECHANISMS}.selection",
     },
     "dp_transforms.evaluation": {
         MECHANISMS,
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.partition.distributions",
         f"{MECHANISMS}.partition.walk",
     },
     "dp_transforms.frames": {

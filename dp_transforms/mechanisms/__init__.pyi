@@ -1,8 +1,8 @@
 # The public names and their homes: see public_names.
 
 from .eta import Eta as Eta
-from .exponential.mechanism import ClampedLaplace as ClampedLaplace
-from .exponential.mechanism import ExponentialMechanism as ExponentialMechanism
+from .exponential import ClampedLaplace as ClampedLaplace
+from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList
 from .noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from .noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric

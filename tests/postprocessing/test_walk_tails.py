@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom
 
 from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1
+from dp_transforms.mechanisms.partition.distributions import expected_l1
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
 from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList, GeometricPartitionMechanism
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     GeometricDistribution,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape

@@ -8,8 +8,8 @@ import pytest
 
 from dp_transforms import evaluation, sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition.distributions import walk_sums
-from dp_transforms.mechanisms.partition.distributions.walk_sums import (
+from dp_transforms.mechanisms.partition import distributions
+from dp_transforms.mechanisms.partition.distributions import (
     WalkSums,
     expected_l1,
     window_for,
@@ -85,7 +85,7 @@ def test_a_large_square_costs_three_unrestricted_partitions(rate):
 def test_the_wide_numbers_give_the_same(monkeypatch, rate):
     private = FrequencyList([500, 30, 29, 2, 1], [1, 90, 3, 4, 500])
     expected = expected_l1(private, rate)
-    monkeypatch.setattr(walk_sums, "FLOAT64_RATE", 10.0)
+    monkeypatch.setattr(distributions, "FLOAT64_RATE", 10.0)
     assert expected_l1(private, rate) == pytest.approx(expected, rel=1e-12)
 
 
