@@ -18,7 +18,7 @@ setup(
     ],
     package_dir={"dp_transforms.runner_configs": "runner_configs"},
     package_data={
-        "dp_transforms": ["__init__.pyi", "beam_yaml_providers.yaml", "py.typed"],
+        "dp_transforms": ["**/__init__.pyi", "beam_yaml_providers.yaml", "py.typed"],
         "dp_transforms.runner_configs": ["*/*.yaml", "*/README.md"],
         "pipelines": ["py.typed"],
         "dp_transforms.sample_data": ["*.csv", "README.md"],

@@ -1,19 +1,9 @@
 """Differentially private partition selection and frequency lists: functions on data frames, and
 transforms of Apache Beam."""
 
-import re
-from importlib import import_module
-from pathlib import Path
+from dp_transforms.public_names import lazily
 
-_HOMES = {
-    name: home
-    for home, name in re.findall(
-        r"^from (\S+) import (\w+) as \2$",
-        Path(__file__).with_suffix(".pyi").read_text(encoding="utf-8"),
-        re.MULTILINE,
-    )
-}
-__all__ = sorted(_HOMES)
+__all__, _load = lazily(__name__, __file__)
 
 
 def __getattr__(name: str) -> object:
@@ -22,9 +12,7 @@ def __getattr__(name: str) -> object:
         from dp_transforms.version import VERSION
 
         return VERSION
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name], __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return _load(name)
 
 
 def __dir__() -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 
 
@@ -57,6 +59,13 @@ def distribution(
 def as_list(values: Sequence[int]) -> FrequencyList:
     """The frequency list of a tuple, without its zeros."""
     return FrequencyList.from_counts([value for value in values if value])
+
+
+def conjugate(frequency_list: FrequencyList) -> FrequencyList:
+    """The list of how many items have a frequency of at least 1, 2, ..."""
+    at_least = frequency_list.multiplicities.cumsum()
+    gaps = -np.diff(frequency_list.frequencies, append=0)
+    return FrequencyList(at_least[::-1], gaps[::-1])
 
 
 def _padded(values: Sequence[int], ranks: int) -> list[int]:

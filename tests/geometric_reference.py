@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from functools import cache
+
+import numpy as np
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import enclosed
@@ -66,6 +70,23 @@ def probability(
         unmarked, marked = both, -mark * (unmarked if place - 1 == previous else both)
         previous = place
     return q ** enumeration.l1_distance(x, f) * (unmarked + marked)
+
+
+def frequency_distribution(
+    rate: float, private: FrequencyList, rank: int, values: int
+) -> list[float]:
+    """P(x_rank = 0), ..., P(x_rank = values), cell by cell: one is in the wrong list with
+    probability q**k / (1 + q), k being how many cells must be added, or removed, with it."""
+    frequencies = np.repeat(private.frequencies, private.multiplicities)
+    padded = np.append(frequencies, np.zeros(max(rank - len(frequencies), 0), np.int64))
+    own = int(padded[rank - 1])
+    at_least = []
+    for value in range(values + 2):
+        added = np.maximum(value - padded[:rank], 0).sum()
+        removed = np.maximum(padded[rank - 1 :] - value + 1, 0).sum()
+        wrong = math.exp(-rate * (added if value > own else removed)) / (1 + math.exp(-rate))
+        at_least.append(1.0 if value == 0 else wrong if value > own else 1 - wrong)
+    return [above - beyond for above, beyond in itertools.pairwise(at_least)]
 
 
 class _Unlikely(Exception):

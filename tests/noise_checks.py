@@ -5,7 +5,7 @@ import math
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.noise.float_tails import RELATIVE_ERROR
+from dp_transforms.mechanisms.noise.discrete_noise import RELATIVE_ERROR
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 
 

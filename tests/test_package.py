@@ -57,7 +57,10 @@ def test_the_source_distribution_holds_the_packages_and_their_data(source_distri
     data = {
         f"dp_transforms/sample_data/{name}" for name in ("rockyou.csv", "yahoo.csv", "README.md")
     }
-    data |= {"dp_transforms/__init__.pyi", "dp_transforms/beam_yaml_providers.yaml"}
+    data |= {
+        str(path.relative_to(REPOSITORY)) for path in REPOSITORY.glob("dp_transforms/**/*.pyi")
+    }
+    data.add("dp_transforms/beam_yaml_providers.yaml")
     data.add("runner_configs/flink/session.yaml")
     assert data | {"LICENSE", "README.md", "setup.py"} <= names
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.marginals import Marginals as Marginals
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
 

@@ -37,7 +37,7 @@ from scipy.special import betainccinv, betaincinv
 
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.walk_sums import pairs, window_for
+from dp_transforms.mechanisms.partition.distributions import pairs, window_for
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism

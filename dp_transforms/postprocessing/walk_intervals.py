@@ -34,7 +34,7 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ReleaseDistribution,
 )
 from dp_transforms.postprocessing.estimates import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
 )
 from dp_transforms.reports.privacy_statement import NODE

@@ -13,7 +13,7 @@ from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     DISTRIBUTIONS,
     ExponentialDistribution,
     GeometricDistribution,

@@ -13,7 +13,7 @@ from dp_transforms.mechanisms import (
     GeometricPartitionMechanism,
     IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )

@@ -8,28 +8,25 @@ import pytest
 from scipy.stats import binom
 
 from dp_transforms.mechanisms import ExactTotalMechanism, FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.partition.distributions.marginals import (
-    GeometricMarginals,
-    Marginals,
-    conjugate,
-)
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from tests.enumeration import conjugate
+from tests.geometric_reference import frequency_distribution
 from tests.row_distribution import RowDistribution
 
 LISTS = [
     FrequencyList(),
     FrequencyList([1], [1]),
-    FrequencyList([1000], [1]),
-    FrequencyList([1000], [1000]),
-    FrequencyList([50, 3, 2, 1], [1, 3, 10, 400]),
+    FrequencyList([300], [1]),
+    FrequencyList([300], [300]),
+    FrequencyList([50, 3, 2, 1], [1, 3, 10, 300]),
     FrequencyList(list(range(40, 0, -1)), [1] * 40),
-    FrequencyList([100, 5], [4, 3000]),
+    FrequencyList([100, 5], [4, 300]),
 ]
 
 
@@ -38,41 +35,55 @@ def released_as(frequency, rank):
     return FrequencyList([frequency], [rank]) if frequency and rank else FrequencyList()
 
 
-def missed(distribution, private_value, ask):
+def missed(probabilities, private_value, ask):
     """The probability that the interval of the released value leaves the private one out.
 
     Intervals reach equally far from every value but where they would be negative, which is looked
     at for three.
     """
-    values = distribution.least + np.arange(len(distribution.probabilities))
+    values = np.arange(len(probabilities))
     top = ask(10**9)
     below, above = 10**9 - top.low, top.high - 10**9
-    for value in (0, 1, int(values[-1])):
+    for value in (0, 1, len(values)):
         one = ask(value)
         assert (one.low, one.high) == (max(value - below, 0), value + above)
     covered = (values - below <= private_value) & (private_value <= values + above)
-    return distribution.probabilities[~covered].sum()
+    return probabilities[~covered].sum()
 
 
-MARGINALS = {ExponentialDistribution: Marginals, GeometricDistribution: GeometricMarginals}
+def by_rows(rate, private):
+    """The distributions of the exponential mechanism, by rank, without the walk."""
+    frequencies = np.repeat(private.frequencies, private.multiplicities)
+    reach = max([len(frequencies), *frequencies[:1]]) + math.ceil(45 / rate)
+    return RowDistribution(frequencies.tolist(), math.exp(-rate), reach).marginals
+
+
+def by_cells(rate, private):
+    """The distributions of the geometric mechanism, by rank, from its cells."""
+    values = int(private.frequencies.max(initial=0)) + 45
+    ranks = range(1, max(500, private.distinct + 1) + 1)
+    chosen = {1, 2, 17, 500, private.distinct, private.distinct + 1}
+    return [
+        np.array(frequency_distribution(rate, private, rank, values)) if rank in chosen else None
+        for rank in ranks
+    ]
 
 
 @pytest.mark.parametrize(
-    ("own_distribution", "marginals"),
-    [(ExponentialDistribution(rate), Marginals) for rate in (0.15, 0.5, 2.0)]
-    + [(GeometricDistribution(rate), GeometricMarginals) for rate in (1.1, 3.0)],
+    ("own_distribution", "exact"),
+    [(ExponentialDistribution(rate), by_rows) for rate in (0.15, 0.5, 2.0)]
+    + [(GeometricDistribution(rate), by_cells) for rate in (1.1, 3.0)],
     ids=str,
 )
-def test_every_rank_of_every_list_is_covered(own_distribution, marginals):
+def test_every_rank_of_every_list_is_covered(own_distribution, exact):
     for private in LISTS:
-        found = marginals(private, own_distribution.rate)
+        found = exact(own_distribution.rate, private)
         asked = [
-            (found.distribution_of_frequency(rank), rank, int(private.at_ranks([rank])[0]))
+            (found[rank - 1], rank, int(private.at_ranks([rank])[0]))
             for rank in {1, 2, 17, 500, max(1, private.distinct), private.distinct + 1}
+            if rank <= len(found)
         ]
-        partitions = marginals(conjugate(private), own_distribution.rate).distribution_of_frequency(
-            1
-        )
+        partitions = exact(own_distribution.rate, conjugate(private))[0]
         for confidence in (0.5, 0.95, 0.9999):
             for distribution, rank, own in asked:
 
@@ -92,17 +103,14 @@ def test_every_rank_of_every_list_is_covered(own_distribution, marginals):
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
 def test_bounds_cannot_be_tighter(epsilon):
     """At the corner of a large rectangle one step less would fail too often."""
-    corner = FrequencyList([10**6], [10**6])
-    marginals = Marginals(corner, epsilon / 2)
-    for rank, side in ((1, 0), (10**6, 1)):
-        facts = WalkIntervals(released_as(10**6, rank), ExponentialDistribution(epsilon / 2))
+    side = math.ceil(90 / epsilon)
+    exact = by_rows(epsilon / 2, FrequencyList([side], [side]))
+    for rank, sign in ((1, 1), (side, -1)):
+        facts = WalkIntervals(released_as(side, rank), ExponentialDistribution(epsilon / 2))
         one = facts.frequency_at(rank, 0.9)
-        reach = abs(10**6 - (one.low, one.high)[side])
-        distribution = marginals.distribution_of_frequency(rank)
-        steps = distribution.least + np.arange(len(distribution.probabilities)) - 10**6
-        beyond = [
-            distribution.probabilities[(steps * (-1) ** side) > d].sum() for d in (reach, reach - 1)
-        ]
+        reach = max(side - one.low if sign > 0 else one.high - side, 0)
+        steps = sign * (np.arange(len(exact[rank - 1])) - side)
+        beyond = [exact[rank - 1][steps > d].sum() for d in (reach, reach - 1)]
         assert beyond[0] <= 0.05 < beyond[1]
 
 

@@ -37,7 +37,7 @@ from typing import Any
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
 )
 from dp_transforms.mechanisms.partition.mechanism import Draw, WithinBounds

@@ -39,7 +39,7 @@ from typing import ClassVar
 
 from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     GeometricDistribution,
 )
 from dp_transforms.mechanisms.partition.mechanism import Draw, WithinBounds

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, 
 from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 from dp_transforms.mechanisms.eta import Eta, positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.release_distribution import (
+from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     ReleaseDistribution,
 )

@@ -3,34 +3,10 @@
 Pure mathematics and exact decisions, without Beam. Start with ``choose_strategy`` or ``explain``.
 """
 
-from dp_transforms.mechanisms.selection.choice import STRATEGIES as STRATEGIES
-from dp_transforms.mechanisms.selection.choice import Explanation as Explanation
-from dp_transforms.mechanisms.selection.choice import choose_strategy as choose_strategy
-from dp_transforms.mechanisms.selection.choice import explain as explain
-from dp_transforms.mechanisms.selection.choice import make_strategy as make_strategy
-from dp_transforms.mechanisms.selection.count_strategies import (
-    GaussianSelection as GaussianSelection,
-)
-from dp_transforms.mechanisms.selection.count_strategies import (
-    LaplaceSelection as LaplaceSelection,
-)
-from dp_transforms.mechanisms.selection.count_strategies import (
-    OptimalSelection as OptimalSelection,
-)
-from dp_transforms.mechanisms.selection.count_strategies import (
-    TruncatedGeometricSelection as TruncatedGeometricSelection,
-)
-from dp_transforms.mechanisms.selection.measured import (
-    MeasuredSelection as MeasuredSelection,
-)
-from dp_transforms.mechanisms.selection.rounds import (
-    RenyiRoundsSelection as RenyiRoundsSelection,
-)
-from dp_transforms.mechanisms.selection.rounds import WeightedStrategy as WeightedStrategy
-from dp_transforms.mechanisms.selection.strategy import CountStrategy as CountStrategy
-from dp_transforms.mechanisms.selection.strategy import (
-    NoisyCountStrategy as NoisyCountStrategy,
-)
-from dp_transforms.mechanisms.selection.strategy import (
-    SelectionStrategy as SelectionStrategy,
-)
+from dp_transforms.public_names import lazily
+
+__all__, __getattr__ = lazily(__name__, __file__)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

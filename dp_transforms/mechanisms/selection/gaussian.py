@@ -44,8 +44,7 @@ from dp_transforms.mechanisms.enclosure import (
     enclosed,
     rounding_pair,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
-from dp_transforms.mechanisms.noise.float_tails import FloatTail, NormalFloatTail
+from dp_transforms.mechanisms.noise.discrete_noise import FloatTail, IntegerNoise, NormalFloatTail
 
 _PRECISION = 192
 """The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""

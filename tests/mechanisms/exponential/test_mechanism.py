@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
-from dp_transforms.mechanisms.exponential.mechanism import InexactArithmeticError
+from dp_transforms.mechanisms.exponential import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, draw_below
 from tests.cases import slow_unless
 from tests.statistical import distributions

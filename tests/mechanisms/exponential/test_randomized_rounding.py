@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_transforms.mechanisms.exponential.randomized_rounding import round_at_random
+from dp_transforms.mechanisms.exponential import round_at_random
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.statistical import distributions
 

@@ -12,22 +12,11 @@ from hypothesis import strategies as st
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.distributions.marginals import (
-    IntegerDistribution,
-    Marginals,
-    conjugate,
-)
-from dp_transforms.mechanisms.partition.distributions.walk_sums import (
-    WalkSums,
-    expected_l1,
-    pairs,
-    window_for,
-)
-from dp_transforms.mechanisms.partition.walk.walk import Blocks
+from dp_transforms.mechanisms.partition.distributions import expected_l1
 from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
 from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration
-from tests.expected_excess import expected_excess
+from tests.enumeration import conjugate
 from tests.list_strategies import frequency_lists
 from tests.row_distribution import RowDistribution
 
@@ -134,95 +123,20 @@ def test_intervals_hold_what_was_released(private, epsilon, tape):
 def test_expectations_are_those_of_the_rows(counts, rate):
     ordered = sorted(counts, reverse=True)
     private, reach = FrequencyList.from_counts(counts), int(40 / rate) + 30
-    rows, window = RowDistribution(ordered, math.exp(-rate), reach), window_for(rate)
-    assert expected_l1(private, rate, window) == pytest.approx(rows.expected_l1)
-    padded = np.array([*ordered, *[0] * (reach - len(ordered))])
-    bias = rows.marginals @ np.arange(reach + 1) - padded
-    assert expected_excess(Blocks.of(private), rate, 0.0, window) == pytest.approx(
-        bias.sum(), abs=1e-9
-    )
-    marginals = Marginals(private, rate)
-    np.testing.assert_allclose(marginals.mean_differences(range(1, 20)), bias[:19], atol=1e-9)
-    lengths = rows.of_length()
-    distribution = marginals.distribution_of_distinct()
-    assert all(
-        distribution.probability(k) == pytest.approx(p, abs=1e-11) for k, p in lengths.items()
-    )
+    rows = RowDistribution(ordered, math.exp(-rate), reach)
+    assert expected_l1(private, rate) == pytest.approx(rows.expected_l1)
 
 
 @few
 @given(frequency_lists(), st.sampled_from([0.5, 1.0, 4.0]))
 def test_expectations_do_not_change_under_conjugation(private, epsilon):
     mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    rate = mechanism.distribution.rate
     expected = evaluation.expected_l1(mechanism, private)
     assert expected == pytest.approx(evaluation.expected_l1(mechanism, conjugate(private)))
     assert expected > evaluation.expected_l1(
         IntegerPartitionMechanism(epsilon=1.5 * epsilon), private
     )
     assert expected == pytest.approx(mechanism.distribution.expected_l1(private))
-    excess = [
-        expected_excess(Blocks.of(x), rate, tilt, window_for(rate / 2))
-        for x in (private, conjugate(private))
-        for tilt in (0.0, rate / 2)
-    ]
-    assert excess[0] == pytest.approx(excess[2], abs=1e-9)
-    assert abs(excess[0]) <= expected * (1 + 1e-9)
-    # A tilt against larger totals makes them smaller.
-    assert excess[1] < excess[0]
-    total = Marginals(private, rate).total_difference
-    assert total == pytest.approx(excess[0], abs=1e-9)
-
-
-@few
-@given(frequency_lists(), rates, st.integers(0, 8))
-def test_distributions_of_frequencies_are_distributions_in_order(private, rate, run):
-    marginals = Marginals(private, rate)
-    ends = np.append(np.cumsum(private.multiplicities), private.distinct + 3)
-    rank = int(ends[min(run, len(ends) - 1)])
-    distributions = [marginals.distribution_of_frequency(r) for r in (rank, rank + 1)]
-    for distribution in distributions:
-        assert distribution.least >= 0
-        assert distribution.probabilities.min() > -1e-15
-        assert distribution.probabilities.sum() == pytest.approx(1)
-    assert (
-        distributions[0].mean_above(distributions[1].least)
-        >= distributions[1].mean_above(distributions[1].least) - 1e-9
-    )
-    frequencies = np.append(private.frequencies, [0, 0])
-    own = int(frequencies[np.searchsorted(np.cumsum(private.multiplicities), rank)])
-    bias = marginals.mean_differences([rank - 1, rank])[1] if rank > 1 else None
-    if bias is not None:
-        assert distributions[0].mean_above(own) == pytest.approx(bias, abs=1e-8)
-
-
-@few
-@given(frequency_lists(), rates)
-def test_forward_and_backward_sums_agree(private, rate):
-    """The product of the two is the total weight at every block, up to their scales."""
-    sums = WalkSums(rate, rate, window_for(rate))
-    blocks = pairs(Blocks.of(private))
-    before, after = sums.forward(blocks), sums.backward(blocks)
-    for index, block in enumerate(blocks):
-        here = before[index] @ sums.matrix(*block) @ after[index + 1]
-        scale = np.abs(before[index] @ sums.matrix(*block)).max()
-        assert here / scale == pytest.approx(before[index + 1] @ after[index + 1], rel=1e-9)
-
-
-weights = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=60).filter(lambda w: sum(w) > 0.1)
-
-
-@given(weights, st.integers(-100, 100), st.floats(0.001, 0.999))
-def test_quantiles_are_the_first_to_reach_their_level(weights, least, level):
-    distribution = IntegerDistribution(least, np.array(weights) / sum(weights))
-    quantile = distribution.quantile(level)
-    up_to = [
-        sum(distribution.probability(x) for x in range(least, q + 1))
-        for q in (quantile - 1, quantile)
-    ]
-    assert up_to[0] < level + 1e-12 and up_to[1] > level - 1e-12
-    assert least - 1e-9 <= distribution.mean <= least + len(weights) - 1 + 1e-9
-    assert distribution.variance >= 0
 
 
 # What the engine is made of.

@@ -8,22 +8,23 @@ any ``ReleaseDistribution``. A new mechanism has one of its own, in its ``distri
 
 from __future__ import annotations
 
+import cmath
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.arrays import Array, ComplexArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.partition.distributions.marginals import GeometricMarginals
-from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 ROUNDING = 1 - 1e-9
 """Failure probabilities are made smaller by this, which is more than all rounding below."""
+
+_NEGLIGIBLE = 1e-18
 
 
 @dataclass(frozen=True)
@@ -207,7 +208,39 @@ class GeometricDistribution(ReleaseDistribution):
         return 0.0
 
     def expected_l1(self, frequency_list: FrequencyList) -> float:
-        return GeometricMarginals(frequency_list, self.rate).expected_l1
+        """See ``ReleaseDistribution``: the sum of the probabilities of X xor F over all cells.
+
+        That of one cell is q**k / (1 + q), k = |Y xor F| for S the cell. In the a-th row of the run
+        of frequency v the n-th cell beyond v has
+
+            k = a n + sum over s = 1..n of (ranks in front of the run with a frequency below v + s),
+
+        and the n-th cell from the end, in the a-th row from the run's end,
+
+            k = a n + sum over s = 1..n of (ranks behind it with one of at least v - s + 1).
+
+        Sums over rows are geometric series. In float64, to 1e-9 of the whole.
+        """
+        values = np.append(frequency_list.frequencies, 0)
+        ends = np.append(0, frequency_list.multiplicities.cumsum())
+        # The zeros behind the list are a run without an end.
+        rows = np.append(frequency_list.multiplicities.astype(np.float64), np.inf)
+        reach = 1 + math.ceil(-math.log(_NEGLIGIBLE) / self.rate)
+        steps = np.arange(1, reach + 1)[:, None]
+
+        def at_least(levels: IntArray) -> IntArray:
+            return ends[np.searchsorted(-values[:-1], -levels, side="right")]
+
+        in_front = ends - at_least(values + steps)
+        behind = at_least(values - steps + 1) - np.append(ends[1:], ends[-1])
+        beyond, within = (
+            np.exp(-self.rate * np.cumsum(ranks.astype(np.float64), axis=0))
+            for ranks in (in_front, behind)
+        )
+        exponents = -self.rate * steps
+        of_rows = np.exp(exponents) * np.expm1(exponents * rows) / np.expm1(exponents)
+        cells = (beyond + within * (steps <= values)) * of_rows
+        return float(cells.sum() / (1 + math.exp(-self.rate)))
 
 
 DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
@@ -215,3 +248,143 @@ DISTRIBUTIONS: dict[str, type[ReleaseDistribution]] = {
     for distribution in (ExponentialDistribution, GeometricDistribution)
 }
 """Distributions by the name that a privacy statement gives the mechanism."""
+
+STEP = 1e-30  # An imaginary step so small that its square is nothing beside 1.
+
+FLOAT64_RATE = 1 / 256
+"""At smaller c, sums on a window that is wide enough for all lists span more than float64's range.
+They are then made in numpy's longdouble, which has a wider one on most machines."""
+
+_MOST_STEPS = 64  # In longdouble, longer blocks are applied as a matrix, shorter ones step by step.
+
+
+def window_for(rate: float) -> int:
+    """W such that |D| > W has a probability below 1e-20 at every position of every walk.
+
+    |D| is largest where two long runs meet. There its distribution is q**(d**2) / (q; q)_d**2 up to
+    a factor: about Gaussian, with mean ln(2) / c and variance 1 / 4c where c is small.
+    """
+    return math.ceil(math.log(2) / rate + 5 / math.sqrt(rate)) + 3
+
+
+class WalkSums:
+    """Total weights of walks without walls, in plain floats, by states -W..W; state D has index
+    D + W.
+
+    A position in state D weighs q**|D|, q = e**-c, so that a walk weighs q**||x - f||_1. Sums are
+    analytic in c, which may be complex: with a tiny imaginary step they give derivatives without
+    any cancellation (the complex-step method; Squire and Trapp, 1998).
+
+    Args:
+      rate: c; its real part is positive.
+      window: W, such that nothing that matters lies outside.
+    """
+
+    def __init__(self, rate: complex, window: int):
+        self._window = window
+        self._size = 2 * window + 1
+        self._rate = rate
+        self._wide = rate.real < FLOAT64_RATE
+        self._number: Any = np.clongdouble if self._wide else np.complex128
+        states = np.arange(window + 1)
+        powers = np.exp(-self._number(rate) * states)
+        self._costs: ComplexArray = np.concatenate([powers[:0:-1], powers])
+        # q**(a(a+1)/2) / (q; q)_a and q**(e(e-1)/2) / (q; q)_e: the weights of the first infinite
+        # run by the state it is left in, and of the last one by the state it is entered in.
+        rest = -np.expm1(-self._number(rate) * states[1:])
+        self._leaving = np.append(1, np.cumprod(powers[1:] / rest))
+        self._entering = np.append(1, np.cumprod(powers[:-1] / rest))
+        self._matrices: dict[tuple[int, int], ComplexArray] = {}
+
+    def log_total(self, blocks: Blocks) -> complex:
+        """The logarithm of the total weight of all walks, up to a multiple of 2 pi i."""
+        vector, logarithm = np.append(np.zeros(self._window), self._entering), 0.0
+        for bit, length in reversed(pairs(blocks)):
+            vector = self._step(bit, length, vector)
+            scale = np.abs(vector).max()
+            vector, logarithm = vector / scale, logarithm + np.log(scale)
+        return complex(np.log(self._leaving @ vector[self._window :]) + logarithm)
+
+    def _step(self, bit: int, length: int, vector: Array) -> Array:
+        """Weights of all that follows, before a block, from those behind it.
+
+        D is monotone in a run, so they are exact in spite of the window.
+        """
+        if length > (_MOST_STEPS if self._wide else 1):
+            matrix: Array = self._power(bit, length)
+            if self._wide:
+                scales = self._scales(bit)
+                matrix = matrix * scales[:, None] / scales
+            return matrix @ vector
+        # The states where a move starts, and the states where it ends.
+        here, there = slice(None, -1), slice(1, None)
+        if bit:
+            here, there = there, here
+        for _ in range(length):
+            costly = vector * self._costs
+            vector = costly.copy()
+            vector[here] += costly[there]
+        return vector
+
+    def _power(self, bit: int, length: int) -> ComplexArray:
+        """The weights of walks through ``length`` equal bits, by first state and last state,
+        divided by the scales if they are wide."""
+        found = self._matrices.get((bit, length))
+        if found is None:
+            if length == 1:
+                found = np.asarray(self._one_step(bit), dtype=np.complex128)
+            else:
+                half = length // 2
+                found = self._power(bit, half) @ self._power(bit, length - half)
+            self._matrices[bit, length] = found
+        return found
+
+    def _one_step(self, bit: int) -> ComplexArray:
+        steps = (np.eye(self._size) + np.eye(self._size, k=-1 if bit else 1)) * self._costs
+        if self._wide:
+            scales = self._scales(bit)
+            steps = steps / scales[:, None] * scales
+        return steps
+
+    def _scales(self, bit: int) -> Any:
+        """The s of a bit, such that T(D, D') s(D') / s(D) is at most about 1.
+
+        In a run of zeros it is B(-D) below zero and 1 / A(D) above. Then a step from D <= 0 has the
+        weight q**|D| if D stays, and 1 - q**|D| if it moves.
+        """
+        states, rate = np.arange(1, self._window + 1), self._rate.real
+        logarithms = -np.log(-np.expm1(-np.longdouble(rate) * states))
+        leaving = np.exp(np.cumsum(logarithms - rate * states))
+        entering = np.exp(np.cumsum(logarithms - rate * (states - 1)))
+        of_zeros = np.concatenate([entering[::-1], [1], 1 / leaving])
+        return of_zeros[::-1] if bit else of_zeros
+
+
+def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
+    """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1); as private as f.
+
+    With Z(c) the total weight e**(-c * ||x - f||_1) of all lists x it is -d ln Z / dc.
+
+    Args:
+      frequency_list: f.
+      rate: c > 0, the natural logarithm of 1/q.
+
+    Raises:
+      ValueError: the range of this machine's floats is too small for this rate.
+    """
+    exponent = complex(rate, STEP)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = WalkSums(exponent, window_for(rate))
+        total = sums.log_total(Blocks.of(frequency_list))
+    if not cmath.isfinite(total):
+        raise ValueError(
+            "epsilon / (2 * sensitivity) is too small: this machine's floats do not hold the sums "
+            "that the expectation comes from"
+        )
+    return -total.imag / STEP
+
+
+def pairs(blocks: Blocks) -> list[tuple[int, int]]:
+    """The blocks, cut so that their lengths are few, as pairs of a bit and a length."""
+    blocks = blocks.cut()
+    return list(zip(blocks.bits.tolist(), blocks.lengths.tolist(), strict=True))

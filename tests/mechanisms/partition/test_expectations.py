@@ -1,5 +1,6 @@
 """The exact expectation against enumeration, and against the mean of releases."""
 
+import math
 import statistics
 
 import numpy as np
@@ -7,12 +8,16 @@ import pytest
 
 from dp_transforms import evaluation, sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition.distributions import walk_sums
-from dp_transforms.mechanisms.partition.distributions.walk_sums import expected_l1, window_for
+from dp_transforms.mechanisms.partition import distributions
+from dp_transforms.mechanisms.partition.distributions import (
+    WalkSums,
+    expected_l1,
+    window_for,
+)
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
-from tests.expected_excess import expected_excess
+from tests.row_distribution import RowDistribution
 
 
 @pytest.mark.parametrize("private", [(), (1,), (3, 1), (2, 2, 2), (4, 1, 1, 1)], ids=str)
@@ -72,19 +77,16 @@ def test_a_large_square_costs_three_unrestricted_partitions(rate):
     """
     square, n = FrequencyList([10**7], [10**7]), np.arange(1, int(50 / rate))
     one = (n / np.expm1(rate * n)).sum()
-    assert expected_l1(square, rate, window_for(rate)) == pytest.approx(3 * one, rel=1e-10)
+    assert expected_l1(square, rate) == pytest.approx(3 * one, rel=1e-10)
 
 
 @WIDE
 @pytest.mark.parametrize("rate", [0.1, 1.0])
 def test_the_wide_numbers_give_the_same(monkeypatch, rate):
-    private, window = FrequencyList([500, 30, 29, 2, 1], [1, 90, 3, 4, 500]), window_for(rate)
-    expected = expected_l1(private, rate, window)
-    excess = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
-    monkeypatch.setattr(walk_sums, "FLOAT64_RATE", 10.0)
-    assert expected_l1(private, rate, window) == pytest.approx(expected, rel=1e-12)
-    found = expected_excess(Blocks.of(private), rate, 0.3 * rate, window)
-    assert found == pytest.approx(excess, rel=1e-9)
+    private = FrequencyList([500, 30, 29, 2, 1], [1, 90, 3, 4, 500])
+    expected = expected_l1(private, rate)
+    monkeypatch.setattr(distributions, "FLOAT64_RATE", 10.0)
+    assert expected_l1(private, rate) == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.slow
@@ -97,3 +99,22 @@ def test_mean_of_200_releases_is_within_four_standard_errors(epsilon):
     distances = [private.l1_distance(x) for x in released]
     error = statistics.stdev(distances) / 200**0.5
     assert abs(statistics.fmean(distances) - evaluation.expected_l1(mechanism, private)) < 4 * error
+
+
+@pytest.mark.parametrize("rate", [1 / 256, 0.02, 0.1, 0.5, 4.0])
+def test_the_window_holds_the_walk_at_the_largest_corner(rate):
+    """There |D| follows q**(d**2) / (q; q)_d**2."""
+    window = window_for(rate)
+    states = np.arange(1, 2 * window)
+    logarithm = -rate * states**2 - 2 * np.cumsum(np.log(-np.expm1(-rate * states)))
+    distribution = np.exp(np.append(0, logarithm) - max(0, logarithm.max()))
+    distribution /= distribution.sum()
+    assert distribution[window + 1 :].sum() < 1e-20
+
+
+@pytest.mark.parametrize(
+    "private", [(), (9, 9, 9, 4, 4, 1, 1), (12,) * 12, (40, *(7,) * 6, 2)], ids=str
+)
+def test_the_total_weight_is_that_of_the_rows(private):
+    found = WalkSums(0.5, window_for(0.5)).log_total(Blocks.of(enumeration.as_list(private)))
+    assert found == pytest.approx(math.log(RowDistribution(private, math.exp(-0.5), 170).total))

@@ -1,1 +1,0 @@
-"""The base-2 exponential mechanism over any finite set of outcomes."""

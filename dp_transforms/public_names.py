@@ -1,0 +1,34 @@
+"""Names of a package that are loaded when they are first used, written once: in its stub."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+
+def lazily(package: str, init: str) -> tuple[list[str], Callable[[str], Any]]:
+    """The ``__all__`` and ``__getattr__`` of a package: the names that the stub beside its
+    ``__init__.py`` imports, and a function that loads them from their homes.
+
+    Args:
+      package: its ``__name__``.
+      init: its ``__file__``.
+    """
+    stub = ast.parse(Path(init).with_suffix(".pyi").read_text(encoding="utf-8"))
+    homes = {
+        alias.name: "." * node.level + (node.module or "")
+        for node in stub.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if alias.asname == alias.name
+    }
+
+    def load(name: str) -> Any:
+        if name in homes:
+            return getattr(import_module(homes[name], package), name)
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return sorted(homes), load
