@@ -164,6 +164,7 @@ def _record_field(path: str, schema: pa.Schema, column: str) -> pa.Field:
     if field is None:
         # Names of fields, and numbers of digits, may be those of values.
         named = "decimal of so many digits" if pa.types.is_decimal(kind) else described(kind)
+        named = "struct " * pa.types.is_struct(kind) + named
         known = "a type" if pa.types.is_null(kind) else f"the type {named},"
         raise InputError(
             f"{path}: column {column!r} has {known} in which it is not clear which values are "
