@@ -20,6 +20,7 @@ from dp_transforms import (
     SelectFromCounts,
     SelectPartitions,
 )
+from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import (
     STRATEGIES,
     LaplaceSelection,
@@ -28,6 +29,7 @@ from dp_transforms.mechanisms.selection import (
     RenyiRoundsSelection,
     make_strategy,
 )
+from dp_transforms.mechanisms.selection.measured import users_in_classes
 from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
@@ -65,12 +67,17 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     assert set(found) == expected
 
 
-def test_users_of_one_partition_are_not_selected_from_in_rounds():
-    strategy = MeasuredSelection(40, 1e-4)
+@pytest.mark.parametrize("max_partitions", [1, 4])
+def test_users_of_one_partition_are_not_selected_from_in_rounds(max_partitions):
+    # A tenth of them have two, of which one counts then.
+    strategy = MeasuredSelection(4, 1e-3, max_partitions)
     records = [(f"user{user}", f"item{user % 90}") for user in range(300)]
+    records += [(f"user{user}", f"item{user % 89}") for user in range(0, 300, 10)]
     expected = selected(records, strategy)
-    assert 0 < len(expected) <= 90
+    assert 0 < len(expected) < 90
     assert set(run(records, SelectPartitions(strategy=strategy, secret=SECRET))) == expected
+    counts = users_in_classes(np.array([1] * 270 + [2] * 30), strategy.edges)
+    assert strategy.plan(counts, InsecureSeededTape(1)).rounds == 1
 
 
 @pytest.mark.parametrize("name", ["optimal", "renyi_rounds"])
