@@ -324,7 +324,7 @@ MUTANTS = (
         "what a plan spends before its last round leaves that one as exposed",
         f"{_SELECTION}/renyi_calibration.py",
         "eta = exposure - left - delta",
-        "eta = exposure - delta",
+        "eta = exposure - 0 * left - delta",
         (f"{_TEST_SELECTION}/test_measured.py",),
     ),
     Mutant(
