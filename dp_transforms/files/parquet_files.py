@@ -28,9 +28,9 @@ class ParquetFiles(RecordFormat):
     """Records in the columns of Parquet files, or in fields of structs, such as user.id.
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
-    and binary stays binary; see ``logical_types``. Timestamps of 96 bits are read to the microsecond:
-    to the nanosecond, 64 bits do not hold those after 2262. Columns that have a dictionary in the file come
-    as codes of its values.
+    and binary stays binary; see ``logical_types``. Timestamps of 96 bits are read to the
+    microsecond, since 64 bits hold none after 2262 to the nanosecond. Columns that have a
+    dictionary in the file come as codes of its values.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
