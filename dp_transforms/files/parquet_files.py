@@ -20,6 +20,7 @@ RANGE_BYTES = 32 << 20
 BATCH_ROWS = 1 << 20
 BATCH_BYTES = 128 << 20
 _BUFFER_BYTES = 1 << 20
+_UNIT_OF_INT96 = "us"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,9 @@ class ParquetFiles(RecordFormat):
     """Records in the columns of Parquet files, or in fields of structs, such as user.id.
 
     Integers become int64. Text, dates, timestamps, booleans, decimals and uint64 become strings,
-    and binary stays binary; see ``logical_types``. Columns that have a dictionary in the file come
-    as codes of its values.
+    and binary stays binary; see ``logical_types``. Timestamps of 96 bits are read to the
+    microsecond, since 64 bits hold none after 2262 to the nanosecond. Columns that have a
+    dictionary in the file come as codes of its values.
     """
 
     def schema(self, path: str, columns: Sequence[str]) -> pa.Schema:
@@ -107,6 +109,7 @@ def _read_groups(
         parquet = pq.ParquetFile(
             file,
             metadata=metadata,
+            coerce_int96_timestamp_unit=_UNIT_OF_INT96,
             read_dictionary=_dictionaries(metadata, groups[0], schema),
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
@@ -140,7 +143,7 @@ def _chunks(metadata: Any, group: int, schema: pa.Schema) -> list[Any]:
 
 def _parquet(path: str, file: Any) -> Any:
     try:
-        return pq.ParquetFile(file)
+        return pq.ParquetFile(file, coerce_int96_timestamp_unit=_UNIT_OF_INT96)
     except (pa.ArrowException, OSError, UnicodeError):
         raise InputError(
             f"{path} is not a Parquet file, or is cut short: check it, or give --input_format=csv"
