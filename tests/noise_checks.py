@@ -6,7 +6,7 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.noise.discrete_noise import RELATIVE_ERROR
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 
 def assert_fast_draws_equal_exact_ones(noise, count=200):

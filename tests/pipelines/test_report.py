@@ -31,7 +31,6 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -48,6 +47,7 @@ from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_comparison, write_report
 from pipelines.select_partitions import main as select
 from pipelines.show import main as show
+from tests.tapes import InsecureSeededTape
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,
@@ -31,6 +30,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     truncation,
 )
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 NOISY = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
 BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
