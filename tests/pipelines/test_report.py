@@ -159,6 +159,7 @@ def test_lists_of_groups_have_the_intervals_of_their_coordinates(tmp_path):
         for name in (("", ""), ("tongue", "it"))
     }
     statement = {
+        "mechanism": "several",
         "epsilon": 6.5,
         "delta": 0,
         "neighbours": "add or remove one user",
