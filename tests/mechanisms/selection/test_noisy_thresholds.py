@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import gmpy2
 import mpmath
@@ -29,6 +30,7 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
     truncation,
 )
+from tests.noise_checks import drop_probability
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
@@ -258,7 +260,7 @@ def test_thresholds_of_public_partitions():
 def test_public_partitions_stay_within_the_budget(threshold):
     distribution = PUBLIC.public_distribution(threshold)
     assert 0 < distribution.keep_probability(0) and distribution.keep_probability(1) < 1
-    for probability in (distribution.keep_probability, distribution.drop_probability):
+    for probability in (distribution.keep_probability, partial(drop_probability, distribution)):
         for less, more in itertools.pairwise(sorted(map(probability, range(40)))):
             assert more <= math.e * less + 1e-3
 
