@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.harness import numbered_tapes
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.partition.walk.levels import Level, Sampler
 from dp_transforms.mechanisms.partition.walk.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.sample_data import rockyou
 
 NARROW_WINDOW = 4
@@ -94,7 +96,8 @@ def escalation_rows(releases: int) -> Iterator[str]:
     yield "| ---: | ---: | ---: | ---: |"
     private = rockyou()
     for window in (None, NARROW_WINDOW):
-        tapes = map(InsecureSeededTape, range(releases if window is None else releases // 4))
+        count = releases if window is None else releases // 4
+        tapes = itertools.islice(numbered_tapes(), count)
         found = count_escalations(private, 1.0, window, tapes)
         name = "first level" if window is None else str(window)
         yield f"| {name} | {found.releases:,} | {found.observed} | {found.predicted:.3g} |"

@@ -33,12 +33,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from benchmarks.baselines import PEERS, PublicBounds
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import numbered_tapes, page_parser, write_page
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, chosen_mechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.sample_data import rockyou, yahoo
 
 RATES = (4, 2, 1.1, 1, 0.8, 0.6, 0.5, 0.25, 0.1, 0.05, 0.02)
@@ -180,7 +179,7 @@ def accuracy(case: Input, rate: float, precision: float, seconds: float) -> Accu
 
 def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator[float]:
     """dist of any number of releases, the same ones each time."""
-    tapes = map(InsecureSeededTape, itertools.count())
+    tapes = numbered_tapes()
     while True:
         # Several at once share what is prepared for a list.
         for released in mechanism.release_many(private, LEAST, tapes):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import itertools
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+
+from dp_transforms.mechanisms import RandomTape
 
 RESULTS = pathlib.Path(__file__).resolve().parent / "results"
 
@@ -28,3 +32,9 @@ def write_page(path: pathlib.Path, lines: Iterable[str]) -> None:
         print(line, flush=True)
         written.append(line)
     path.write_text("\n".join(written) + "\n", encoding="utf-8")
+
+
+def numbered_tapes() -> Iterator[RandomTape]:
+    """Tapes that anyone can repeat, so that a page is the same each time."""
+    keys = (hashlib.sha256(b"insecure test tape %d" % i).digest() for i in itertools.count())
+    return map(RandomTape, keys)

@@ -56,7 +56,8 @@ from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
     calibrate,
     gaussian_delta,
-    largest_budgets,
+    largest_dyadic,
+    largest_mu2,
     normal_tail,
     relative_threshold,
     upper_quantile,
@@ -213,7 +214,14 @@ def calibrate_rounds(
       epsilon, delta, partitions, users_changed: see ``gaussian.calibrate``.
       shares: of the total mu**2 and lambda, one per round; they sum to 1.
     """
-    totals = largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, rounds_are_private)
+    totals = []
+    for share in _NOISE_SHARES:
+        mu2 = largest_mu2(epsilon, share * delta) / users_changed
+
+        def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
+            return rounds_are_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
+
+        totals.append(GaussianBudget(mu2, largest_dyadic(fits, 24)))
 
     def last_threshold(total: GaussianBudget) -> float:
         last = GaussianBudget(total.mu2 * shares[-1], total.exposure * shares[-1])

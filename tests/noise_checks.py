@@ -6,7 +6,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.noise.discrete_noise import RELATIVE_ERROR
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from dp_transforms.mechanisms.selection.keep_distribution import as_float
+from tests.tapes import InsecureSeededTape
 
 
 def assert_fast_draws_equal_exact_ones(noise, count=200):
@@ -54,3 +55,8 @@ def assert_floats_enclose_tails(noise, reach):
         assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2
         checked += 1
     return checked
+
+
+def drop_probability(distribution, statistic):
+    """1 - pi(statistic), to the precision of a float."""
+    return as_float(lambda precision: distribution.drop_enclosure(statistic, precision))

@@ -57,7 +57,7 @@ MUTANTS = (
     ),
     Mutant(
         "lists of any total below the public one are released",
-        "dp_transforms/mechanisms/partition/known_total.py",
+        "dp_transforms/mechanisms/partition/narrowed.py",
         "return abs(missing) <= tolerance",
         "return missing >= -tolerance",
         ("tests/mechanisms/partition/test_known_total.py",),

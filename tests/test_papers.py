@@ -10,7 +10,7 @@ import mpmath
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExponentialMechanism, FrequencyList
-from dp_transforms.mechanisms.partition.distance_bounded import (
+from dp_transforms.mechanisms.partition.narrowed import (
     DistanceBoundedPartitionMechanism,
 )
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds

@@ -7,14 +7,14 @@ from .frequency_list import FrequencyList as FrequencyList
 from .noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
 from .noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from .noisy_coordinates import NoisyCoordinates as NoisyCoordinates
-from .partition.distance_bounded import (
-    DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
-)
 from .partition.exponential import IntegerPartitionMechanism as IntegerPartitionMechanism
 from .partition.frobenius import FrobeniusMechanism as FrobeniusMechanism
 from .partition.geometric import GeometricPartitionMechanism as GeometricPartitionMechanism
-from .partition.known_total import ExactTotalMechanism as ExactTotalMechanism
-from .partition.known_total import MaximumTotalMechanism as MaximumTotalMechanism
+from .partition.narrowed import (
+    DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
+)
+from .partition.narrowed import ExactTotalMechanism as ExactTotalMechanism
+from .partition.narrowed import MaximumTotalMechanism as MaximumTotalMechanism
 from .partition.registry import partition_mechanism as partition_mechanism
 from .partition.table import PartitionTable as PartitionTable
 from .partition_bounds import PartitionBounds as PartitionBounds

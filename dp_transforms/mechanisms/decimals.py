@@ -142,19 +142,11 @@ def decimal_text(value: Fraction) -> str:
 def round_down(value: Fraction, digits: int) -> Fraction:
     """The largest decimal of ``digits`` significant digits that is not above a non-negative value.
 
-    >>> round_down(Fraction(2, 3), 3), round_up(Fraction(2, 3), 3)
-    (Fraction(333, 500), Fraction(667, 1000))
+    >>> round_down(Fraction(2, 3), 3)
+    Fraction(333, 500)
     """
-    step = _last_place(value, digits)
-    return math.floor(value / step) * step
-
-
-def round_up(value: Fraction, digits: int) -> Fraction:
-    """The smallest decimal of ``digits`` significant digits that is not below the value."""
-    step = _last_place(value, digits)
-    return math.ceil(value / step) * step
-
-
-def _last_place(value: Fraction, digits: int) -> Fraction:
+    if not value:
+        return Fraction(0)
     # The logarithm may be off by one at a power of ten, which costs or adds a digit.
-    return Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits) if value else Fraction(1)
+    step = Fraction(10) ** (math.floor(math.log10(value)) + 1 - digits)
+    return math.floor(value / step) * step

@@ -126,19 +126,6 @@ class RandomTape:
         return hashlib.shake_256(address).digest(size)
 
 
-class InsecureSeededTape(RandomTape):
-    """A tape that anyone can repeat from a small seed. For tests; never for a release.
-
-    It serves any number of releases, which is how a test gets the same one twice.
-    """
-
-    def __init__(self, seed: int):
-        super().__init__(hashlib.sha256(b"insecure test tape %d" % seed).digest())
-
-    def claim(self, release: str) -> RandomTape:
-        return self
-
-
 class Uniform:
     """One uniform number U in [0, 1) of a tape, known to as many bits as are asked for."""
 

@@ -27,7 +27,7 @@ from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_metrics import (
     at_least,
     check_alpha,
-    check_guesses,
+    check_positive,
     guesswork_key_space,
     sums_to,
 )
@@ -263,7 +263,7 @@ class ModelIntervals(Answers):
         return self._of(lambda one: int(sums_to(one, np.array([partitions]))[0]), confidence)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_guesses(partitions)
+        check_positive("partitions", partitions)
         return self._of(
             lambda one: guessing_metrics.success_rate(one, partitions) if len(one) else 0.0,
             confidence,
@@ -290,9 +290,3 @@ def line_of(frequency_list: FrequencyList, name: str, index: int) -> int:
     if name == ROWS:
         return int(frequency_list.at_ranks([index])[0])
     return int(at_least(frequency_list, np.array([index]))[0])
-
-
-def check_positive(name: str, number: int) -> None:
-    """Raises a ValueError if a number that a user asked for is below 1."""
-    if number < 1:
-        raise ValueError(f"{name} must be at least 1, got {number}")

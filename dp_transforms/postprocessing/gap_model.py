@@ -20,8 +20,6 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 
-ROWS, COLUMNS = 0, 1
-
 SHAPE = 64.0
 """Counts are negative binomial with this shape: Poisson but for an eighth of the mean."""
 

@@ -70,7 +70,7 @@ def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate(FrequencyList([5, 2, 1], [1, 1, 3]), guesses=2)
     0.7
     """
-    check_guesses(guesses)
+    check_positive("guesses", guesses)
     return float(Fraction(rank_sums(frequency_list).sum_to(guesses), frequency_list.total))
 
 
@@ -81,7 +81,7 @@ def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
     >>> success_rate_bits(FrequencyList([4], [16]), guesses=8)  # uniform over 16 items
     4.0
     """
-    check_guesses(guesses)
+    check_positive("guesses", guesses)
     covered = rank_sums(frequency_list).sum_to(guesses)
     return math.log2(Fraction(guesses * frequency_list.total, covered))
 
@@ -208,10 +208,10 @@ def check_alpha(alpha: Real) -> Fraction:
     return fraction
 
 
-def check_guesses(guesses: int) -> None:
-    """Raises a ValueError if a number of guesses is not positive."""
-    if guesses < 1:
-        raise ValueError(f"guesses must be positive, got {guesses}")
+def check_positive(name: str, number: int) -> None:
+    """Raises a ValueError if a number that a user asked for is below 1."""
+    if number < 1:
+        raise ValueError(f"{name} must be at least 1, got {number}")
 
 
 def _guesswork_and_rate(frequency_list: FrequencyList, alpha: Real) -> tuple[Fraction, Fraction]:

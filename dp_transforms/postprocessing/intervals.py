@@ -64,11 +64,10 @@ from dp_transforms.postprocessing.estimates import (
     RateCurve,
     ReleaseIntervals,
     around,
-    check_positive,
     failure_probability,
     line_of,
 )
-from dp_transforms.postprocessing.guessing_metrics import check_guesses, sums_to
+from dp_transforms.postprocessing.guessing_metrics import check_positive, sums_to
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
 _NOT_DRAWN = 2.0**-35
@@ -154,7 +153,7 @@ class CoordinateIntervals(ReleaseIntervals):
         return around(value, low, high, confidence)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_guesses(partitions)
+        check_positive("partitions", partitions)
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         parts = self._parts(partitions, square, failure * (1 - _OF_SQUARE) / 2)

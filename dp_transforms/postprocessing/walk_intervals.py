@@ -43,13 +43,12 @@ from dp_transforms.postprocessing.estimates import (
     RateCurve,
     ReleaseIntervals,
     around,
-    check_positive,
     failure_probability,
     line_of,
 )
 from dp_transforms.postprocessing.guessing_metrics import (
     at_least,
-    check_guesses,
+    check_positive,
     rank_sums,
     sums_to,
 )
@@ -99,7 +98,7 @@ class WalkIntervals(ReleaseIntervals):
         return Estimate(value, max(value - moved, 0), value + moved, confidence)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_guesses(partitions)
+        check_positive("partitions", partitions)
         error = ReleaseError.of(self.released, self._distribution, confidence)
         low, high = (float(ends[0]) for ends in self._rates(np.array([partitions]), error))
         ranks = rank_sums(self.released)

@@ -243,7 +243,7 @@ def _shortened(label: str, most: int = 24) -> str:
 
 def _budget(statement: Mapping[str, Any]) -> str:
     lines = {
-        "Mechanism": statement.get("mechanism", ""),
+        "Mechanism": statement["mechanism"],
         "epsilon": f"{statement['epsilon']:g}",
         "delta": f"{statement['delta']:g}",
         "Neighbours": statement["neighbours"],

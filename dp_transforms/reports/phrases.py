@@ -117,7 +117,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
     """A privacy.json in paragraphs that a publisher can paste.
 
     >>> privacy_words({"epsilon": 1.0, "neighbours": "add or remove one user",
-    ...     "sensitivity": 1, "max_partitions_per_user": 1,
+    ...     "mechanism": "noise", "max_partitions_per_user": 1,
     ...     "max_partitions_per_user_is": "enforced"})[1]
     'Each user counts in at most 1 partition, chosen at random; the job that made this release ...'
     """
@@ -204,7 +204,7 @@ def _span(periods: dict[str, Any]) -> str:
 
 
 def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
-    names = dict.fromkeys(one.get("mechanism", ExponentialDistribution.title) for one in lists)
+    names = dict.fromkeys(one["mechanism"] for one in lists)
     return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))
 
 

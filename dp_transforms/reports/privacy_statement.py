@@ -15,7 +15,6 @@ from dp_transforms.mechanisms.decimals import decimal_text, float_above
 from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition.distributions import (
     DISTRIBUTIONS,
-    ExponentialDistribution,
     GeometricDistribution,
     ReleaseDistribution,
 )
@@ -235,15 +234,10 @@ def _rate(mechanism: PartitionMechanism) -> dict[str, Any]:
 def distribution_of_statement(statement: dict[str, Any]) -> ReleaseDistribution:
     """The distribution of the release that a privacy.json, or an entry of its lists, describes.
 
-    A statement without a rate is of an earlier version, whose rate was epsilon / (2 sensitivity).
-
     Raises:
       KeyError, ValueError: it describes none.
     """
-    rate = statement.get("rate", statement["epsilon"] / (2 * statement.get("sensitivity", 1)))
-    distribution = DISTRIBUTIONS[statement.get("mechanism", ExponentialDistribution.title)](
-        float(rate)
-    )
+    distribution = DISTRIBUTIONS[statement["mechanism"]](float(statement["rate"]))
     if "possible_lists" not in statement:
         return distribution
     if isinstance(distribution, GeometricDistribution):

@@ -8,7 +8,7 @@ from benchmarks.engine_escalations import count_escalations
 from benchmarks.engine_lists import power_law
 from benchmarks.row_dynamic_program import exponent
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from benchmarks.row_dynamic_program import (
     zipf_list,
 )
 from dp_transforms.mechanisms import Eta, PartitionTable
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 TARGETS = [(1,), (3, 1), (4, 4, 4), (5, 2, 2, 1, 1), (9,)]
 

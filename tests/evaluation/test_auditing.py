@@ -22,10 +22,10 @@ from dp_transforms.mechanisms import (
     PartitionTable,
 )
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import OptimalSelection
 from pipelines.audit import list_audit
 from tests import enumeration
+from tests.tapes import InsecureSeededTape
 
 
 @pytest.mark.parametrize("hits", [0, 1, 17, 99, 100])

@@ -5,9 +5,9 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from examples import naive_exponential, truncated_addition_attack, zero_rounding_attack
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 LOSS = 4
 """2**(2 * eta) at sensitivity 1."""

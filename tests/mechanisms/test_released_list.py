@@ -11,7 +11,7 @@ from dp_transforms.mechanisms import (
     RandomTape,
     ReleasedList,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 PRIVATE = FrequencyList([90210, 31, 1], [1, 2, 777])
 MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)

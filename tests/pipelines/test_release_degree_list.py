@@ -10,12 +10,12 @@ from dp_transforms.budget import Ledger, PrivacyUnit
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.degree_projection import project_degrees, project_directed_degrees
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.reports.privacy_statement import degree_list_statement, distribution_of_statement
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import DegreesSpec
 from pipelines.release_degree_list import main
+from tests.tapes import InsecureSeededTape
 from tests.transforms.test_degrees import degrees_of
 from tests.usual_flags import flags_over
 

@@ -31,7 +31,6 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
 )
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
@@ -48,6 +47,7 @@ from pipelines.release_grouped_lists import main as release_groups
 from pipelines.report import main, write_comparison, write_report
 from pipelines.select_partitions import main as select
 from pipelines.show import main as show
+from tests.tapes import InsecureSeededTape
 
 pytest.importorskip("matplotlib", reason="reports are drawn with matplotlib (extra: report)")
 
@@ -159,6 +159,7 @@ def test_lists_of_groups_have_the_intervals_of_their_coordinates(tmp_path):
         for name in (("", ""), ("tongue", "it"))
     }
     statement = {
+        "mechanism": "several",
         "epsilon": 6.5,
         "delta": 0,
         "neighbours": "add or remove one user",

@@ -10,7 +10,6 @@ from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
@@ -27,6 +26,7 @@ from dp_transforms.postprocessing.intervals import (
 )
 from dp_transforms.postprocessing.walk_intervals import closed
 from tests import enumeration
+from tests.tapes import InsecureSeededTape
 
 LISTS = {
     "empty": FrequencyList(),
@@ -245,7 +245,7 @@ def test_bad_questions_are_refused():
         (lambda: facts.frequency_at(0), "rank must be at least 1"),
         (lambda: facts.partitions_with_at_least(0), "users must be at least 1"),
         (lambda: facts.sum_of_top(0), "partitions must be at least 1"),
-        (lambda: facts.share_of_top(0), "guesses must be positive"),
+        (lambda: facts.share_of_top(0), "partitions must be at least 1"),
         (lambda: facts.alpha_guesswork_bits(2), "alpha must be in"),
     ):
         with pytest.raises(ValueError, match=words):

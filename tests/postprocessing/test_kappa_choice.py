@@ -10,9 +10,9 @@ from dp_transforms.mechanisms.noise.user_degrees import (
     ReleasedDegrees,
     UserDegreeMechanism,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.postprocessing.kappa_choice import choose_kappa, kept_part, kept_words
+from tests.tapes import InsecureSeededTape
 
 # Real pairs; see benchmarks/data/README.md for where they are from.
 PAIRS = pathlib.Path(__file__).parents[2] / "benchmarks/data/git_tldr_author_file.csv.gz"

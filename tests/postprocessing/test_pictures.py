@@ -6,10 +6,10 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
     ReleasedList,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.views import plot_released_list
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from tests.tapes import InsecureSeededTape
 
 PRIVATE = FrequencyList([90210, 31, 1], [1, 2, 777])
 MECHANISM = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)

@@ -17,7 +17,6 @@ from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.estimates import GRID
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
@@ -34,6 +33,7 @@ from dp_transforms.postprocessing.walk_intervals import (
 from dp_transforms.sample_data import yahoo
 from tests import enumeration
 from tests.geometric_reference import probability
+from tests.tapes import InsecureSeededTape
 
 EXACT = 1e-9
 

@@ -12,12 +12,12 @@ from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     GeometricDistribution,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from tests.enumeration import conjugate
 from tests.geometric_reference import frequency_distribution
 from tests.row_distribution import RowDistribution
+from tests.tapes import InsecureSeededTape
 
 LISTS = [
     FrequencyList(),

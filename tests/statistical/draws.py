@@ -11,7 +11,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 RELEASES = int(os.environ.get("LAW_RELEASES", "10000"))
 """The number of draws from each list by ``make test-laws``."""

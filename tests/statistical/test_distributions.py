@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from gmpy2 import mpfr, mpq
 
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 DIE = {face: Fraction(1, 6) for face in range(1, 7)}
 

@@ -19,11 +19,11 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.transfer import independence_length
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.row_distribution import RowDistribution
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 RELEASES = 4_000

@@ -116,26 +116,22 @@ class PartitionMechanism(ABC):
             object.__setattr__(self, "epsilon", epsilon)
             decay = Decay(self._rate(epsilon))
         lowest, highest = decay.log_enclosure(64)
-        if highest < self.min_rate or lowest > MAX_RATE:
-            if highest < self.min_rate and self.epsilon is not None:
-                # So small a rate is in proportion to epsilon.
-                least = float(self.epsilon) * self.min_rate / float(highest)
-                raise ValueError(
-                    f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
-                    f"{self.sensitivity} partitions, got {self.epsilon}: raise epsilon or bound "
-                    "each user to fewer partitions"
-                )
-            limit, advice = (
-                (
-                    f"at least {self.min_rate}",
-                    "raise epsilon or bound each user to fewer partitions",
-                )
-                if highest < self.min_rate
-                else (f"at most {MAX_RATE}", "lower epsilon")
-            )
+        given = f"got epsilon={self.epsilon}, eta={self.eta}, sensitivity={self.sensitivity}"
+        if lowest > MAX_RATE:
             raise ValueError(
-                f"the rate of the weights must be {limit}, got epsilon={self.epsilon}, "
-                f"eta={self.eta}, sensitivity={self.sensitivity}: {advice}"
+                f"the rate of the weights must be at most {MAX_RATE}, {given}: lower epsilon"
+            )
+        if highest < self.min_rate:
+            advice = "raise epsilon or bound each user to fewer partitions"
+            if self.epsilon is None:
+                raise ValueError(
+                    f"the rate of the weights must be at least {self.min_rate}, {given}: {advice}"
+                )
+            # So small a rate is in proportion to epsilon.
+            least = float(self.epsilon) * self.min_rate / float(highest)
+            raise ValueError(
+                f"epsilon must be at least {1.001 * least:.3g} where a user counts in up to "
+                f"{self.sensitivity} partitions, got {self.epsilon}: {advice}"
             )
         object.__setattr__(self, "decay", decay)
 

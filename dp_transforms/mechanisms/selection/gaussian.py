@@ -30,7 +30,7 @@ holds for what is released, by post-processing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property, lru_cache
@@ -104,29 +104,17 @@ def _candidates(
 ) -> tuple[GaussianBudget, ...]:
     """The budgets to compare, whatever the number of partitions."""
     candidates = []
-    for budget in largest_budgets(_NOISE_SHARES, epsilon, delta, users_changed, is_private):
-        candidates.append(budget)
-        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
-        if delta * (1 - _SLACK) <= users_changed * budget.exposure:
-            break
-    return tuple(candidates)
-
-
-def largest_budgets(
-    noise_shares: Iterable[Fraction],
-    epsilon: Fraction,
-    delta: Fraction,
-    users_changed: int,
-    is_private: Callable[[GaussianBudget, Fraction, Fraction, int], bool],
-) -> Iterator[GaussianBudget]:
-    """Yields the largest private budget for each share of delta that noise may use."""
-    for share in noise_shares:
+    for share in _NOISE_SHARES:
         mu2 = largest_mu2(epsilon, share * delta) / users_changed
 
         def fits(exposure: Fraction, mu2: Fraction = mu2) -> bool:
             return is_private(GaussianBudget(mu2, exposure), epsilon, delta, users_changed)
 
-        yield GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS))
+        candidates.append(GaussianBudget(mu2, largest_dyadic(fits, _EXPOSURE_BITS)))
+        # With all of delta at f = 1, less noise at f = 0 would gain nothing.
+        if delta * (1 - _SLACK) <= users_changed * candidates[-1].exposure:
+            break
+    return tuple(candidates)
 
 
 def is_private(

@@ -43,8 +43,7 @@ class KeepDistribution(ABC):
     """pi(s), non-decreasing, for integer statistics s >= 0.
 
     ``smallest`` is the smallest statistic that has any chance: below it pi is 0. Distributions are
-    immutable
-    and hashable: equal ones share a table.
+    immutable and hashable: equal ones share a table.
     """
 
     smallest: int = 1
@@ -101,10 +100,6 @@ class KeepDistribution(ABC):
     def keep_probability(self, statistic: int) -> float:
         """pi(statistic) ``as_float``."""
         return as_float(lambda precision: self.keep_enclosure(statistic, precision))
-
-    def drop_probability(self, statistic: int) -> float:
-        """1 - pi(statistic) ``as_float``."""
-        return as_float(lambda precision: self.drop_enclosure(statistic, precision))
 
     @cached_property
     def median(self) -> int | None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
 from dp_transforms.mechanisms.exponential import InexactArithmeticError
-from dp_transforms.mechanisms.randomness import InsecureSeededTape, draw_below
+from dp_transforms.mechanisms.randomness import draw_below
 from tests.cases import slow_unless
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 SMALL_ETAS = [Eta(x, y, z) for y in range(1, 7) for z in range(1, 4) for x in range(1, 2**y)]
 

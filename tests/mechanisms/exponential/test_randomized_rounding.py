@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.exponential import round_at_random
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 TAPE = InsecureSeededTape(1)
 

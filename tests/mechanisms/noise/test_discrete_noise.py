@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace, TwoSidedGeometric
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import noise_checks
 from tests.cases import slow_unless
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 SMALL = [
     DiscreteLaplace(Fraction(1, 3)),

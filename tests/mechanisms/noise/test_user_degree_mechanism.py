@@ -9,7 +9,8 @@ from dp_transforms.mechanisms.noise.user_degrees import (
     UserDegreeMechanism,
     cell_bounds,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape
+from tests.tapes import InsecureSeededTape
 
 SECRET = bytes(range(32))
 

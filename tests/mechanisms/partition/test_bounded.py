@@ -20,11 +20,11 @@ from dp_transforms.mechanisms import (
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.statistical import distributions
 from tests.statistical.draws import RELEASES, Numbers, drawn_lists
+from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 HALF = Eta(1, 1, 1)

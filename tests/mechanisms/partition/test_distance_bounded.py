@@ -14,16 +14,16 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
 )
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.distance_bounded import (
+from dp_transforms.mechanisms.partition.narrowed import (
     probability_outside,
     smallest_distance,
 )
 from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.cases import slow_unless
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 EIGHTH = Eta(1, 3, 1)

@@ -15,9 +15,9 @@ from dp_transforms.mechanisms.partition.distributions import (
     window_for,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.row_distribution import RowDistribution
+from tests.tapes import InsecureSeededTape
 
 
 @pytest.mark.parametrize("private", [(), (1,), (3, 1), (2, 2, 2), (4, 1, 1, 1)], ids=str)

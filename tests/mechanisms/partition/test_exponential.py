@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from dp_transforms.mechanisms import Eta, FrequencyList, FrobeniusMechanism, Par
 from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.frobenius import EndingRule
-from dp_transforms.mechanisms.randomness import InsecureSeededTape, RandomTape
+from dp_transforms.mechanisms.randomness import RandomTape
 from tests.enumeration import as_list, partitions_of_at_most
+from tests.tapes import InsecureSeededTape
 
 RATIO = Eta(1, 1, 1)  # q = 1/2
 

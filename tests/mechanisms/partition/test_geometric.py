@@ -18,11 +18,11 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
 )
 from dp_transforms.mechanisms.partition.geometric import least_epsilon
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.geometric_reference import probability
 from tests.list_strategies import frequency_lists
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 DIST = {
     ("rockyou", 8): 0.684,

@@ -13,7 +13,7 @@ from dp_transforms.mechanisms import (
     FrequencyList,
     IntegerPartitionMechanism,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
+from tests.tapes import InsecureSeededTape
 
 
 @settings(deadline=None, max_examples=300)

@@ -11,9 +11,9 @@ from dp_transforms.mechanisms import FrequencyList, GeometricPartitionMechanism
 from dp_transforms.mechanisms.partition.distributions import (
     GeometricDistribution,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.geometric_reference import frequency_distribution, probability
+from tests.tapes import InsecureSeededTape
 
 LISTS = [(), (1,), (3, 1), (2, 2), (3, 2, 2), (4, 1, 1)]
 SMALL = 14

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.table import PartitionTable
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 TARGETS = [(), (1,), (3, 1), (2, 2, 2), (4, 3, 3, 1), (7, 0), (1, 1, 1, 1, 1)]
 ETAS = [Eta(1, 1, 1), Eta(3, 2, 1), Eta(5, 3, 2), Eta(63, 6, 3)]

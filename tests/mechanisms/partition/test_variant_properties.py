@@ -10,8 +10,8 @@ from dp_transforms.mechanisms import (
     MaximumTotalMechanism,
     PartitionBounds,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.list_strategies import frequency_lists
+from tests.tapes import InsecureSeededTape
 
 epsilons = st.sampled_from([0.05, 0.3, 1.0, 4.0])
 tapes = st.integers(0, 10**6).map(InsecureSeededTape)

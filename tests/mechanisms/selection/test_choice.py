@@ -7,7 +7,6 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import (
     STRATEGIES,
     choose_strategy,
@@ -17,6 +16,7 @@ from dp_transforms.mechanisms.selection import (
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 from dp_transforms.reports.plots import plot_explanation
 from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
+from tests.tapes import InsecureSeededTape
 
 NAMES = [
     "optimal",

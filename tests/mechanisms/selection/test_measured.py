@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import MeasuredSelection
 from dp_transforms.mechanisms.selection.measured import users_in_classes
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
@@ -16,6 +15,7 @@ from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.runtime.selecting import users_by_partitions
 from tests.beam_runs import table_of
 from tests.mechanisms.selection.renyi_bounds import bound
+from tests.tapes import InsecureSeededTape
 
 RECORDS = [(0, "a"), (1, "a"), (1, "b"), (2, "b"), (2, "b"), (3, "a"), (3, "b"), (3, "c")]
 

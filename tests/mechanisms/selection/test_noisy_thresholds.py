@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from fractions import Fraction
+from functools import partial
 
 import gmpy2
 import mpmath
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,
@@ -30,7 +30,9 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
     truncation,
 )
+from tests.noise_checks import drop_probability
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 NOISY = [TruncatedGeometricSelection, LaplaceSelection, GaussianSelection]
 BUDGETS = [(0.01, 1e-6), (0.5, 1e-9), (1.0, 1e-5), (3.0, 0.01), (20.0, 1e-10)]
@@ -258,7 +260,7 @@ def test_thresholds_of_public_partitions():
 def test_public_partitions_stay_within_the_budget(threshold):
     distribution = PUBLIC.public_distribution(threshold)
     assert 0 < distribution.keep_probability(0) and distribution.keep_probability(1) < 1
-    for probability in (distribution.keep_probability, distribution.drop_probability):
+    for probability in (distribution.keep_probability, partial(drop_probability, distribution)):
         for less, more in itertools.pairwise(sorted(map(probability, range(40)))):
             assert more <= math.e * less + 1e-3
 

@@ -15,6 +15,7 @@ from dp_transforms.mechanisms.selection import (
     TruncatedGeometricSelection,
 )
 from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
+from tests.noise_checks import drop_probability
 
 GRID = [
     *((0.001, delta) for delta in (1e-15, 1e-2)),
@@ -100,7 +101,7 @@ def test_floats_of_the_keep_probability_would_break_the_budget():
         excess = [(1 - keep[n]) - grown * (1 - keep[n + 1]) - delta for n in range(5)]
         assert 238 < max(excess) / delta < 239
         # Floats of what is left to one serve.
-        drop = [mpmath.mpf(optimal.drop_probability(n)) for n in range(6)]
+        drop = [mpmath.mpf(drop_probability(optimal, n)) for n in range(6)]
         for n in range(5):
             assert drop[n] <= (grown * drop[n + 1] + delta) * (1 + mpmath.mpf(2) ** -50)
 
@@ -164,8 +165,10 @@ def test_a_large_delta_is_spent_at_once(delta):
 
 def test_counts_beyond_any_table_are_decided_too():
     tiny = distribution(1e-7, 1e-12)
-    drops = [tiny.drop_probability(n) for n in (10**6, 10**7, 10**8, tiny.saturation - 1)]
+    drops = [drop_probability(tiny, n) for n in (10**6, 10**7, 10**8, tiny.saturation - 1)]
     assert drops == sorted(drops, reverse=True)
     # The linear part: pi(n) is about n delta while n epsilon is small.
     assert tiny.keep_probability(1000) == pytest.approx(1000e-12, rel=1e-3)
-    assert tiny.drop_probability(tiny.saturation - 1) > 0 == tiny.drop_probability(tiny.saturation)
+    assert (
+        drop_probability(tiny, tiny.saturation - 1) > 0 == drop_probability(tiny, tiny.saturation)
+    )

@@ -27,6 +27,7 @@ from dp_transforms.mechanisms.selection.renyi_calibration import (
 from dp_transforms.mechanisms.selection.renyi_distribution import RenyiDistribution, _Bound
 from dp_transforms.mechanisms.selection.rounds import Calibration
 from tests.mechanisms.selection.renyi_bounds import bound, noise_delta
+from tests.noise_checks import drop_probability
 
 EPSILON, DELTA = 1.0, 1e-5
 LOGS = np.linspace(-3, 7, 2001)
@@ -50,7 +51,7 @@ def game(values, distribution, partitions, gone, step=None):
     # From there on pi stays what it is.
     end = distribution.reach + 1
     keep = np.array([distribution.keep_probability(x) for x in range(end + step)])
-    drop = np.array([distribution.drop_probability(x) for x in range(end + step)])
+    drop = np.array([drop_probability(distribution, x) for x in range(end + step)])
     before, after = np.arange(1, end), np.arange(1, end) + step
     if gone:
         before, after = after, before

@@ -53,7 +53,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -77,28 +76,6 @@ _BATCH = 512
 
 STRAIGHT, TURNED, HELD = range(3)
 """Kinds of the vertex in front of a bit, see the module."""
-
-
-class Decisions(Protocol):
-    """Answers the walk's questions, each with its exact probability."""
-
-    def departure(self, run: int) -> int:
-        """The first run from this one on that the walk does not follow to its end.
-
-        It is also one that is not regular, and the number of runs if there is none.
-        """
-
-    def kept(self, run: int) -> int:
-        """Returns the number of bits that the walk follows of that regular run: fewer than all."""
-
-    def nearest(self, gap: int, least: int) -> int:
-        """The gap where the walk leaves f, going straight along it without a chain.
-
-        ``least``, below gap, if it does not leave before.
-        """
-
-    def away(self, gap: int, vertex: int, chain: int) -> bool:
-        """Tells whether the next bit leads away."""
 
 
 class Runs:
@@ -146,7 +123,7 @@ def _wall(bits: IntArray, in_ones: IntArray, in_zeros: IntArray) -> IntArray:
     return np.array([starts, np.append(np.sign(ends - starts[:-1]), 0)])
 
 
-def draw(runs: Runs, decisions: Decisions) -> Walk:
+def draw(runs: Runs, decisions: TapeDecisions) -> Walk:
     """The walk that these answers give.
 
     Here d is D in runs of zeros and -D in runs of ones, so that a move always adds one to d, and
@@ -337,7 +314,7 @@ class GeometricSampler:
 
 
 class TapeDecisions:
-    """The answers that a tape gives: see ``geometric_walk.Decisions``.
+    """Answers the walk's questions from a tape, each with its exact probability.
 
     Both questions about a regular run read one number, of the channel "runs" and with the run's
     index. All others read those of the channel "steps", in turn.
@@ -354,12 +331,17 @@ class TapeDecisions:
         self._asked = 0
 
     def departure(self, run: int) -> int:
+        """The first run from this one on that the walk does not follow to its end.
+
+        It is also one that is not regular, and the number of runs if there is none.
+        """
         for found in self._possible:
             if found >= run and (not self._runs.regular[found] or self._departs(found)):
                 break
         return found
 
     def kept(self, run: int) -> int:
+        """Returns the number of bits that the walk follows of that regular run: fewer than all."""
         length = self._runs.lengths[run]
         number = self._numbers.item(run)
         if length > 2:
@@ -370,9 +352,14 @@ class TapeDecisions:
         return int(length > 1 and not self._away("runs", run, number, length, TURNED, chain))
 
     def nearest(self, gap: int, least: int) -> int:
+        """The gap where the walk leaves f, going straight along it without a chain.
+
+        ``least``, below gap, if it does not leave before.
+        """
         return self._nearest("steps", *self._step(), gap, least)
 
     def away(self, gap: int, vertex: int, chain: int) -> bool:
+        """Tells whether the next bit leads away."""
         return self._away("steps", *self._step(), gap, vertex, chain)
 
     def _step(self) -> tuple[int, float]:

@@ -18,8 +18,8 @@ from dp_transforms.mechanisms.partition.walk.blocks import (
     partitions,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests.statistical import distributions
+from tests.tapes import InsecureSeededTape
 
 DRAWS = 2_000
 

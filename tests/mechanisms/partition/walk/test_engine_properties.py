@@ -13,12 +13,13 @@ from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.distributions import expected_l1
-from dp_transforms.mechanisms.randomness import InsecureSeededTape, is_below
+from dp_transforms.mechanisms.randomness import is_below
 from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration
 from tests.enumeration import conjugate
 from tests.list_strategies import frequency_lists
 from tests.row_distribution import RowDistribution
+from tests.tapes import InsecureSeededTape
 
 small_counts = st.lists(st.integers(1, 12), max_size=10)
 epsilons = st.sampled_from([0.1, 0.5, 1.0, 4.0])

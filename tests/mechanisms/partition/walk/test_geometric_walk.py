@@ -14,10 +14,10 @@ from dp_transforms.mechanisms.partition.walk.geometric_walk import (
     GeometricWeights,
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.geometric_reference import probability, rational_decay, releases
 from tests.list_strategies import frequency_lists
+from tests.tapes import InsecureSeededTape
 
 RATIOS = [Fraction(1, 3), Fraction(1, 4), Fraction(1, 10)]
 ROUNDING = Fraction(1, 2**100)

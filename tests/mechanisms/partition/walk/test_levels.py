@@ -13,10 +13,9 @@ from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.partition.walk import levels
 from dp_transforms.mechanisms.partition.walk.levels import Level, Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from tests import enumeration
 from tests.cases import slow_unless
-from tests.tapes import NearlyUndecidable
+from tests.tapes import InsecureSeededTape, NearlyUndecidable
 from tests.walk_reference import WalkReference
 
 STAIRS = FrequencyList(range(12, 0, -1), [1] * 12)

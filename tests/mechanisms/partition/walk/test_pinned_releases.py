@@ -12,8 +12,8 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
     PartitionBounds,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.sample_data import rockyou
+from tests.tapes import InsecureSeededTape
 
 SIXES = FrequencyList(range(60, 0, -6), [6] * 10)
 """At a ratio of 1/2, moves at both ends of a run of six have exactly the room that they need."""
