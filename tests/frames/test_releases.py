@@ -151,6 +151,16 @@ def test_nothing_is_released_of_nothing():
     assert dp.select(typed, **NAMES, counts=True).to_polars().columns[:2] == ["page", "noisy_count"]
 
 
+def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
+    release = dp.release([], **LIST | {"epsilon": 50})
+    assert not len(release.released) and "partitions: 0 (0 to 0, 95% confidence)" in repr(release)
+    for one in (release, dp.compare(release, release)):
+        one.plot(tmp_path / "list.png")
+        one.report(tmp_path / "list.html")
+    release.save(tmp_path / "list")
+    assert dp.load(tmp_path / "list") == release and release.to_arrow().num_rows == 0
+
+
 PRIVATE = "ann.smith"
 BAD = [
     ({"who": ["a"]}, "no column 'page': its columns are who"),
@@ -323,6 +333,7 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     lists = session.release_groups(data, **GROUPS)
     assert lists.labels == ["all users", "sex: f", "sex: m", "tongue: no"]
     assert (session.remaining.epsilon, float(session.remaining.delta)) == (2, 0.01)
+    assert "epsilon 6 and delta 0.01; neighbouring data" in repr(lists)
     lists.save(tmp_path / "here")
     for name in ("released_lists.csv", "noisy_coordinates.csv"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "job" / name).read_bytes()
