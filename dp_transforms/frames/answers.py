@@ -89,7 +89,6 @@ class _Table:
         Raises:
           ImportError: pandas is not installed.
         """
-        _needed("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
@@ -98,7 +97,9 @@ class _Table:
         Raises:
           ImportError: polars is not installed.
         """
-        return _needed("polars").from_arrow(self.to_arrow())
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
 
     def _columns(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -746,12 +747,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _needed(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ImportError(f"to_{name} needs {name}: pip install {name}") from None

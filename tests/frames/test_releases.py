@@ -346,6 +346,19 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
+def test_names_of_groups_are_those_that_records_can_have():
+    data = {"who": [1, 2, 3], "page": ["a"] * 3, "year": [2024, 2025, 2025]}
+    options = {**GROUPS, "epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
+    options |= {"epsilon_selection": None, "delta": None}
+    lists = dp.release_groups(data, **options | {"groups": {"year": [2024, 2025]}})
+    assert list(lists["year", "2025"].released) == [(2, 1)]
+    session = dp.Session(epsilon=200)
+    for wrong, message in (("02025", "has the text '2025'"), ("next", "is not of the type")):
+        with pytest.raises(ValueError, match=message):
+            session.release_groups(data, **options | {"groups": {"year": [wrong]}})
+    assert session.remaining.epsilon == 200
+
+
 @pytest.mark.parametrize("on_ledger", [False, True])
 def test_a_session_takes_back_what_fails(on_ledger, tmp_path):
     Ledger.create(tmp_path / "ledger", 1)
