@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 import sys
-import time
 from collections.abc import Sequence
 
 from dp_transforms.errors import InputError
@@ -33,8 +32,6 @@ from pipelines.file_flags import add_input_flags, records
 from pipelines.release_job import add_release_flags, release_job, release_of
 
 _MANY = 100_000
-_PATIENCE = 2
-"""Seconds without a word."""
 _EPILOG = f"""\
 The output directory receives {DEGREES_FILE} (partitions_from,users: about how many users have so
 many partitions or more, up to the next line's) and privacy.json, which states the guarantee. Values
@@ -119,14 +116,8 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
 
 
 def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]) -> None:
-    start = time.monotonic()
-
-    def watch(kappa: int) -> None:
-        if time.monotonic() - start > _PATIENCE:
-            print(f"looking at kappa = {kappa:,}", file=sys.stderr)
-
     try:
-        choice = choose_kappa(released, flags.for_epsilon, flags.for_delta, watch)
+        choice = choose_kappa(released, flags.for_epsilon, flags.for_delta)
         if flags.plot is not None:
             plot_kappas(choice, flags.plot)
     except (ImportError, OSError, ValueError) as error:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import FORMATS
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
-from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.period_names import PERIODS
 from pipelines import flag_types
 from pipelines.command_line import refuse
@@ -185,19 +184,6 @@ def add_output_flags(group: Any) -> None:
         default=[],
         help="write the release in this format too, beside the CSV file; may be given twice",
     )
-
-
-def directory_from_flags(
-    flags: Any,
-    file_name: str,
-    path: str | None = None,
-    numbers: int = 2,
-    beside: tuple[str, ...] = (),
-) -> ReleaseDirectory:
-    """The directory that the flags of ``add_output_flags`` name, or the one at another path."""
-    formats = tuple(dict.fromkeys(flags.output_format))
-    path = path or flags.output
-    return ReleaseDirectory(path, file_name, flags.overwrite, formats, numbers, beside)
 
 
 def _num_buckets(text: str) -> int:

@@ -45,7 +45,7 @@ from dp_transforms.specs import (
 )
 from pipelines import flag_types
 from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
-from pipelines.file_flags import add_output_flags, directory_from_flags
+from pipelines.file_flags import add_output_flags
 from pipelines.spending import add_ledger_flags, check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
@@ -183,16 +183,22 @@ def writer(
       fields, statement: see ``statement_of``.
       path: of the directory; by default the flags name it.
     """
+    receives = functools.partial(
+        ReleaseDirectory,
+        path or flags.output,
+        overwrite=flags.overwrite,
+        formats=tuple(dict.fromkeys(flags.output_format)),
+    )
     if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
         from dp_transforms.files.partition_file import header_line
 
         noisy = flags.noisy_counts
-        directory = directory_from_flags(flags, PARTITIONS_FILE, path, len(COUNTS) * noisy)
+        directory = receives(PARTITIONS_FILE, numbers=len(COUNTS) * noisy)
         header = header_line(fields or (), noisy)
         return directory, functools.partial(write_names, directory, statement, header)
     file_name, tables = _TABLES[type(spec)]
     beside = (COORDINATES_FILE,) if is_decoded(statement) else ()
-    directory = directory_from_flags(flags, file_name, path, beside=beside)
+    directory = receives(file_name, beside=beside)
     return directory, functools.partial(write_lists, directory, statement, tables)
 
 

@@ -49,9 +49,8 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
     """Writes the page of two lists beside the second; returns its path. Args, Raises: see
     ``write_report``; ValueError if these are not two lists."""
-    labels = (os.path.basename(first.rstrip("/")), os.path.basename(second.rstrip("/")))
-    if labels[0] == labels[1]:
-        labels = (first, second)
+    short = [os.path.basename(one.rstrip("/")) for one in (first, second)]
+    labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
     with reading(f"one of {first} and {second}", _CONTENT):
         text, pictures = page_of(comparison, words)

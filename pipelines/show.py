@@ -36,7 +36,7 @@ def shown(directory: str) -> str:
     with reading(directory, f"a release with its {PRIVACY_FILE}"):
         release = load(directory)
         parts = [repr(release)]
-        if isinstance(release, ListRelease) and len(release.released):
+        if isinstance(release, ListRelease):
             rows = [[name, str(one)] for name, one in release.numbers().items()]
             parts.append(text_table(rows, words=2))
         return "\n\n".join([*parts, release.privacy])

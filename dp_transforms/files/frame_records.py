@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
 from typing import Any
 
 import pyarrow as pa
@@ -125,10 +125,10 @@ class FrameRecords(RecordSource):
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             # Other columns may be of types that Arrow has not.
             data = data[self._needed_of([str(name) for name in data.columns])]
-            return self._one(len(data), lambda: _table_of(data))
+            return _one(lambda: _table_of(data))
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             data = data.select(self._needed_of(data.schema.names))
-            return self._one(data.num_rows, lambda: pa.table(data))
+            return _one(lambda: pa.table(data))
         if hasattr(data, "__arrow_c_stream__"):
             try:
                 reader = pa.RecordBatchReader.from_stream(data)
@@ -141,17 +141,11 @@ class FrameRecords(RecordSource):
             columns = {name: found[name] for name in self._needed_of(list(found))}
             if len({len(values) for values in columns.values() if isinstance(values, Sized)}) > 1:
                 raise InputError("the table has columns that are not equally long")
-            return self._one(None, lambda: _table_of(columns))
+            return _one(lambda: _table_of(columns))
         if isinstance(data, Iterable) and not isinstance(data, (str, bytes)):
             size = len(data) if isinstance(data, Sized) else None
             return size, _told(self._of_objects(iter(data)))
         raise _unknown(data)
-
-    def _one(self, rows: int | None, table: Any) -> tuple[int | None, Iterator[Any]]:
-        (read,) = _told(table() for _ in range(1))
-        if not read.num_rows:
-            return 0, iter(())
-        return rows or read.num_rows, iter([read])
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
         """Those of all columns that have these, or have fields that are these."""
@@ -176,6 +170,11 @@ class FrameRecords(RecordSource):
                     "dictionaries, the fields of named tuples, or positions from 0 of tuples"
                 ) from None
             yield _table_of(values)
+
+
+def _one(table: Callable[[], pa.Table]) -> tuple[int, Iterator[pa.Table]]:
+    (read,) = _told(table() for _ in range(1))
+    return read.num_rows, iter([read] if read.num_rows else [])
 
 
 def _values(records: list[Any], name: str) -> list[Any]:

@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from dp_transforms.columnar.attributes import LIST
+from dp_transforms.columnar.attributes import LIST, attribute_text
 from dp_transforms.columnar.columns import PARTITION, USER, without_nulls
 from dp_transforms.errors import InputError
+from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.paths import FileRange
 from dp_transforms.files.period_names import check_times, periods_of
 
@@ -117,6 +118,26 @@ class RecordSource(ABC):
         """
         check_times(self.pattern, self.attribute_fields[-1])
         self._period = period
+
+    def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
+        """Refuses names of groups of each attribute that no record can have: lists of them would be
+        empty.
+
+        Raises:
+          InputError: there is such a name.
+        """
+        for names, field in zip(groups, self.attribute_fields, strict=True):
+            for name in names:
+                try:
+                    value = from_text(name, field)
+                except ValueError as error:
+                    raise InputError(f"groups: {error}") from None
+                text = attribute_text(pa.array([value]), field.name)[0].as_py()
+                if text != name:
+                    raise InputError(
+                        f"groups: {name!r} has the text {text!r} in column {field.name!r} of the "
+                        "records: name it so"
+                    )
 
     def _records(self, path: str, table: pa.Table) -> pa.Table:
         whole = without_nulls(table, self._columns[: self._needed])

@@ -89,7 +89,6 @@ class _Table:
         Raises:
           ImportError: pandas is not installed.
         """
-        _needed("pandas")
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
@@ -98,7 +97,9 @@ class _Table:
         Raises:
           ImportError: polars is not installed.
         """
-        return _needed("polars").from_arrow(self.to_arrow())
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
 
     def _columns(self) -> dict[str, Any]:
         raise NotImplementedError
@@ -172,7 +173,7 @@ class _Pictured(_Paged):
 
 
 class _Answers(_Paged):
-    """The statement of a release, and its table."""
+    """A release with its statement."""
 
     statement: Mapping[str, Any]
 
@@ -181,12 +182,20 @@ class _Answers(_Paged):
         """The guarantee in words that a publisher can paste."""
         return "\n\n".join(statement_words(dict(self.statement)))
 
-    def _summary(self) -> str:
-        raise NotImplementedError
+    def _summary(self) -> list[str]:
+        return []
 
     def _below(self) -> list[str]:
         told = self.statement
-        delta = f" and delta {told['delta']:g}" if told["delta"] else ""
+        if not told:
+            return []
+        cost = f"epsilon {told['epsilon']:g}" + f" and delta {told['delta']:g}" * (
+            told["delta"] > 0
+        )
+        periods = told.get("periods", {})
+        if "epsilon_of_all" in periods:
+            together = f"epsilon {periods['epsilon_of_all']:g} for all {periods['of']}s together"
+            cost = f"{together}, {told['epsilon']:g} for each"
         bound = ""
         if "max_partitions_per_user" in told:
             max_partitions = told["max_partitions_per_user"]
@@ -194,7 +203,7 @@ class _Answers(_Paged):
             plural = "s" * (max_partitions > 1)
             bound = f"; at most {max_partitions} partition{plural} of each user ({how})"
         neighbours = f"neighbouring data: {told['neighbours']}"
-        return [self._summary(), f"epsilon {told['epsilon']:g}{delta}; {neighbours}{bound}"]
+        return [*self._summary(), f"{cost}; {neighbours}{bound}"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -285,11 +294,7 @@ class ListRelease(_Answers):
           things, users: what partitions and users are called.
         """
         answers = self.model if by_model else self.intervals
-        degrees = "degree" in self.statement
-        names = {
-            "things": things or ("nodes" if degrees else "partitions"),
-            "users": users or ("edges" if degrees else "users"),
-        }
+        names = _names(self, things, users)
         asked = _asked(self.intervals, confidence)
         return {
             one.words.format(**names): one.of_list(answers, confidence) if by_model else asked[one]
@@ -339,7 +344,7 @@ class ListRelease(_Answers):
 
     def _known(self) -> ReleaseIntervals | None:
         try:
-            return self.intervals if len(self.released) else None
+            return self.intervals
         except ValueError:  # of a list that public knowledge has narrowed
             return None
 
@@ -356,11 +361,11 @@ class ListRelease(_Answers):
         columns = dict(zip(("frequency", "low", "high"), found, strict=False))
         return {"rank": first, **columns, "partitions": ends - first + 1}
 
-    def _summary(self) -> str:
-        things = "nodes" if "degree" in self.statement else "partitions"
+    def _summary(self) -> list[str]:
+        things = _names(self)["things"]
         if self._known() is None:
-            return f"{self.released.distinct:,} {things}, total {self.released.total:,}"
-        return f"{things}: {self.number_of_partitions()}; total: {self.total()}"
+            return [f"{self.released.distinct:,} {things}, total {self.released.total:,}"]
+        return [f"{things}: {self.number_of_partitions()}; total: {self.total()}"]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -406,8 +411,8 @@ class NamesRelease(_Answers):
     def _columns(self) -> dict[str, Any]:
         return {name: self.names[name] for name in self.names.column_names}
 
-    def _summary(self) -> str:
-        return f"{self.names.num_rows:,} names"
+    def _summary(self) -> list[str]:
+        return [f"{self.names.num_rows:,} names"]
 
     def __len__(self) -> int:
         return int(self.names.num_rows)
@@ -420,7 +425,7 @@ class NamesRelease(_Answers):
     __hash__ = None  # type: ignore[assignment]  # a table has no hash
 
 
-class Releases(_Pictured, Mapping[Any, Any]):
+class Releases(_Pictured, _Answers, Mapping[Any, Any]):
     """Lists that were released together, by name: of each day, say. Also one table. Names of each
     day are held likewise.
 
@@ -456,11 +461,6 @@ class Releases(_Pictured, Mapping[Any, Any]):
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
 
-    @property
-    def privacy(self) -> str:
-        """The guarantee of all together, in words that a publisher can paste."""
-        return "\n\n".join(statement_words(dict(self.statement)))
-
     def to_arrow(self) -> pa.Table:
         """All lists in one ``pyarrow.Table``, which begins with their names."""
         import pyarrow as pa
@@ -485,8 +485,8 @@ class Releases(_Pictured, Mapping[Any, Any]):
         """
         if not all(isinstance(one, ListRelease) for one in self.values()):
             raise ValueError("numbers have a series in lists, not in names")
-        things = {"things": "partitions", "users": "users"}
-        by_words = {one.words.format(**things): one for one in QUESTIONS}
+        names = _names(next(iter(self.values()), None))
+        by_words = {one.words.format(**names): one for one in QUESTIONS}
         if number not in by_words:
             raise ValueError(f"number must be one of {', '.join(by_words)}, got {number!r}")
         asked = by_words[number]
@@ -513,9 +513,6 @@ class Releases(_Pictured, Mapping[Any, Any]):
         else:
             columns["names"] = [len(one) for one in self.values()]
         return columns
-
-    def __repr__(self) -> str:
-        return super().__repr__() if len(self) else "<no releases>"
 
 
 class GroupReleases(Releases):
@@ -646,16 +643,15 @@ def compare(
     30.0
     """
     if not all(isinstance(one, ListRelease) for one in (first, second)):
-        raise ValueError("compare takes two lists")
+        raise ValueError("compare takes two lists, not names, groups or periods")
     ones, twos = (_asked(one.intervals, _half(confidence)) for one in (first, second))
     both = {*_shown(ones), *_shown(twos)} & ones.keys() & twos.keys()
     asked = [one for one in QUESTIONS if one in both]
-    names = {"things": "nodes", "users": "edges"} if "degree" in first.statement else {}
-    words = {"things": "partitions", "users": "users"} | names
+    names = _names(first)
     return Comparison(
         (first, second),
         labels,
-        tuple(one.words.format(**words) for one in asked),
+        tuple(one.words.format(**names) for one in asked),
         tuple(ones[one] for one in asked),
         tuple(twos[one] for one in asked),
         tuple(_difference(ones[one], twos[one], confidence) for one in asked),
@@ -706,6 +702,15 @@ def _publish(
         raise ValueError(told) from None
 
 
+def _names(
+    release: ListRelease | None, things: str | None = None, users: str | None = None
+) -> dict[str, str]:
+    """The words for partitions and users: those of the caller or, of a graph, nodes and edges."""
+    is_graph = release is not None and "degree" in release.statement
+    default = ("nodes", "edges") if is_graph else ("partitions", "users")
+    return {"things": things or default[0], "users": users or default[1]}
+
+
 def _half(confidence: float) -> float:
     return 1 - (1 - confidence) / 2
 
@@ -742,12 +747,3 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.6g}"
     return f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def _needed(name: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(name)
-    except ImportError:
-        raise ImportError(f"to_{name} needs {name}: pip install {name}") from None

@@ -8,7 +8,7 @@ session's budget is spent, before a record is used.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.budget import PrivacyBudget, Request
@@ -84,9 +84,7 @@ def release(
     {'rank': [1, 2], 'frequency': [3, 1]}
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
-    (released,), statement = _made(
-        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
-    )
+    (released,), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
     return ListRelease(released, statement)
 
 
@@ -176,9 +174,7 @@ def select(
     added = {*COUNTS} & {str(name) for name in named}
     if counts and added:
         raise ValueError(f"counts adds a column {min(added)!r}: rename that of the partitions")
-    (selected, _), statement = _made(
-        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
-    )
+    (selected, _), statement = _made(spec, session, secret, data, user, partition, drop_nulls)
     return NamesRelease(names_table(selected, statement), statement)
 
 
@@ -188,21 +184,23 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 
 
 def _made(
-    spec: Spec, records: Callable[[], Any], session: Session | None, secret: JobSecret | None
+    spec: Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Makes a release. What a session has not left is refused before data are looked at, and its
     budget is spent before records are used.
 
     Args:
       spec: of the release.
-      records: gives the source.
       session, secret: see ``release``.
+      *records: see ``records_of``.
 
     Returns:
       What came out of the engine, and the statement.
     """
     charge = _charge(session, spec.requests)
-    source = records()
+    source = records_of(*records)
+    if isinstance(spec, GroupsSpec):
+        source.check_groups([attribute.groups or () for attribute in spec.attributes])
     engine = InProcess(source, _serving(secret, source))
     with charge as told, enough_memory():
         released = getattr(engine, spec.verb)(spec)
@@ -279,10 +277,7 @@ def release_by_period(
         kind=period,
     )
     lists, statement = _made(
-        spec,
-        lambda: records_of(data, user, partition, drop_nulls, [time], period),
-        session,
-        secret,
+        spec, session, secret, data, user, partition, drop_nulls, [time], period
     )
     return Releases(
         {name: ListRelease(one, statement | {"period": name}) for name, one in lists}, period
@@ -339,7 +334,7 @@ def release_groups(
         raise ValueError("epsilon_selection and delta are given together, or neither is")
     spec = GroupsSpec(
         attributes=[
-            Attribute(name, None if values is None else tuple(values))
+            Attribute(name, None if values is None else tuple(map(str, values)))
             for name, values in groups.items()
         ],
         epsilon_all=epsilon_all,
@@ -348,9 +343,7 @@ def release_groups(
         selection=selection,
         mechanism=mechanism,
     )
-    lists, statement = _made(
-        spec, lambda: records_of(data, user, partition, drop_nulls, [*groups]), session, secret
-    )
+    lists, statement = _made(spec, session, secret, data, user, partition, drop_nulls, [*groups])
     return GroupReleases({(attribute, group): one for attribute, group, one in lists}, statement)
 
 
@@ -391,9 +384,7 @@ def degrees(
     [(4, 1), (1, 4)]
     """
     spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
-    (released,), statement = _made(
-        spec, lambda: records_of(edges, source, target, drop_nulls), session, secret
-    )
+    (released,), statement = _made(spec, session, secret, edges, source, target, drop_nulls)
     return ListRelease(released, statement)
 
 
@@ -439,9 +430,7 @@ def choose_kappa(
     spec = UserDegreesSpec(epsilon, max_degree)
     # Whether there is a mechanism for what follows: of one user, who is made up.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
-    (released,), _ = _made(
-        spec, lambda: records_of(data, user, partition, drop_nulls), session, secret
-    )
+    (released,), _ = _made(spec, session, secret, data, user, partition, drop_nulls)
     return kappa_choice.choose_kappa(released, for_epsilon, for_delta)
 
 

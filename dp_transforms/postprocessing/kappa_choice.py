@@ -86,10 +86,7 @@ class KappaChoice:
 
 
 def choose_kappa(
-    released: ReleasedDegrees,
-    epsilon: Number,
-    delta: Number | None = None,
-    watch: Callable[[int], object] = lambda kappa: None,
+    released: ReleasedDegrees, epsilon: Number, delta: Number | None = None
 ) -> KappaChoice:
     """Compares values of kappa for a release that follows.
 
@@ -97,7 +94,6 @@ def choose_kappa(
       released: what ``UserDegreeMechanism`` released.
       epsilon: of the release that follows: a frequency list or, with delta, a selection of names.
       delta: of the selection.
-      watch: is told each kappa that is looked at.
 
     Raises:
       ValueError: a parameter is out of range, or the released degrees show no user.
@@ -108,9 +104,7 @@ def choose_kappa(
     """
     degrees = _Degrees(released)
     plans = tuple(
-        _lists(degrees, epsilon, watch)
-        if delta is None
-        else _selections(degrees, epsilon, delta, watch)
+        _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
     )
     best = min(plans, key=lambda one: one.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
@@ -224,15 +218,12 @@ def _mean(first: int, last: int) -> float:
     return float((1 / degrees).sum() / (1 / degrees**2).sum())
 
 
-def _lists(
-    degrees: _Degrees, epsilon: Number, watch: Callable[[int], object]
-) -> Iterator[KappaPlan]:
+def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
     noises = _noises(epsilon, max(1, round(degrees.total)))
     least = np.inf
     for kappa in degrees.candidates():
         if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
             return
-        watch(kappa)
         kept = degrees.kept(kappa)
         # Of a list of the same shape: noise is in proportion to the side of its square.
         noise, *others = noises(kappa) * math.sqrt(kept / degrees.total)
@@ -263,25 +254,19 @@ def _noises(epsilon: Number, contributions: int) -> Callable[[int], FloatArray]:
     return noises
 
 
-def _selections(
-    degrees: _Degrees, epsilon: Number, delta: Number, watch: Callable[[int], object]
-) -> Iterator[KappaPlan]:
-    def needed(kappa: int) -> float:
-        watch(kappa)
-        return _needed(degrees, epsilon, delta, kappa)
-
+def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[KappaPlan]:
     # Powers of two first, then what lies around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     found: dict[int, float] = {}
     for kappa in candidates:
         if kappa & (kappa - 1) == 0 or kappa == candidates[-1]:
-            found[kappa] = needed(kappa)
+            found[kappa] = _needed(degrees, epsilon, delta, kappa)
             if found[kappa] > _HOPELESS * min(found.values()):
                 break
     best = min(found, key=found.__getitem__)
     for kappa in candidates:
         if kappa not in found and best < 2 * kappa < 4 * best:
-            found[kappa] = needed(kappa)
+            found[kappa] = _needed(degrees, epsilon, delta, kappa)
     least = min(found.values())
     for kappa, error in sorted(found.items()):
         if error <= _HOPELESS * least:

@@ -84,7 +84,8 @@ def plot_released_list(
     ends = released.multiplicities.cumsum()
     ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
     axes.plot(ranks, released.frequencies.repeat(2), label="released")
-    axes.set(xscale="log", yscale="log", xlabel="rank", ylabel="users")
+    scale = "log" if len(released) else "linear"
+    axes.set(xscale=scale, yscale=scale, xlabel="rank", ylabel="users")
     axes.legend()
     if path is not None:
         figure.savefig(path)

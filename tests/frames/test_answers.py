@@ -91,7 +91,7 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
     empty = dp.release([], **LIST | {"epsilon": 60})
-    assert "0 partitions, total 0" in repr(empty) and len(empty.to_pandas()) == 0
+    assert "partitions: 0 (0 to 0, 95% confidence)" in repr(empty) and len(empty.to_pandas()) == 0
 
 
 @pytest.mark.parametrize(
@@ -235,6 +235,8 @@ def test_periods_are_those_of_the_job(tmp_path):
     loaded = dp.load(tmp_path)
     assert dict(loaded) == dict(days) and loaded.to_arrow() == days.to_arrow()
     assert "lists together are under epsilon = 1" in loaded.privacy and names[2] in repr(loaded)
+    for one in (loaded, loaded[names[1]]):
+        assert "epsilon 1 for all days together, 0.5 for each" in repr(one)
     series = loaded.series("total", 0.9)
     between = dp.compare(days[names[0]], days[names[1]], 0.9)
     assert series.changes[0] == between.differences[between.questions.index("total")]

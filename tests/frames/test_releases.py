@@ -154,6 +154,16 @@ def test_nothing_is_released_of_nothing():
     assert dp.select(typed, **NAMES, counts=True).to_polars().columns[:2] == ["page", "noisy_count"]
 
 
+def test_an_empty_release_has_intervals_pictures_and_pages(tmp_path):
+    release = dp.release([], **LIST | {"epsilon": 50})
+    assert not len(release.released) and "partitions: 0 (0 to 0, 95% confidence)" in repr(release)
+    for one in (release, dp.compare(release, release)):
+        one.plot(tmp_path / "list.png")
+        one.report(tmp_path / "list.html")
+    release.save(tmp_path / "list")
+    assert dp.load(tmp_path / "list") == release and release.to_arrow().num_rows == 0
+
+
 PRIVATE = "ann.smith"
 TIME = datetime.datetime(2026, 1, 31, 12)
 ZONED = TIME.replace(tzinfo=datetime.timezone.utc)
@@ -354,6 +364,7 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     lists = session.release_groups(data, **GROUPS)
     assert lists.labels == ["all users", "sex: f", "sex: m", "tongue: no"]
     assert (session.remaining.epsilon, float(session.remaining.delta)) == (2, 0.01)
+    assert "epsilon 6 and delta 0.01; neighbouring data" in repr(lists)
     lists.save(tmp_path / "here")
     for name in ("released_lists.csv", "noisy_coordinates.csv"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "job" / name).read_bytes()
@@ -364,6 +375,19 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
     one = lists["sex", "f"]
     assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
+
+
+def test_names_of_groups_are_those_that_records_can_have():
+    data = {"who": [1, 2, 3], "page": ["a"] * 3, "year": [2024, 2025, 2025]}
+    options = {**GROUPS, "epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
+    options |= {"epsilon_selection": None, "delta": None}
+    lists = dp.release_groups(data, **options | {"groups": {"year": [2024, 2025]}})
+    assert list(lists["year", "2025"].released) == [(2, 1)]
+    session = dp.Session(epsilon=200)
+    for wrong, message in (("02025", "has the text '2025'"), ("next", "is not of the type")):
+        with pytest.raises(ValueError, match=message):
+            session.release_groups(data, **options | {"groups": {"year": [wrong]}})
+    assert session.remaining.epsilon == 200
 
 
 @pytest.mark.parametrize("on_ledger", [False, True])
