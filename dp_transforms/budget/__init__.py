@@ -6,4 +6,4 @@ __all__, __getattr__ = lazily(__name__, __file__)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return __all__
