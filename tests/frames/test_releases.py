@@ -206,7 +206,7 @@ BAD = [
     (pd.DataFrame({"who": [PRIVATE, "b"], "page": [TIME, ZONED]}), "several types"),
     ({"who": [PRIVATE], "page": [pd.Timestamp(1)]}, "several types"),
     ([("a", "b"), PRIVATE], "not all records have 0, 1", {"user": 0, "partition": 1}),
-    ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type \(int64\), in which"),
+    ({"who": ["a"], "page": [{PRIVATE: 1}]}, r"the type struct \(int64\), in which"),
     ({"who": ["a"], "page": [decimal.Decimal("1e40")]}, "the type decimal of so many digits, in"),
     (PRIVATE.encode(), "must be a data frame"),
     (7, "must be a data frame"),
