@@ -2,8 +2,8 @@
 
 Code blocks marked ``python`` run in one namespace for each page, and ``console`` blocks command by
 command: ``cat`` makes the file that it shows, and what a job prints must be what the page shows
-(``...`` stands for anything). ``text`` is what the last ``python`` block
-printed, with other numbers, if it printed anything.
+(``...`` stands for anything). ``text`` is what the last ``python`` block printed, with other
+numbers, if it printed anything.
 """
 
 import importlib
