@@ -28,6 +28,7 @@ img { width: 100%; height: auto }
 table { border-collapse: collapse } th { text-align: left; font-weight: 600 }
 th, td { padding: 4px 12px 4px 0; border-bottom: 1px solid #ddd; vertical-align: top }
 td:first-child { min-width: 5.6em }
+@media (max-width: 480px) { th, td { padding-right: 7px; font-size: .9em } }
 td.number { text-align: right; white-space: pre-line; font-variant-numeric: tabular-nums }
 blockquote { margin: 0; padding: 4px 16px; border-left: 4px solid #1f77b4; background: #f4f8fb;
   max-width: 72ch }
