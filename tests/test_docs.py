@@ -138,6 +138,16 @@ def test_every_page_is_on_the_site():
     )
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/guarantee.md", "ARCHITECTURE.md"])
+def test_every_function_on_which_the_guarantee_rests_is_named(page):
+    used = "".join(path.read_text() for path in ROOT.glob("dp_transforms/**/*.py"))
+    functions = {"shake_256": "SHAKE-256", "blake2b": "BLAKE2b", "algorithms.AES": "AES"}
+    assert {*re.findall(r"hashlib\.(\w+)\(", used)} - {"sha256"} == {"shake_256", "blake2b"}
+    assert all(
+        code in used and name in (ROOT / page).read_text() for code, name in functions.items()
+    )
+
+
 def test_the_readme_quotes_the_page_of_accuracy():
     readme = " ".join((ROOT / "README.md").read_text().split())
     page = (ROOT / "benchmarks/results/frequency_lists.md").read_text()

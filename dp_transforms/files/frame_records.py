@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
 import pyarrow as pa
@@ -124,7 +124,8 @@ class FrameRecords(RecordSource):
             data = data.select(self._needed_of(data.collect_schema().names())).collect()
         if type(data).__module__.partition(".")[0] in _FRAMES and hasattr(data, "columns"):
             # Other columns may be of types that Arrow has not.
-            data = data[self._needed_of([str(name) for name in data.columns])]
+            names = [str(name) for name in data.columns]
+            data = data[[data.columns[names.index(name)] for name in self._needed_of(names)]]
             return _one(lambda: _table_of(data))
         if isinstance(data, (pa.Table, pa.RecordBatch)):
             data = data.select(self._needed_of(data.schema.names))
@@ -208,7 +209,7 @@ def _unknown(data: Any) -> TypeError:
 def _table_of(columns: Any) -> pa.Table:
     """Columns of Python values, of arrays, or of a frame, in one table."""
     if type(columns).__module__.startswith("pandas"):
-        return pa.table({name: frame_column(columns[name], name) for name in columns})
+        return pa.table({str(name): frame_column(columns[name], name) for name in columns})
     if hasattr(columns, "__arrow_c_stream__"):
         if any(str(kind) == "Object" for kind in getattr(columns, "dtypes", ())):
             raise TypeError  # polars gives addresses in memory for objects of Python
@@ -227,6 +228,8 @@ def _column(values: Any, name: str) -> Any:
         return pa.chunked_array(values)
     if isinstance(values, pa.Array) or str(getattr(values, "dtype", "object")) != "object":
         return pa.array(values)
+    if isinstance(values, (str, bytes, Set, Mapping)):
+        raise TypeError  # these are no columns, or have no order
     values = list(values)
     return column_of(values, name) if values else pa.nulls(0)
 

@@ -119,11 +119,19 @@ def release_counts(
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     charge = _charge(session, spec.requests)
-    private = counts if isinstance(counts, FrequencyList) else FrequencyList.from_counts(counts)
+    private = counts if isinstance(counts, FrequencyList) else _list_of(counts)
     secret = _serving(secret, spec)
     with charge as told:
         released = release_frequency_list(private, spec.mechanism, secret)
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
+
+
+def _list_of(counts: Iterable[int]) -> FrequencyList:
+    try:
+        return FrequencyList.from_counts(counts)
+    except (TypeError, ValueError):
+        # The original message may show a count.
+        raise ValueError("counts must be integers from 1, with a total below 2**63") from None
 
 
 def select(

@@ -95,7 +95,8 @@ def test_tuples_have_positions(expected):
     pairs = list(zip(PAGES, USERS, strict=True))
     options = LIST | {"user": 1, "partition": 0, "secret": SECRET}
     assert dp.release(pairs, **options).released == expected
-    assert dp.release({0: PAGES, 1: USERS}, **options).released == expected
+    for numbered in ({0: PAGES, 1: USERS}, pd.DataFrame({0: PAGES, 1: USERS})):
+        assert dp.release(numbered, **options).released == expected
 
 
 def nested():
@@ -199,6 +200,8 @@ BAD = [
         ({"who": hold([PRIVATE, PRIVATE.encode()]), "page": ["x", "y"]}, "several types")
         for hold in (list, collections.deque, iter, pd.Series, _objects, _polars_objects)
     ],
+    ({"who": {PRIVATE, "b"}, "page": ["x", "y"]}, "several types"),
+    ({"who": "ab", "page": ["x", "y"]}, "several types"),
     (pl.DataFrame({"who": _polars_objects([PRIVATE, 1]), "page": ["x", "y"]}), "several types"),
     ({"who": [PRIVATE, "b"], "page": _objects([TIME, TIME.date()])}, "several types"),
     ([{"who": PRIVATE, "page": TIME}, {"who": "b", "page": ZONED}], "several types"),
