@@ -21,7 +21,28 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     os._exit(INTERRUPTED)
 
 
+
+def numpy_settings() -> dict[str, str]:
+    """Returns variables of the environment with which numpy sorts best here, if set before its
+    import.
+
+    On AMD's Zen 4 its sorts with AVX-512 take four times as long as those with AVX2.
+    """
+    try:
+        with open("/proc/cpuinfo") as file:
+            first = file.read().partition("\n\n")[0]
+    except OSError:  # not Linux
+        return {}
+    described = dict(map(str.strip, line.split(":", 1)) for line in first.splitlines())
+    zen4 = described.get("vendor_id") == "AuthenticAMD" and described.get("cpu family") == "25"
+    if not zen4 or "avx512f" not in described.get("flags", "").split():
+        return {}
+    # In numpy 2.4 the second one, and before it the first.
+    return {"NPY_DISABLE_CPU_FEATURES": "AVX512_SKX X86_V4"}
+
+
 # An interrupt while a command is still importing what it needs, which takes most of a second. In a
 # program that imports this package, uncaught errors are the program's.
 if sys.argv[:1] == ["-m"] or os.path.basename(sys.argv[0] or "-") == "dp-frequency-lists":
     sys.excepthook = _uncaught
+    os.environ.update(numpy_settings() | os.environ)
