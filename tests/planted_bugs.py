@@ -147,6 +147,13 @@ MUTANTS = (
         ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
+        "a limit on priorities is that of another user",
+        "dp_transforms/columnar/bounding.py",
+        "priorities <= most[owners.codes]",
+        "priorities <= most.min()",
+        ("tests/columnar/test_bounding.py",),
+    ),
+    Mutant(
         "every job draws the same secret",
         "dp_transforms/runtime/job_secret.py",
         "return cls(secrets.token_bytes(SECRET_BYTES))",

@@ -58,6 +58,13 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
     return _hash_bytes(offsets, np.frombuffer(data_buffer or b"", np.uint8), key)
 
 
+def hash_column(array: pa.Array, key: bytes) -> Hashes:
+    """The ``hash_rows`` of a plain column, or of one of codes."""
+    if pa.types.is_dictionary(array.type):
+        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
+    return hash_rows(array, key)
+
+
 def prf(key: bytes, left: Hashes, right: Hashes) -> Hashes:
     """The first 64 bits of the AES encryption of the blocks (left[i], right[i]).
 
