@@ -21,7 +21,6 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     os._exit(INTERRUPTED)
 
 
-
 def numpy_settings() -> dict[str, str]:
     """Returns variables of the environment with which numpy sorts best here, if set before its
     import.
@@ -33,7 +32,8 @@ def numpy_settings() -> dict[str, str]:
             first = file.read().partition("\n\n")[0]
     except OSError:  # not Linux
         return {}
-    described = dict(map(str.strip, line.split(":", 1)) for line in first.splitlines())
+    lines = (line.partition(":") for line in first.splitlines())
+    described = {name.strip(): value.strip() for name, _, value in lines}
     zen4 = described.get("vendor_id") == "AuthenticAMD" and described.get("cpu family") == "25"
     if not zen4 or "avx512f" not in described.get("flags", "").split():
         return {}
