@@ -34,6 +34,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput_data import MILLION, hot_partition, hot_user, visits, write
+from pipelines import numpy_settings
 
 KAPPA = 10
 MILLIONS = (5, 20)
@@ -105,12 +106,15 @@ def transforms(path: str, max_partitions: int, source: str = "files") -> Callabl
 
 
 def without_beam(path: str, max_partitions: int) -> None:
+    """The main job as its command runs it, in a process with ``numpy_settings``."""
     from dp_transforms import JobSecret
     from dp_transforms.files.record_files import RecordFiles
     from dp_transforms.mechanisms.partition.registry import partition_mechanism
     from dp_transforms.runtime.in_process import InProcess
     from dp_transforms.specs import ListSpec
+    from pipelines.workers.allocation import keep_freed_memory
 
+    keep_freed_memory()
     engine = InProcess(RecordFiles(path, "user", ["partition"]), JobSecret.from_os())
     engine.frequency_list(ListSpec(partition_mechanism(1, max_partitions)))
 
@@ -223,7 +227,8 @@ def measure_once(engine: str, path: str, max_partitions: int) -> Measurement:
         path,
         str(max_partitions),
     ]
-    done = subprocess.run(command, capture_output=True, text=True)
+    env = os.environ | numpy_settings()
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
     if done.returncode:
         raise RuntimeError(done.stderr)
     return Measurement(**json.loads(done.stdout.splitlines()[-1]))

@@ -38,6 +38,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput import duckdb, duckdb_arg_min, peak_gibibytes, without_beam
 from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
+from pipelines import numpy_settings
 
 THREADS = 2
 ORDERS = ("none", "none", "user", "time")
@@ -255,7 +256,9 @@ def measure(engine: str, path: str, max_partitions: int) -> Cost | None:
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
     process = subprocess.Popen(
-        [*command, engine, path, str(max_partitions)], stdout=subprocess.PIPE
+        [*command, engine, path, str(max_partitions)],
+        stdout=subprocess.PIPE,
+        env=os.environ | (numpy_settings() if engine == "ours" else {}),
     )
     assert process.stdout is not None
     said = process.stdout.read()

@@ -147,6 +147,20 @@ MUTANTS = (
         ("tests/columnar/test_bounding.py",),
     ),
     Mutant(
+        "a line of two JSON objects is two records",
+        "dp_transforms/files/json_lines.py",
+        "return table if table.num_rows == len(ends) else None",
+        "return table",
+        ("tests/files/test_json_and_avro.py",),
+    ),
+    Mutant(
+        "a limit on priorities is that of another user",
+        "dp_transforms/columnar/bounding.py",
+        "priorities <= most[owners.codes]",
+        "priorities <= most.min()",
+        ("tests/columnar/test_bounding.py",),
+    ),
+    Mutant(
         "every job draws the same secret",
         "dp_transforms/runtime/job_secret.py",
         "return cls(secrets.token_bytes(SECRET_BYTES))",

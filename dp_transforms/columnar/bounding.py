@@ -18,6 +18,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.columnar.grouping import Groups, group, order
@@ -26,9 +27,11 @@ from dp_transforms.columnar.hashing import (
     Hashes,
     Int32Array,
     Int64Array,
+    hash_column,
     hash_rows,
     prf,
     to_arrow,
+    to_numpy,
 )
 
 Priority = Callable[[Int32Array, Int32Array], Hashes]
@@ -42,6 +45,48 @@ _ENOUGH = 8
 _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
 _MOST_SHARE = 1 / 4
+_NO_LIMIT = np.uint64(2**64 - 1)
+# Limits are worth their time where owners have many rows and at most a part of these is kept.
+_WORTH_SHARE = 1 / 2
+_FEW_OWNERS = 1 / 16
+_MOST_LIMITS = 1 << 16
+
+
+class Limits:
+    """Limits on the priorities of what owners keep: kappa different pairs were below, in one of the
+    tables that were bounded with this key. So none above can be among the kappa smallest of all
+    tables together, whichever of them set a limit and whichever came first.
+    """
+
+    def __init__(self) -> None:
+        # Replaced as a whole. Of threads that add at the same time, one may be forgotten.
+        self._found: tuple[pa.Array, Hashes] | None = None
+
+    def of(self, owners: pa.Array) -> Hashes:
+        """The limits of distinct owners: uint64, shape (n,)."""
+        limits = np.full(len(owners), _NO_LIMIT)
+        if self._found is not None and self._found[0].type == owners.type:
+            values, known = self._found
+            rows = pc.index_in(owners, value_set=values)
+            found = to_numpy(rows.is_valid().cast(pa.uint8())).view(bool)
+            limits[found] = known[to_numpy(rows.drop_null())]
+        return limits
+
+    def add(self, owners: pa.Array, limits: Hashes) -> None:
+        """Adds limits of distinct owners, unless there are too many."""
+        if self._found is None:
+            self._found = owners.slice(0, 0), limits[:0]
+        values, known = self._found
+        if values.type != owners.type or len(values) + len(owners) > _MOST_LIMITS:
+            return
+        groups = group(pa.concat_arrays([values, owners]))
+        least = np.full(len(groups.values), _NO_LIMIT)
+        for codes, some in (
+            (groups.codes[: len(known)], known),
+            (groups.codes[len(known) :], limits),
+        ):
+            least[codes] = np.minimum(least[codes], some)
+        self._found = groups.values, least
 
 
 def distinct_pairs(
@@ -50,6 +95,7 @@ def distinct_pairs(
     key: bytes = b"",
     per: str = USER,
     shared_order: bool = False,
+    limits: Limits | None = None,
 ) -> pa.Table:
     """The distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
@@ -63,6 +109,8 @@ def distinct_pairs(
       per: the column whose values have the limit. With ``"partition"``, at most this many users are
         kept for each partition.
       shared_order: whether the same order of partitions decides for every user.
+      limits: what is known from other tables, to which this one adds: then pairs that these show
+        not to be kept may be missing already.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
@@ -70,8 +118,10 @@ def distinct_pairs(
     """
     of = PARTITION if per == USER else USER
     owners, column = group(single(table[per])), single(table[of])
-    if at_most is not None and not pa.types.is_dictionary(column.type):
-        rows = _candidates(owners, column, at_most, key, shared_order)
+    if at_most is not None:
+        rows = _below(owners, column, key, shared_order, limits) if limits is not None else None
+        if rows is None and not pa.types.is_dictionary(column.type):
+            rows = _candidates(owners, column, at_most, key, shared_order)
         if rows is not None:
             owners = Groups(owners.codes[rows], owners.values)
             column = column.take(to_arrow(rows))
@@ -82,10 +132,29 @@ def distinct_pairs(
         space = len(owners.values), max(len(members.values), 1)
         owner, member = _distinct(owner, member, space)
     if at_most is not None:
-        keep = _smallest(owner, member, members, at_most, priority)
+        keep, over, largest = _smallest(owner, member, members, at_most, priority)
         owner, member = owner[keep], member[keep]
+        if limits is not None and 0 < len(over) <= _FEW_OWNERS * table.num_rows:
+            limits.add(owners.values.take(to_arrow(over)), largest)
     columns = {per: owners.encoded(owner), of: members.encoded(member)}
     return pa.table({USER: columns[USER], PARTITION: columns[PARTITION]})
+
+
+def _below(
+    owners: Groups, column: pa.Array, key: bytes, shared_order: bool, limits: Limits
+) -> Int64Array | None:
+    """The rows with priorities up to known limits, if these leave few of them."""
+    rows, kinds = len(column), len(owners.values)
+    coded = pa.types.is_dictionary(column.type)
+    if kinds > _FEW_OWNERS * rows or (coded and kinds * len(column.dictionary) <= _DENSE * rows):
+        return None
+    most = limits.of(owners.values)
+    counts = np.bincount(owners.codes, minlength=kinds)
+    if (counts * (most / 2.0**64)).sum() > _WORTH_SHARE * rows:
+        return None
+    hashes = hash_column(column, key)
+    priorities = _of_pairs(owners, hashes, key, shared_order, owners.codes)
+    return np.flatnonzero(priorities <= most[owners.codes])
 
 
 def _candidates(
@@ -104,8 +173,8 @@ def _candidates(
     rows = np.flatnonzero(crowded[owners.codes])
     owner = owners.codes[rows]
     priorities = _of_pairs(owners, hash_rows(column, key)[rows], key, shared_order, owner)
-    limits = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
-    low = np.flatnonzero(priorities <= limits[owner])
+    most = (np.minimum(share, 1 - 2**-53) * 2.0**64).astype(np.uint64)
+    low = np.flatnonzero(priorities <= most[owner])
     if not len(low):  # as few different ones are all above
         return None
     by_owner = np.argsort(owner[low], kind="stable")
@@ -168,13 +237,18 @@ def _distinct(
 
 def _smallest(
     owner: Int32Array, member: Int32Array, members: Groups, at_most: int, priority: Priority
-) -> slice | Int64Array:
-    """The positions of the pairs to keep. ``owner`` is sorted."""
+) -> tuple[slice | Int64Array, Int64Array, Hashes]:
+    """Chooses the pairs to keep. ``owner`` is sorted.
+
+    Returns:
+      The positions of the pairs; the owners who have more, and the largest priority that each of
+      these keeps.
+    """
     counts = np.bincount(owner)
     over = counts > at_most
     crowded = over[owner]
     if not crowded.any():
-        return slice(None)
+        return slice(None), np.empty(0, np.int64), np.empty(0, np.uint64)
     positions = np.flatnonzero(crowded)
     priorities = priority(owner[positions], member[positions])
     sizes = counts[over]
@@ -194,7 +268,9 @@ def _smallest(
         # By chance, or by equal hashes. The true values decide where priorities are equal.
         in_order = np.lexsort((order(members.values)[member[positions]], priorities, ranks))
     first = (starts[:, None] + np.arange(at_most)).ravel()
-    return np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
+    largest = priorities[in_order[starts + at_most - 1]]
+    keep = np.sort(np.concatenate([np.flatnonzero(~crowded), positions[in_order[first]]]))
+    return keep, np.flatnonzero(over), largest
 
 
 def _sorted_by_leading_bits(ranks: Hashes, priorities: Hashes) -> tuple[Int64Array, BoolArray]:

@@ -48,16 +48,21 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
     """
     if pa.types.is_struct(array.type):
         words = np.column_stack([hash_rows(field, key) for field in array.flatten()])
-        width, data = 8 * words.shape[1], np.ascontiguousarray(words).view(np.uint8).reshape(-1)
-        return _hash_bytes(_even_offsets(len(array), width), data, _derived(key, b"struct"))
+        return _hash_words(words, _derived(key, b"struct"))
     if pa.types.is_integer(array.type):
-        words = to_numpy(array).astype(_WORD.newbyteorder("<"), copy=False)
-        return _hash_bytes(_even_offsets(len(array), 8), words.view(np.uint8), key)
+        return _hash_words(to_numpy(array).astype(_WORD, copy=False)[:, None], key)
     if not len(array):
         return np.empty(0, np.uint64)
     _, offset_buffer, data_buffer = array.buffers()
     offsets = np.frombuffer(offset_buffer, np.int32)[array.offset : array.offset + len(array) + 1]
     return _hash_bytes(offsets, np.frombuffer(data_buffer or b"", np.uint8), key)
+
+
+def hash_column(array: pa.Array, key: bytes) -> Hashes:
+    """The ``hash_rows`` of a plain column, or of one of codes."""
+    if pa.types.is_dictionary(array.type):
+        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
+    return hash_rows(array, key)
 
 
 def prf(key: bytes, left: Hashes, right: Hashes) -> Hashes:
@@ -107,8 +112,40 @@ def _chunks(rows: int) -> list[slice]:
     return [slice(start, min(start + _CHUNK_ROWS, rows)) for start in starts]
 
 
-def _even_offsets(rows: int, width: int) -> Int64Array:
-    return np.arange(0, (rows + 1) * width, width)
+def _hash_words(words: Hashes, key: bytes) -> Hashes:
+    """Hashes the lines of an array, rows x words."""
+    width = words.itemsize * words.shape[1]
+    data = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
+    hashes = np.empty(len(words), np.uint64)
+    encryptor = _encryptor(key)
+    for rows in _chunks(len(words)):
+        _hash_even(data, rows.start * width, width, key, encryptor, hashes[rows])
+    return hashes
+
+
+def _hash_even(
+    data: npt.NDArray[np.uint8],
+    start: int,
+    width: int,
+    key: bytes,
+    encryptor: CipherContext,
+    hashes: Hashes,
+) -> None:
+    """Sets the hashes of values of one length, which follow each other from a position on."""
+    rows = len(hashes)
+    masks, ends = _last_blocks(key)
+    blocks, encrypted = _buffers(rows)
+    for place in range(0, max(width, 1), _BLOCK):
+        left = min(width - place, _BLOCK + 1)
+        for half in (0, 1):
+            blocks[:, half] = ends[half, left]
+            if left > 8 * half:
+                words = np.ndarray(rows, _WORD, data, start + place + 8 * half, (width,))
+                blocks[:, half] ^= words & masks[half, left]
+        if place:
+            blocks ^= encrypted[:rows]
+        _encrypt(encryptor, blocks, encrypted, rows)
+    hashes[:] = encrypted[:rows, 0]
 
 
 def _hash_bytes(
@@ -127,11 +164,12 @@ def _hash_bytes(
         edges = offsets[chunk.start : chunk.stop + 1].astype(np.int64)
         starts, left = edges[:-1], np.diff(edges)
         found = hashes[chunk]
-        rows: slice | Int64Array = slice(None)
         width = int(left[0])
-        # Values of one length are equally far from each other: no need to gather their words.
-        even = width <= _LONG_BYTES and bool((left == width).all())
-        if not even and left.max() > _LONG_BYTES:
+        if width <= _LONG_BYTES and (left == width).all():
+            _hash_even(data, int(starts[0]), width, key, encryptor, found)
+            continue
+        rows: slice | Int64Array = slice(None)
+        if left.max() > _LONG_BYTES:
             for row in np.flatnonzero(left > _LONG_BYTES).tolist():
                 found[row] = _long_hash(data[edges[row] : edges[row + 1]].tobytes(), key)
             rows = np.flatnonzero(left <= _LONG_BYTES)
@@ -140,16 +178,10 @@ def _hash_bytes(
         while len(left):
             block = blocks[: len(left)]
             # A value that goes on after this block counts as one of 17 bytes.
-            kind = np.minimum(left[:1] if even else left, _BLOCK + 1)
-            if (kind == kind[0]).all():
-                kind = kind[:1]
+            kind = np.minimum(left, _BLOCK + 1)
             for half in (0, 1):
-                if even:
-                    words = np.ndarray(len(left), _WORD, data, int(starts[0]) + 8 * half, (width,))
-                else:
-                    words = words_at[starts + 8 * half]
-                words = words & masks[half, kind]
-                words ^= ends[half, kind]
+                words = words_at[starts + 8 * half] & masks[half][kind]
+                words ^= ends[half][kind]
                 block[:, half] = words
             block ^= before
             _encrypt(encryptor, blocks, encrypted, len(left))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import compacted, concat, single
-from dp_transforms.columnar.hashing import Hashes, Int64Array, hash_rows, prf, to_arrow, to_numpy
+from dp_transforms.columnar.hashing import Hashes, Int64Array, hash_column, prf, to_arrow
 from dp_transforms.columnar.packing import pack, unpack
 
 Reduce = Callable[[pa.Table], pa.Table]
@@ -228,13 +228,7 @@ def by_hash(names: tuple[str, ...], key: bytes) -> Route:
 
 def hash_columns(table: pa.Table, names: tuple[str, ...], key: bytes) -> Hashes:
     """A route (see ``scattering``): the hash of one or more columns of a row."""
-    hashes = _hash_column(single(table[names[0]]), key)
+    hashes = hash_column(single(table[names[0]]), key)
     for name in names[1:]:
-        hashes = prf(key, hashes, _hash_column(single(table[name]), key))
+        hashes = prf(key, hashes, hash_column(single(table[name]), key))
     return hashes
-
-
-def _hash_column(array: pa.Array, key: bytes) -> Hashes:
-    if pa.types.is_dictionary(array.type):
-        return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
-    return hash_rows(array, key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import operator
 import secrets
@@ -9,17 +10,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from dp_transforms.errors import InputError
 from dp_transforms.files import text_lines
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import FileRange
+from dp_transforms.runtime.threads import map_ahead
 
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
 _MISSING = object()
 _ANY = pa.null()
+# A line of so many bytes has no integer of more digits than Python reads, and one of so many
+# brackets is not too deep for it.
+_SHORT_LINE, _FEW_BRACKETS = 4096, 500
 
 
 @dataclass(frozen=True)
@@ -37,10 +43,20 @@ class JsonLines(text_lines.TextFormat):
 
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
         kinds = _kinds(part.path, columns)
+        schema = record_schema(part.path, pa.schema(kinds), columns)
+
+        def table_of(block: bytes) -> pa.Table:
+            table = _read_by_arrow(block, kinds)
+            if table is None:
+                records = _records(part.path, block)
+                values = ((name, _values(records, name)) for name in kinds)
+                columns = {name: _column(part.path, name, v, kinds[name]) for name, v in values}
+                table = pa.table(columns)
+            return record_table(table, schema)
+
         with text_lines.text_bytes(part.path) as file:
             try:
-                for block in text_lines.blocks(part, file, 0, b""):
-                    yield _table(part.path, _records(part.path, block), kinds)
+                yield from map_ahead(table_of, text_lines.blocks(part, file, 0, b""))
             except OSError:
                 raise InputError(f"{part.path} {text_lines.CUT_SHORT}") from None
 
@@ -124,11 +140,43 @@ def _together(lines: list[str]) -> list[Any] | None:
     return values[::2] if whole else None
 
 
-def _table(path: str, records: list[dict[str, Any]], kinds: dict[str, pa.DataType]) -> pa.Table:
-    columns = {
-        name: _column(path, name, _values(records, name), kind) for name, kind in kinds.items()
-    }
-    return record_table(pa.table(columns), record_schema(path, pa.schema(kinds), [*kinds]))
+def _read_by_arrow(block: bytes, kinds: dict[str, pa.DataType]) -> pa.Table | None:
+    """The columns of all lines, by Arrow's parser, in a tenth of the time. None where Python may
+    read a line in another way, or find an error in it; then it is the one to do so.
+
+    Each line begins with a brace and ends with one. No value goes on after a line end: what stands
+    there would be two braces with nothing between them, which no object, array or text allows. So
+    each line has one object at least, and just one if there are as many objects as lines.
+    """
+    import pyarrow.json
+
+    if not block.endswith(b"\n"):
+        block += b"\n"
+    data = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(data == ord("\n"))
+    starts = np.append(0, ends[:-1] + 1)
+    last = ends - 1
+    last = last - (data[last] == ord("\r"))
+    longest = int((ends - starts).max())
+    if (
+        (data[starts] != ord("{")).any()
+        or (data[last] != ord("}")).any()
+        or longest > _SHORT_LINE
+        or (longest > _FEW_BRACKETS < block.count(b"{") + block.count(b"[") - len(ends))
+        or any("." in name for name in kinds)
+    ):
+        return None
+    parse = pyarrow.json.ParseOptions(pa.schema(kinds), unexpected_field_behavior="ignore")
+    read = pyarrow.json.ReadOptions(use_threads=False, block_size=len(block))
+    try:
+        if not block.isascii():
+            block.decode()
+        table = pyarrow.json.read_json(io.BytesIO(block), read, parse)
+        # Of characters that are written as numbers, not all pairs are text.
+        table.validate(full=True)
+    except (pa.ArrowException, UnicodeError):
+        return None
+    return table if table.num_rows == len(ends) else None
 
 
 def _column(path: str, name: str, values: list[Any], kind: pa.DataType) -> pa.Array:

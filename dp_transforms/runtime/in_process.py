@@ -16,7 +16,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from dp_transforms.columnar.attributes import LIST, histograms, users_of_lists
-from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
     HIGH,
@@ -258,11 +258,12 @@ class InProcess:
 
     def _bounded(self, max_partitions: int) -> Tables:
         names = (USER, PARTITION)
-        return self._bounding(self._reduced(self._records(), names, self._bound(max_partitions)))
+        bound = self._bound(max_partitions, Limits())
+        return self._bounding(self._reduced(self._records(), names, bound))
 
-    def _bound(self, max_partitions: int) -> Reduce:
+    def _bound(self, max_partitions: int, limits: Limits | None = None) -> Reduce:
         key = self._secret.key("bound contributions")
-        return functools.partial(distinct_pairs, at_most=max_partitions, key=key)
+        return functools.partial(distinct_pairs, at_most=max_partitions, key=key, limits=limits)
 
     def _bounding(self, pairs: Tables) -> Tables:
         return self._watch(pairs, "bounding contributions", "contributions kept")

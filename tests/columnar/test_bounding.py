@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.columnar import bounding
-from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.columnar.grouping import group
 from dp_transforms.runtime.job_secret import JobSecret
@@ -96,6 +96,38 @@ def test_bounding_can_be_done_in_parts(some, others, max_partitions):
     whole = bounded(table_of(some + others))
     assert set(pairs_of(bounded(concat(parts)))) == set(pairs_of(whole))
     assert sorted(pairs_of(bounded(whole))) == sorted(pairs_of(whole))
+
+
+@pytest.mark.parametrize("coded", [False, True])
+@pytest.mark.parametrize("shared_order", [False, True])
+def test_limits_of_other_tables_change_no_result(monkeypatch, coded, shared_order):
+    monkeypatch.setattr(bounding, "_DENSE", 0)
+    rng = np.random.default_rng(2)
+    limits, parts, records = Limits(), [], []
+    for rows in (2_000, 1, 3_000, 500, 1_000):
+        users = rng.zipf(1.5, rows).clip(max=12) - 1
+        some = [(f"u{u}", f"p{rng.integers(0, 2 + 50 * u)}") for u in users]
+        table = table_of(some)
+        if coded:
+            table = table.set_column(1, "partition", table["partition"].dictionary_encode())
+        parts.append(distinct_pairs(table, 3, KEY, shared_order=shared_order, limits=limits))
+        records += some
+    pairs = pairs_of(distinct_pairs(concat(parts), 3, KEY, shared_order=shared_order))
+    assert set(pairs) == reference.bound(records, 3, KEY, shared_order)
+    # Of the last table most was seen not to be kept.
+    fewer = distinct_pairs(table, 3, KEY, shared_order=shared_order)
+    assert 2 * parts[-1].num_rows < fewer.num_rows
+
+
+def test_limits_of_users_of_other_types_and_of_too_many(monkeypatch):
+    monkeypatch.setattr(bounding, "_MOST_LIMITS", 3)
+    limits = Limits()
+    limits.add(pa.array(["a", "b"]), np.array([5, 6], np.uint64))
+    limits.add(pa.array([1]), np.array([1], np.uint64))
+    limits.add(pa.array(["c", "d"]), np.array([1, 1], np.uint64))
+    limits.add(pa.array(["b"]), np.array([4], np.uint64))
+    assert limits.of(pa.array(["b", "c", "a"])).tolist() == [4, 2**64 - 1, 5]
+    assert limits.of(pa.array([1])).tolist() == [2**64 - 1]
 
 
 @given(RECORDS, st.integers(1, 3))

@@ -127,6 +127,49 @@ def test_lines_parsed_together_are_those_parsed_one_by_one(lines):
     assert found == expected
 
 
+LINE = '{"user": "a", "page": "b"}'
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        # As many objects as lines, but not one on each.
+        ['{"user": "a", "page": "b", "x":', LINE + "}", LINE + LINE],
+        ['{"user": "a", "page": "b", "x": {}', ", " + LINE[1:], LINE + LINE],
+        ['{"user": "a", "page": "{}', '{}"}', LINE + LINE],
+        [LINE + "\r" + LINE, "{" + LINE[1:-1], "}"],
+        [LINE, LINE + "\x00"],
+        [LINE, LINE + " " + LINE],
+        [LINE, "null"],
+        [LINE, '{"user": "a", "page": "\\udc00"}'],
+        [LINE, '{"user": "a", "page": "\x1f"}'],
+        [LINE, '{"user": "a", "page": "b", "x": ' + 2000 * "[" + 2000 * "]" + "}"],
+        [LINE, '{"user": "a", "page": "b", "x": ' + 5000 * "1" + "}"],
+    ],
+)
+def test_lines_that_another_parser_may_read(tmp_path, monkeypatch, lines):
+    monkeypatch.setattr(json_lines, "_SAMPLE_LINES", 2)
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f"{line}\n" for line in [LINE] * 2 + lines), newline="")
+    with pytest.raises(InputError, match=r"JSON object|are of the type of the first one"):
+        list(RecordFiles(str(path), "user", ["page"], drop_nulls=True).tables())
+
+
+@pytest.mark.parametrize("odd", ["", '{"user": NaN, "user": "a", "page": "\\u00e9"}\n', " \n"])
+def test_lines_are_read_alike_by_both_parsers(tmp_path, odd):
+    lines = [
+        '{"user": "é", "page": "\\u0000b"}',
+        '{"x": [1], "page": null, "user": "\\ud83d\\ude00"}',
+    ]
+    lines += ['{"page": "c", "user": "u", "page": "d"}', "{}", '{"us\\u0065r": "a\\n", "page": ""}']
+    path = tmp_path / "a.jsonl"
+    path.write_bytes((odd + "\r\n".join(lines)).encode())
+    (table,) = read(JsonLines(), path, ["user", "page"])
+    records = [json.loads(line) for line in (odd + "\n".join(lines)).split("\n") if line.strip()]
+    expected = {name: [record.get(name) for record in records] for name in ("user", "page")}
+    assert table.to_pydict() == expected
+
+
 TYPED = {
     "day": ({"type": "int", "logicalType": "date"}, datetime.date(2024, 1, 3), pa.date32()),
     "at": (
