@@ -73,7 +73,7 @@ def by_cells(rate, private):
     ("own_distribution", "exact"),
     [(ExponentialDistribution(rate), by_rows) for rate in (0.15, 0.5, 2.0)]
     + [(GeometricDistribution(rate), by_cells) for rate in (1.1, 3.0)],
-    ids=str,
+    ids=lambda value: getattr(value, "__name__", str(value)),
 )
 def test_every_rank_of_every_list_is_covered(own_distribution, exact):
     for private in LISTS:

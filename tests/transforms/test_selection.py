@@ -20,7 +20,6 @@ from dp_transforms import (
     SelectFromCounts,
     SelectPartitions,
 )
-from dp_transforms.mechanisms.randomness import InsecureSeededTape
 from dp_transforms.mechanisms.selection import (
     STRATEGIES,
     LaplaceSelection,
@@ -37,6 +36,7 @@ from tests import reference
 from tests.beam_runs import rows_of, run, table_of
 from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
+from tests.tapes import InsecureSeededTape
 
 ON_BEAM = ("gaussian", "measured")
 """One strategy of each kind runs on both engines."""
