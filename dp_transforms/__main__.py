@@ -7,6 +7,7 @@ directory or on PYTHONPATH, so the jobs are loaded from beside this package.
 from __future__ import annotations
 
 import importlib
+import os
 import runpy
 import signal
 import sys
@@ -41,6 +42,11 @@ def main() -> int:
     code: int = importlib.import_module("pipelines.__main__").main()
     # Another Ctrl-C while threads end is no traceback.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if code == sys.modules["pipelines"].INTERRUPTED:
+        # An interrupt leaves threads of libraries in any state, whose end may change the exit code.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     return code
 
 
