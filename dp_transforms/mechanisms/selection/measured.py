@@ -18,13 +18,9 @@ the scale. So the noisy counts are epsilon_1-differentially private. Every plan 
 (epsilon - epsilon_1, delta)-differentially private, whatever the counts are, and by adaptive
 composition all is (epsilon, delta)-differentially private.
 
-kappa = 1 has two classes only, and the statistic
-
-    S = users of more than one partition - other users
-
-which one user changes by one, and another user's records in exchange by two. Many rounds are taken
-if the noisy S is positive, and ``optimal`` if not, which no strategy exceeds where users have one
-partition.
+At kappa = 1 the classes are users of one partition, of few and of more. What most users have
+decides: ``optimal`` where it is one, which no strategy exceeds there, few rounds where it is few,
+and many where it is more.
 
 Which rounds name the most depends on how popular partitions are too, which the counts do not tell.
 """
@@ -70,11 +66,10 @@ class Tuning:
     Attributes:
       data: the records on which the others were set, at epsilon 1 and delta 1e-5.
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
-      difference_share: the same of the difference, where kappa is 1: noise of about 280 users at
-        epsilon 1.
       many_rounds: where users have many partitions.
-      few_rounds, growths: where they do not; the first growth is for kappa up to ``small_kappa``,
-        where early rounds find more.
+      few_rounds, growths: where they do not. The growths are for kappa = 1, where these rounds are
+        for users of few, for kappa up to ``small_kappa``, and beyond, where early rounds find less.
+      single_few: how many partitions are few at kappa = 1.
       edges: in units of kappa, the most that users of a class have; before them come powers of two.
         Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
       doubt: standard deviations of the noise by which sums of counts are taken to be too large.
@@ -97,11 +92,11 @@ class Tuning:
         "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm"
     )
     statistic_share: Fraction = Fraction(1, 100)
-    difference_share: Fraction = Fraction(1, 200)
     many_rounds: int = 6
     few_rounds: int = 3
-    growths: tuple[int, int] = (16, 32)
+    growths: tuple[int, int, int] = (128, 16, 32)
     small_kappa: int = 5
+    single_few: int = 4
     edges: tuple[Fraction, ...] = tuple(
         Fraction(part, 16) for part in (2, 3, 4, 6, 8, 12, 16, 28, 40, 64)
     )
@@ -142,7 +137,7 @@ class MeasuredSelection(WeightedStrategy):
                 f"epsilon={float(self.epsilon):g}; take a larger epsilon"
             )
         # Its first round has the smallest share of all plans': where it is possible, all are.
-        self.branch(self._usual_plan)
+        self.branch(RoundPlan(self.max_partitions_per_user, *self._few_rounds))
 
     @property
     def most_rounds(self) -> int:
@@ -161,7 +156,7 @@ class MeasuredSelection(WeightedStrategy):
         """The most partitions that users of each class have, but for the last one."""
         max_partitions = self.max_partitions_per_user
         if max_partitions == 1:
-            return (1,)
+            return 1, self.tuning.single_few
         edges = {int(edge * max_partitions) for edge in self.tuning.edges}
         powers = {1 << i for i in range(max_partitions.bit_length())}
         return tuple(sorted({edge for edge in powers if edge < min(edges)} | edges - {0}))
@@ -179,27 +174,28 @@ class MeasuredSelection(WeightedStrategy):
         """
         # By the counts as well: other counts have noise of their own, even on one tape.
         of_counts = tape.branch(f"of {', '.join(map(str, counts))}")
-        if self.max_partitions_per_user == 1:
-            few, several = counts
-            (noise,) = self._noise.sample(of_counts, "statistic of users", 1).tolist()
-            several_rounds = several - few + int(noise) > 0
-            return RoundPlan(1, self.tuning.many_rounds if several_rounds else 1, 1)
         noise = self._noise.sample(of_counts, "statistic of users", len(counts)).tolist()
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
-        """The plan by noisy numbers of users in each class, for kappa from 2 on."""
+        """The plan by noisy numbers of users in each class."""
         max_partitions = self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())
         beyond = dict(zip(self.edges, (total - users.cumsum()).tolist(), strict=False))
 
-        def most_have_more(times: Fraction) -> bool:
-            return bool(2 * beyond[int(times * max_partitions)] > total > 0)
+        def most_have_more(edge: int) -> bool:
+            return bool(2 * beyond[edge] > total > 0)
 
         tuning = self.tuning
-        if most_have_more(tuning.many):
-            growth = 1 if most_have_more(tuning.very_many) else 2
+        if max_partitions == 1:
+            if most_have_more(tuning.single_few):
+                return RoundPlan(1, tuning.many_rounds, 1)
+            if most_have_more(1):
+                return RoundPlan(1, *self._few_rounds)
+            return self._usual_plan
+        if most_have_more(int(tuning.many * max_partitions)):
+            growth = 1 if most_have_more(int(tuning.very_many * max_partitions)) else 2
             return RoundPlan(max_partitions, tuning.many_rounds, growth, 6)
         largest = int(users.argmax())
         # The first class is of users of one partition, the last has no end.
@@ -269,8 +265,8 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def _few_rounds(self) -> tuple[int, int]:
         """The number of rounds where they are few, and their growth."""
-        tuning = self.tuning
-        large = self.max_partitions_per_user > tuning.small_kappa
+        tuning, max_partitions = self.tuning, self.max_partitions_per_user
+        large = (max_partitions > 1) + (max_partitions > tuning.small_kappa)
         return tuning.few_rounds, tuning.growths[large]
 
     @cached_property
@@ -284,9 +280,7 @@ class MeasuredSelection(WeightedStrategy):
     @property
     def statistic_epsilon(self) -> Fraction:
         """The part of epsilon that the statistic spends."""
-        one = self.max_partitions_per_user == 1
-        share = self.tuning.difference_share if one else self.tuning.statistic_share
-        return share * Fraction(self.epsilon)
+        return self.tuning.statistic_share * Fraction(self.epsilon)
 
     def _parameters(self) -> dict[str, Any]:
         return {
@@ -304,8 +298,6 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
     rest = (plan.partitions, strategy.pre_threshold, strategy.neighbours)
     if plan.rounds == 1:
         return _ByCounts(left, strategy.delta, *rest)
-    if strategy.max_partitions_per_user == 1:
-        return RenyiRoundsSelection(left, strategy.delta, *rest, plan.rounds, plan.growth)
     return _PlannedRounds(left, strategy.delta, *rest, *plan[1:])
 
 
