@@ -66,6 +66,8 @@ def scatter(
     if reduced:
         table = compacted(reduce(table))
         hashes = route(table)
+        if not table.num_rows:
+            return
     codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
     # Where all are codes, they are small enough to be near the cache.
     rows_at_once = len(hashes) if _is_coded(table) else _SORTED_ROWS

@@ -48,6 +48,14 @@ def test_rows_that_are_sorted_in_parts_stay_whole(monkeypatch, coded):
     )
 
 
+def test_rows_that_reducing_leaves_none_of_give_nothing():
+    table = table_of([("user", f"item{i % 9}") for i in range(10_000)])
+    for column in range(2):
+        coded = table.column(column).dictionary_encode()
+        table = table.set_column(column, table.column_names[column], coded)
+    assert not list(scatter(table, BY_USER, 5, lambda reduced: reduced.slice(0, 0)))
+
+
 # The small limit makes gather go through a bucket several times, which takes its time.
 @settings(deadline=None, max_examples=50)
 @given(
