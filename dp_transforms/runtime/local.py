@@ -15,14 +15,15 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from dp_transforms.columnar.columns import check_alike, coded_table, is_full, size_of, types_of
-from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
     by_hash,
     gather,
     num_buckets_by_size,
+    pack,
     scatter,
+    unpack,
 )
 from dp_transforms.runtime.spilling import Buckets
 from dp_transforms.runtime.threads import map_ahead
