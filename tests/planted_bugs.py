@@ -433,7 +433,7 @@ MUTANTS = (
     ),
     Mutant(
         "the noise of a partition does not depend on its name",
-        "dp_transforms/columnar/keyed_uniforms.py",
+        "dp_transforms/columnar/hashing.py",
         "            state.update(name)\n",
         "",
         ("tests/columnar/test_keyed_uniforms.py",),

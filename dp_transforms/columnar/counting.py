@@ -19,8 +19,7 @@ from dp_transforms.columnar.columns import (
     value_types,
 )
 from dp_transforms.columnar.grouping import Groups, group
-from dp_transforms.columnar.hashing import Int64Array, to_arrow, to_numpy
-from dp_transforms.columnar.keyed_uniforms import name_bytes
+from dp_transforms.columnar.hashing import Int64Array, name_bytes, to_arrow, to_numpy
 
 WEIGHT = "weight"
 SOURCE = "source"

@@ -37,7 +37,7 @@ from dp_transforms.columnar.counting import (
     without_partitions,
 )
 from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.keyed_uniforms import KeyedUniforms
+from dp_transforms.columnar.hashing import KeyedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
