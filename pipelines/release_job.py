@@ -357,7 +357,7 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
     from dp_transforms.runtime.in_process import InProcess, enough_memory
-    from dp_transforms.runtime.spilling import SpillError
+    from dp_transforms.runtime.local import SpillError
     from pipelines.progress import Watch
     from pipelines.workers.allocation import keep_freed_memory
 
