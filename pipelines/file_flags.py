@@ -13,7 +13,7 @@ from pipelines import flag_types
 from pipelines.command_line import refuse
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 # Readers are imported where they are used: a command's help needs neither Arrow nor Beam.
 

@@ -13,7 +13,7 @@ from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptio
 
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.runtime.bounds import TellsBound
 from dp_transforms.runtime.job_secret import JobSecret

@@ -29,7 +29,7 @@ from pipelines.file_flags import add_input_flags, records
 from pipelines.release_job import add_release_flags, release_job, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 # Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.

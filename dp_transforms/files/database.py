@@ -21,7 +21,7 @@ from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordSource
 
 _DRIVERS = {
     "postgresql": "adbc_driver_postgresql",

@@ -12,8 +12,7 @@ import pyarrow as pa
 from apache_beam.io import fileio
 
 from dp_transforms.files.frame_records import Names, records_of
-from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource
 
 
 class ReadRecords(beam.PTransform):
