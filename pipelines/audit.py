@@ -32,10 +32,10 @@ from dp_transforms.evaluation.auditing import (
     exact_epsilon,
     exact_partition_epsilon,
 )
-from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.paths import FileRange, local_path, match_files
 from dp_transforms.files.record_files import format_of
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
 from dp_transforms.mechanisms.decimals import float_above
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.frequency_files import read_frequency_list
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.geometric import least_epsilon

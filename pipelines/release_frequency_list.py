@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.period_names import period_names
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import (
     Eta,
     ExactTotalMechanism,

@@ -20,15 +20,16 @@ from dp_transforms.files.filenames import (
     PARTITIONS_FILE,
     REPORT_FILE,
 )
-from dp_transforms.files.frequency_files import (
+from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.paths import filesystem
+from dp_transforms.files.release_files import (
     Tables,
     degree_tables,
     grouped_tables,
+    is_decoded,
     list_tables,
+    write_all_periods,
 )
-from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.paths import filesystem
-from dp_transforms.files.release_files import is_decoded, write_all_periods
 from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
@@ -104,7 +105,7 @@ def write_lists(
     Args:
       directory: where to.
       statement: the privacy.json, without the budget.
-      tables: makes the content of files of all lists, see ``frequency_files.list_tables``.
+      tables: makes the content of files of all lists, see ``release_files.list_tables``.
       budget: the budget's part of it.
       lists: the lists.
     """

@@ -8,7 +8,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -206,6 +206,17 @@ def directory_path(path: str) -> str:
             f"output must be a directory without any of the characters * ? [ ], got {path!r}"
         )
     return local_path(path)
+
+
+def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    """The lines of a released file.
+
+    >>> csv_lines([(7, 1), (1, 20)])
+    b'7,1\\n1,20\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
 
 
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:

@@ -22,9 +22,14 @@ from dp_transforms.files.filenames import (
     COUNTS,
     PARTITIONS_FILE,
 )
-from dp_transforms.files.frequency_files import Tables, grouped_tables, list_tables
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.release_files import is_decoded, read_release
+from dp_transforms.files.release_files import (
+    Tables,
+    grouped_tables,
+    is_decoded,
+    list_tables,
+    read_release,
+)
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
