@@ -453,7 +453,7 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
         return runner
     # In its own multi-processing mode the runner starts workers that log to stderr.
     direct.direct_running_mode = "in_memory"
-    words = [sys.executable, "-c", RUN_MODULE, "pipelines.workers.local_worker"]
+    words = [sys.executable, "-c", RUN_MODULE, "pipelines.workers.worker"]
     command = shlex.join(words)
     return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
 

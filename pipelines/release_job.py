@@ -360,7 +360,7 @@ def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., 
     from dp_transforms.runtime.in_process import InProcess, enough_memory
     from dp_transforms.runtime.local import SpillError
     from pipelines.progress import Watch
-    from pipelines.workers.allocation import keep_freed_memory
+    from pipelines.workers.worker import keep_freed_memory
 
     assert release.source is not None
     keep_freed_memory()

@@ -33,7 +33,7 @@ from apache_beam.portability.api import (
 from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
 
 from dp_transforms.__main__ import RUN_MODULE
-from pipelines.workers.warm import FORKS
+from pipelines.workers.worker import FORKS
 
 LOOPBACK = "127.0.0.1"
 CONNECT_SECONDS = 5.0
@@ -141,7 +141,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
         with theirs:
             descriptor = theirs.fileno()
             self._warm = subprocess.Popen(
-                [sys.executable, "-c", RUN_MODULE, "pipelines.workers.warm", str(descriptor)],
+                [sys.executable, "-c", RUN_MODULE, "pipelines.workers.worker", str(descriptor)],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(descriptor,),
             )

@@ -9,7 +9,7 @@ FREED = """
 import pathlib, resource, threading
 import numpy as np
 import pyarrow as pa
-from pipelines.workers.allocation import keep_freed_memory
+from pipelines.workers.worker import keep_freed_memory
 
 def columns():
     held = [pa.allocate_buffer(8 << 20) for _ in range(20)]

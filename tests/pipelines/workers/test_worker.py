@@ -3,7 +3,7 @@ import sys
 
 FAILING = """
 import threading, time
-from pipelines.workers.local_worker import end_with_any_thread
+from pipelines.workers.worker import end_with_any_thread
 end_with_any_thread()
 def fail():
     raise RuntimeError("zanzibar")
@@ -25,13 +25,17 @@ import time
 from apache_beam.runners.worker import sdk_worker
 sdk_worker.BundleProcessorCache.get = lambda *_: time.sleep(60)
 from apache_beam.portability.api import beam_fn_api_pb2
-from pipelines.workers.pool import early_connection
-early_connection.SECONDS_TO_MAKE_STEPS = 0.5
+from pipelines.workers import worker
+worker.SECONDS_TO_MAKE_STEPS = 0.5
+worker.connect_early()
 fns = {"2": beam_fn_api_pb2.ProcessBundleDescriptor(id="2")}
-early_connection.ConnectedFirst(frozenset(), None, None, fns).get("1", "2")
+print("making", flush=True)
+sdk_worker.BundleProcessorCache(frozenset(), None, None, fns).get("1", "2")
 """
 
 
 def test_a_worker_that_is_stuck_before_its_steps_are_made_ends(repository):
-    done = subprocess.run([sys.executable, "-c", STUCK], cwd=repository, timeout=30)
-    assert done.returncode == 1
+    command = [sys.executable, "-c", STUCK]
+    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (1, "making\n")
+    assert "Traceback" not in done.stderr
