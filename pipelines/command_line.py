@@ -439,7 +439,7 @@ def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> Pipeline
     from apache_beam.runners.runner import create_runner
     from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
-    from pipelines.workers.portable import prepare_portable
+    from pipelines.workers.pool import prepare_portable
 
     name = options.view_as(StandardOptions).runner
     direct = options.view_as(DirectOptions)
