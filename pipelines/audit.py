@@ -47,7 +47,7 @@ from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts, select_here
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import (
     FAILURE,
     SUCCESS,
@@ -99,22 +99,22 @@ def make_parser() -> OneLineParser:
     lists.add_argument("--frequency_list", metavar="FILE.csv")
     lists.add_argument("--neighbour", metavar="FILE.csv")
     promise = parser.add_argument_group("what is promised")
-    promise.add_argument("--epsilon", type=flag_types.epsilon, required=True)
-    promise.add_argument("--delta", type=flag_types.proportion, help="of strategies only")
+    promise.add_argument("--epsilon", type=job_flags.epsilon, required=True)
+    promise.add_argument("--delta", type=job_flags.proportion, help="of strategies only")
     promise.add_argument(
-        "--max_partitions_per_user", type=flag_types.positive_integer, default=1, metavar="KAPPA"
+        "--max_partitions_per_user", type=job_flags.positive_integer, default=1, metavar="KAPPA"
     )
     promise.add_argument("--noisy_counts", action="store_true")
     test = parser.add_argument_group("how hard to look")
     test.add_argument(
         "--draws",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         default=10_000,
         help="releases of each input (default: 10,000)",
     )
     test.add_argument(
         "--error_rate",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         default=1e-6,
         help="how often the bound may be too large (default: 1e-6)",
     )

@@ -17,7 +17,7 @@ from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
 from dp_transforms.reports.plots import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import (
     Job,
     JobParser,
@@ -28,8 +28,8 @@ from pipelines.command_line import (
     run,
     warn,
 )
-from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import add_release_flags, release_job, release_of
+from pipelines.job_flags import add_input_flags, add_release_flags, records
+from pipelines.release_job import release_job, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -61,7 +61,7 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--max_degree",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         default=MAX_DEGREE,
         metavar="N",
         help="more partitions than this count as this many, and no larger kappa is tried; public: "
@@ -69,11 +69,11 @@ def make_parser() -> JobParser:
     )
     following = parser.add_argument_group("the release that follows")
     following.add_argument(
-        "--for_epsilon", type=flag_types.epsilon, metavar="EPSILON", help="what it will cost"
+        "--for_epsilon", type=job_flags.epsilon, metavar="EPSILON", help="what it will cost"
     )
     following.add_argument(
         "--for_delta",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         metavar="DELTA",
         help="names are to be selected, with this delta; without it a frequency list is released",
     )

@@ -28,16 +28,17 @@ from dp_transforms.mechanisms.partition.registry import (
 )
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.file_flags import (
+from pipelines.job_flags import (
     PERIOD_FLAGS,
     add_input_flags,
     add_period_flags,
+    add_release_flags,
     period_records,
     records,
 )
-from pipelines.release_job import add_release_flags, period_release, release_job, release_of
+from pipelines.release_job import period_release, release_job, release_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
@@ -82,7 +83,7 @@ def make_parser() -> JobParser:
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
-        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
+        "--epsilon", type=job_flags.epsilon, help="what the release costs; smaller is more private"
     )
     cost.add_argument(
         "--eta",
@@ -164,7 +165,7 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
-    integer = functools.partial(variants.add_argument, type=flag_types.positive_integer)
+    integer = functools.partial(variants.add_argument, type=job_flags.positive_integer)
     integer(
         "--exact_total",
         metavar="N",

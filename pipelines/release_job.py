@@ -18,7 +18,6 @@ from dp_transforms.files.filenames import (
     FREQUENCIES_FILE,
     LISTS_FILE,
     PARTITIONS_FILE,
-    REPORT_FILE,
 )
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
@@ -30,7 +29,6 @@ from dp_transforms.files.release_files import (
     list_tables,
     write_all_periods,
 )
-from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
@@ -44,10 +42,8 @@ from dp_transforms.specs import (
     Spec,
     UserDegreesSpec,
 )
-from pipelines import flag_types
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
-from pipelines.file_flags import add_output_flags
-from pipelines.spending import add_ledger_flags, check_job, origin_of, price, spending
+from pipelines.command_line import DEFAULT_RUNNER, Job, Options, make_runner
+from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -249,58 +245,6 @@ def period_release(
 def _made(spec: Spec, engine: Any) -> Sequence[Any]:
     made = getattr(engine, spec.verb)(spec)
     return made if isinstance(made, tuple) else [made]
-
-
-def add_release_flags(
-    parser: JobParser,
-    *,
-    epsilon: str | None = None,
-    delta: str | None = None,
-    max_partitions: str | None = None,
-    lists: bool = True,
-) -> Any:
-    """Adds the flags of privacy and output that jobs share; returns their group.
-
-    The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
-    the release --delta is for: without a text there is no such flag. Where lists are released there
-    are a --mechanism and a --report.
-    """
-    group = parser.add_argument_group("privacy and output")
-    if epsilon is not None:
-        group.add_argument("--epsilon", type=flag_types.epsilon, help=epsilon)
-    if delta is not None:
-        group.add_argument(
-            "--delta",
-            type=flag_types.proportion,
-            help=f"the probability with which epsilon may fail{delta}; far below 1 / number of "
-            "users",
-        )
-    if max_partitions is not None:
-        group.add_argument(
-            "--max_partitions_per_user",
-            type=flag_types.positive_integer,
-            metavar="KAPPA",
-            help=max_partitions,
-        )
-    add_ledger_flags(group)
-    add_output_flags(group)
-    if lists:
-        group.add_argument(
-            "--mechanism",
-            choices=MECHANISMS,
-            default=AUTO,
-            help="what releases lists; auto is the most accurate one that epsilon and the bound "
-            "allow",
-        )
-        group.add_argument(
-            "--report",
-            action="store_true",
-            help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: "
-            "report)",
-        )
-    else:
-        parser.set_defaults(report=False)
-    return group
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:

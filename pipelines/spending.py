@@ -50,32 +50,6 @@ class Charge(dict[str, Any]):
             raise InputError(f"nothing was released: {error}") from None
 
 
-def add_ledger_flags(group: Any) -> None:
-    """The flags of jobs that spend from a ledger, for a group of a parser's flags."""
-    group.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
-        "releases is reserved there, or refused, before data are read",
-    )
-    group.add_argument(
-        "--label", metavar="WORDS", help="words for the ledger's rows of this job; not private"
-    )
-    group.add_argument(
-        "--job_id",
-        metavar="NAME",
-        help="a name that only reruns of this job share: a rerun finds its release in the ledger, "
-        "and ends with exit code 3, instead of paying twice",
-    )
-    group.add_argument(
-        "--if_exists",
-        choices=("fail", "skip"),
-        default="fail",
-        help="what a job does whose release is there already: fail, with exit code 3 (default), or "
-        "nothing, with exit code 0",
-    )
-
-
 def origin_of(flags: argparse.Namespace) -> Origin:
     """The job, for its rows of a ledger.
 
