@@ -27,8 +27,7 @@ from dp_transforms.specs import (
     UserDegreesSpec,
     arguments,
 )
-from dp_transforms.transforms.contributions import BoundContributions
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from dp_transforms.transforms.reading import ReadRecords

@@ -25,8 +25,7 @@ from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secre
 from dp_transforms.runtime.named_lists import NamedList
 from dp_transforms.runtime.records import COUNT, RecordKind, refuse_windows, table_from
 from dp_transforms.specs import UserDegreesSpec
-from dp_transforms.transforms.contributions import BoundContributions
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 """Resource hints of a step that holds all there is."""

@@ -44,8 +44,11 @@ from dp_transforms.runtime.shuffle import (
     unless_empty,
 )
 from dp_transforms.specs import NamesSpec
-from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+)
 
 
 class SelectPartitions(Releases, beam.PTransform):

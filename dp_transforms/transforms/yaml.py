@@ -14,8 +14,11 @@ from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.runtime.records import ToRecords
 from dp_transforms.specs import Attribute
-from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+)
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from dp_transforms.transforms.release import ReleaseFrequencyList
