@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.transforms import contributions
 from tests import reference
 from tests.beam_runs import few_pipelines, rows_of, run, same, table_of
 
