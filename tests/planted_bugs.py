@@ -531,7 +531,7 @@ MUTANTS = (
     ),
     Mutant(
         "a user counts in any number of windows",
-        "dp_transforms/columnar/attributes.py",
+        "dp_transforms/runtime/named_lists.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",
         "kept = distinct_pairs(pa.table(coded))",
         ("tests/transforms/test_windowed.py",),

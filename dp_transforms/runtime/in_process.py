@@ -15,7 +15,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dp_transforms.columnar.attributes import LIST, histograms, users_of_lists
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -53,11 +52,13 @@ from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.runtime.local import Held, reduced
 from dp_transforms.runtime.named_lists import (
+    LIST,
     NamedList,
     attribute_columns,
     attribute_table,
     bounds_of_groups,
     bounds_of_periods,
+    histograms,
     in_all_lists,
     in_known_periods,
     in_lists_of,
@@ -66,6 +67,7 @@ from dp_transforms.runtime.named_lists import (
     lists_of_periods,
     names_of_periods,
     public_lists,
+    users_of_lists,
 )
 from dp_transforms.runtime.selecting import (
     InMemory,

@@ -33,7 +33,6 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import NO_VALUE, users_of_lists
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.partition.registry import AUTO
@@ -42,6 +41,7 @@ from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.named_lists import (
+    NO_VALUE,
     attribute_columns,
     attribute_table,
     bounds_of_groups,
@@ -49,6 +49,7 @@ from dp_transforms.runtime.named_lists import (
     in_lists_of,
     list_of_group,
     public_lists,
+    users_of_lists,
     with_texts,
 )
 from dp_transforms.runtime.python_values import is_row

@@ -37,7 +37,6 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
@@ -46,6 +45,7 @@ from dp_transforms.runtime.batching import ToTables, objects
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.named_lists import (
+    LIST,
     bounds_of_periods,
     in_known_periods,
     in_periods,
