@@ -57,7 +57,7 @@ def make_parser() -> JobParser:
     earlier = parser.add_argument_group("or an earlier release of this job, at no further cost")
     earlier.add_argument("--released", metavar="DIR", help="the --output of that job")
     privacy = add_release_flags(
-        parser, epsilon="what this release costs; a tenth of the next one is much", lists=False
+        parser, cost="what this release costs; a tenth of the next one is much", lists=False
     )
     privacy.add_argument(
         "--max_degree",

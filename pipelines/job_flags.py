@@ -221,7 +221,7 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
 def add_release_flags(
     parser: JobParser,
     *,
-    epsilon: str | None = None,
+    cost: str | None = None,
     delta: str | None = None,
     max_partitions: str | None = None,
     lists: bool = True,
@@ -233,8 +233,8 @@ def add_release_flags(
     are a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
-    if epsilon is not None:
-        group.add_argument("--epsilon", type=epsilon, help=epsilon)
+    if cost is not None:
+        group.add_argument("--epsilon", type=epsilon, help=cost)
     if delta is not None:
         group.add_argument(
             "--delta",

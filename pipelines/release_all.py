@@ -55,7 +55,7 @@ def make_parser() -> JobParser:
     add_input_flags(parser)
     privacy = add_release_flags(
         parser,
-        epsilon="what both releases cost together",
+        cost="what both releases cost together",
         delta=", all of it for the selection",
         max_partitions="how many partitions of each user are kept at most, chosen at random",
     )

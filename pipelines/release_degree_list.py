@@ -56,7 +56,7 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     add_input_flags(parser, _add_columns)
-    privacy = add_release_flags(parser, epsilon="what the release costs; smaller is more private")
+    privacy = add_release_flags(parser, cost="what the release costs; smaller is more private")
     privacy.add_argument(
         "--degree",
         choices=DEGREES,

@@ -55,7 +55,7 @@ def make_parser() -> JobParser:
     add_input_flags(parser)
     privacy = add_release_flags(
         parser,
-        epsilon="what the release costs; smaller is more private",
+        cost="what the release costs; smaller is more private",
         delta="",
         max_partitions="in how many partitions each user counts at most, chosen at random",
         lists=False,
