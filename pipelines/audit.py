@@ -47,15 +47,7 @@ from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts, select_here
-from pipelines import job_flags
-from pipelines.command_line import (
-    FAILURE,
-    SUCCESS,
-    USAGE_ERROR,
-    OneLineParser,
-    add_json_flag,
-    failed,
-)
+from pipelines import command_line, job_flags
 
 FREQUENCY_LIST = "frequency_list"
 _MOST_ENUMERATED = 12
@@ -77,9 +69,9 @@ examples:
 """
 
 
-def make_parser() -> OneLineParser:
+def make_parser() -> command_line.OneLineParser:
     """The flags of this command."""
-    parser = OneLineParser(
+    parser = command_line.OneLineParser(
         prog="python -m pipelines.audit",
         description="Bound from below how much epsilon a mechanism spends on two neighbours.",
         epilog=_EPILOG,
@@ -118,7 +110,7 @@ def make_parser() -> OneLineParser:
         default=1e-6,
         help="how often the bound may be too large (default: 1e-6)",
     )
-    add_json_flag(parser)
+    command_line.add_json_flag(parser)
     return parser
 
 
@@ -209,11 +201,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     except InputError as error:
-        return failed(str(error))
+        return command_line.failed(str(error))
     except ValueError as error:
-        return failed(str(error), USAGE_ERROR)
+        return command_line.failed(str(error), command_line.USAGE_ERROR)
     print(json.dumps(found, indent=2) if flags.json else report(found))
-    return FAILURE if found["broken"] else SUCCESS
+    return command_line.FAILURE if found["broken"] else command_line.SUCCESS
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:

@@ -17,17 +17,7 @@ from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
 from dp_transforms.reports.plots import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
-from pipelines import job_flags
-from pipelines.command_line import (
-    Job,
-    JobParser,
-    Options,
-    add_json_flag,
-    refuse,
-    require,
-    run,
-    warn,
-)
+from pipelines import command_line, job_flags
 from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import release_job, release_of
 
@@ -45,9 +35,9 @@ examples:
 """
 
 
-def make_parser() -> JobParser:
+def make_parser() -> command_line.JobParser:
     """The flags of this job."""
-    parser = JobParser(
+    parser = command_line.JobParser(
         "pipelines.choose_kappa",
         "Release how many partitions users have, under epsilon-differential privacy for adding or\n"
         "removing all records of one user, and recommend a --max_partitions_per_user from it.",
@@ -80,26 +70,28 @@ def make_parser() -> JobParser:
     following.add_argument(
         "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"
     )
-    add_json_flag(parser)
+    command_line.add_json_flag(parser)
     parser.add_common_flags()
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+def prepare(flags: argparse.Namespace, options: command_line.Options) -> command_line.Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
-    require(flags, "for_epsilon")
+    command_line.require(flags, "for_epsilon")
     # Whether there is a mechanism for these: of one user, who is made up.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
         of_records = ("user_column", "partition_column", "epsilon", "output", "ledger")
-        refuse(flags, "is for --input: what was released costs nothing more", *of_records)
+        command_line.refuse(
+            flags, "is for --input: what was released costs nothing more", *of_records
+        )
         return functools.partial(_show, flags, read_degrees(flags.released), [])
-    require(flags, "user_column", "partition_column", "epsilon", "output")
+    command_line.require(flags, "user_column", "partition_column", "epsilon", "output")
     spec = UserDegreesSpec(flags.epsilon, flags.max_degree)
     if flags.max_degree > _MANY:
-        warn(
+        command_line.warn(
             f"--max_degree={flags.max_degree} is far more partitions than users have: noise among "
             "degrees that nobody has looks like users who have so many. Give about as many as one "
             "user may well have, chosen without looking at the records"
@@ -130,7 +122,7 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
+    return command_line.run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -9,39 +9,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
-from dp_transforms.files.filenames import (
-    COORDINATES_FILE,
-    COUNTS,
-    DEGREES_FILE,
-    FREQUENCIES_FILE,
-    LISTS_FILE,
-    PARTITIONS_FILE,
-)
+from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
-from dp_transforms.files.release_files import (
-    Tables,
-    degree_tables,
-    grouped_tables,
-    is_decoded,
-    list_tables,
-    write_all_periods,
-)
 from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    Spec,
-    UserDegreesSpec,
-)
 from pipelines.command_line import DEFAULT_RUNNER, Job, Options, make_runner
 from pipelines.spending import check_job, origin_of, price, spending
 
@@ -54,12 +30,12 @@ if TYPE_CHECKING:
 # Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.
 
-_TABLES: dict[type, tuple[str, Callable[..., Tables]]] = {
-    ListSpec: (FREQUENCIES_FILE, list_tables),
-    PeriodListsSpec: (FREQUENCIES_FILE, list_tables),
-    DegreesSpec: (FREQUENCIES_FILE, list_tables),
-    GroupsSpec: (LISTS_FILE, grouped_tables),
-    UserDegreesSpec: (DEGREES_FILE, degree_tables),
+_TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
+    specs.ListSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.PeriodListsSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.DegreesSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
+    specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
 """The file of a release of lists, and what makes its content of what came out."""
 
@@ -92,7 +68,7 @@ class Release:
 def write_lists(
     directory: ReleaseDirectory,
     statement: dict[str, Any],
-    tables: Callable[[list[Any]], Tables],
+    tables: Callable[[list[Any]], release_files.Tables],
     budget: dict[str, Any],
     lists: Iterable[Any],
 ) -> None:
@@ -168,7 +144,7 @@ def _of_period(found: list[Any], period: str) -> Iterator[Any]:
 
 def writer(
     flags: argparse.Namespace,
-    spec: Spec,
+    spec: specs.Spec,
     fields: Sequence[pa.Field] | None,
     statement: dict[str, Any],
     path: str | None = None,
@@ -186,22 +162,22 @@ def writer(
         overwrite=flags.overwrite,
         formats=tuple(dict.fromkeys(flags.output_format)),
     )
-    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
         from dp_transforms.files.partition_file import header_line
 
         noisy = flags.noisy_counts
-        directory = receives(PARTITIONS_FILE, numbers=len(COUNTS) * noisy)
+        directory = receives(filenames.PARTITIONS_FILE, numbers=len(filenames.COUNTS) * noisy)
         header = header_line(fields or (), noisy)
         return directory, functools.partial(write_names, directory, statement, header)
     file_name, tables = _TABLES[type(spec)]
-    beside = (COORDINATES_FILE,) if is_decoded(statement) else ()
+    beside = (filenames.COORDINATES_FILE,) if release_files.is_decoded(statement) else ()
     directory = receives(file_name, beside=beside)
     return directory, functools.partial(write_lists, directory, statement, tables)
 
 
 def release_of(
     flags: argparse.Namespace,
-    spec: Spec,
+    spec: specs.Spec,
     source: RecordSource | None,
     make: Callable[[Any], Sequence[Any]] | None = None,
     bounded_by_job: bool = True,
@@ -222,7 +198,9 @@ def release_of(
 
 
 def period_release(
-    flags: argparse.Namespace, spec: PeriodListsSpec | PeriodNamesSpec, source: RecordSource
+    flags: argparse.Namespace,
+    spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
+    source: RecordSource,
 ) -> Release:
     """The release of each period, in a directory of its name, and of all in one file. Args: see
     ``release_of``."""
@@ -235,14 +213,14 @@ def period_release(
 
     def done() -> None:
         say_done(flags, directories)
-        print(write_all_periods(flags.output, spec.periods, directories[0].file_name))
+        print(release_files.write_all_periods(flags.output, spec.periods, directories[0].file_name))
 
     write = functools.partial(write_periods, by_name)
     make = functools.partial(_made, spec)
     return Release(spec.requests, directories, make, write, source, done=done)
 
 
-def _made(spec: Spec, engine: Any) -> Sequence[Any]:
+def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
     made = getattr(engine, spec.verb)(spec)
     return made if isinstance(made, tuple) else [made]
 

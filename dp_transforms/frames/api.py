@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.frame_records import Names, records_of
@@ -25,16 +26,6 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from dp_transforms.specs import (
-    Attribute,
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    Spec,
-    UserDegreesSpec,
-)
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
@@ -169,7 +160,7 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    spec = NamesSpec.of(
+    spec = specs.NamesSpec.of(
         strategy,
         epsilon,
         delta,
@@ -186,13 +177,13 @@ def select(
     return NamesRelease(names_table(selected, statement), statement)
 
 
-def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
+def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> specs.ListSpec:
     max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
+    return specs.ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
 def _made(
-    spec: Spec, session: Session | None, secret: JobSecret | None, *records: Any
+    spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
     """Makes a release. What a session has not left is refused before data are looked at, and its
     budget is spent before records are used.
@@ -207,7 +198,7 @@ def _made(
     """
     charge = _charge(session, spec.requests)
     source = records_of(*records)
-    if isinstance(spec, GroupsSpec):
+    if isinstance(spec, specs.GroupsSpec):
         source.check_groups([attribute.groups or () for attribute in spec.attributes])
     engine = InProcess(source, _serving(secret, source))
     with charge as told, enough_memory():
@@ -276,7 +267,7 @@ def release_by_period(
     >>> {day: list(one.released) for day, one in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
-    spec = PeriodListsSpec(
+    spec = specs.PeriodListsSpec(
         periods=period_names(period, periods),
         epsilon=epsilon,
         max_periods_per_user=max_periods_per_user,
@@ -340,9 +331,9 @@ def release_groups(
         selection = PrivacyBudget(epsilon_selection, delta)
     elif epsilon_selection is not None or delta is not None:
         raise ValueError("epsilon_selection and delta are given together, or neither is")
-    spec = GroupsSpec(
+    spec = specs.GroupsSpec(
         attributes=[
-            Attribute(name, None if values is None else tuple(map(str, values)))
+            specs.Attribute(name, None if values is None else tuple(map(str, values)))
             for name, values in groups.items()
         ],
         epsilon_all=epsilon_all,
@@ -391,7 +382,7 @@ def degrees(
     >>> list(dp.degrees(edges, source=0, target=1, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    spec = specs.DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
     (released,), statement = _made(spec, session, secret, edges, source, target, drop_nulls)
     return ListRelease(released, statement)
 
@@ -435,7 +426,7 @@ def choose_kappa(
     """
     from dp_transforms.postprocessing import kappa_choice
 
-    spec = UserDegreesSpec(epsilon, max_degree)
+    spec = specs.UserDegreesSpec(epsilon, max_degree)
     # Whether there is a mechanism for what follows: of one user, who is made up.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
     (released,), _ = _made(spec, session, secret, data, user, partition, drop_nulls)

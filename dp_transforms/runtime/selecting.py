@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -28,13 +29,6 @@ from dp_transforms.columnar.columns import (
     plain,
     plain_table,
     single,
-)
-from dp_transforms.columnar.counting import (
-    WEIGHT,
-    is_in,
-    sum_weights,
-    weigh_pairs,
-    without_partitions,
 )
 from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.hashing import KeyedUniforms
@@ -190,7 +184,7 @@ def select_with_public(
     """``select_from_counts`` where some partitions are public: those in the tables beside, of which
     there is one at least. ``decide`` decides about the others."""
     public = single(concat(list(beside))[PARTITION])
-    is_public = is_in(single(table[PARTITION]), public)
+    is_public = counting.is_in(single(table[PARTITION]), public)
     ends = functools.partial(count_intervals, public_distribution) if intervals else None
     listed = _selected(public_distribution, table.filter(is_public), key, noisy_counts, None, ends)
     return concat([decide(table.filter(pc.invert(is_public))), listed])
@@ -255,7 +249,7 @@ def select_here(
 ) -> pa.Table:
     """Selects as ``SelectInRounds`` does from one table of all distinct (user, partition) pairs, in
     no order; in this process."""
-    engine = InMemory([pairs], lambda tables: map(sum_weights, tables))
+    engine = InMemory([pairs], lambda tables: map(counting.sum_weights, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
 
@@ -287,19 +281,19 @@ def weigh_remaining(
     """
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
-        return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
+        return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     if beside:
-        pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+        pairs = counting.without_partitions(pairs, single(concat(list(beside))[PARTITION]))
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
     # A plan may have fewer partitions count than kappa.
     bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
-    return weigh_pairs(bounded, weights)
+    return counting.weigh_pairs(bounded, weights)
 
 
 def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
     """The users of partitions that are in none of the tables beside."""
     if beside:
-        records = without_partitions(records, single(concat(list(beside))[PARTITION]))
+        records = counting.without_partitions(records, single(concat(list(beside))[PARTITION]))
     return distinct_users(records)
 
 
@@ -338,7 +332,7 @@ def select_round(
     if not len(partitions):
         return table.select([PARTITION])
     strategy = strategy.branch(measured)
-    sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
+    sums, users = (table[name].to_numpy() for name in (counting.WEIGHT, COUNT))
     uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
         index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)

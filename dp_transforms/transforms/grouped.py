@@ -37,21 +37,10 @@ from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.named_lists import (
-    NO_VALUE,
-    attribute_columns,
-    attribute_table,
-    bounds_of_groups,
-    in_all_lists,
-    in_lists_of,
-    list_of_group,
-    public_lists,
-    users_of_lists,
-    with_texts,
-)
 from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
@@ -129,15 +118,15 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
-        bound = bounds_of_groups(spec, secret)
+        bound = named_lists.bounds_of_groups(spec, secret)
         bounded = (
             records
             | "ToAttributeTables" >> _ToAttributeTables(spec.attributes)
-            | "ToTables" >> ToTables((USER, PARTITION, *attribute_columns(spec)))
+            | "ToTables" >> ToTables((USER, PARTITION, *named_lists.attribute_columns(spec)))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
         wanted = records.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in public_lists(spec)], reshuffle=False
+            [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
         )
         if spec.names is not None:
             users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
@@ -151,8 +140,10 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
                 | "Selected" >> beam.FlatMap(_selected_names)
             )
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        in_lists = OnThreads(functools.partial(in_all_lists, attributes=len(spec.attributes)))
-        of_name = functools.partial(list_of_group, spec=spec)
+        in_lists = OnThreads(
+            functools.partial(named_lists.in_all_lists, attributes=len(spec.attributes))
+        )
+        of_name = functools.partial(named_lists.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         return (
             bounded
@@ -214,16 +205,16 @@ class _ToAttributeTables(beam.PTransform):
 
     def _of_composite(self, table: pa.Table) -> pa.Table:
         partition, *texts = single(table[PARTITION]).flatten()
-        return with_texts(table[USER], partition, texts, self._attributes)
+        return named_lists.with_texts(table[USER], partition, texts, self._attributes)
 
     def _of_table(self, batch: Any) -> pa.Table:
-        return attribute_table(table_from(batch, self._names), self._attributes)
+        return named_lists.attribute_table(table_from(batch, self._names), self._attributes)
 
 
 def _text(value: Any, name: str) -> str:
     """Returns the same text as ``attribute_text`` of a column of such values."""
     if value is None:
-        return NO_VALUE
+        return named_lists.NO_VALUE
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, datetime.date)):
@@ -235,7 +226,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
-    return (users_of_lists(in_lists_of(table, i)) for i in attributes)
+    return (named_lists.users_of_lists(named_lists.in_lists_of(table, i)) for i in attributes)
 
 
 def _selected_names(table: pa.Table) -> list[tuple[str, None]]:

@@ -22,20 +22,11 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.runtime import selecting
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
-from dp_transforms.runtime.selecting import (
-    bounds,
-    decider,
-    distinct_users,
-    in_rounds,
-    noisy_users,
-    public_counts,
-    users_by_partitions,
-    users_of_others,
-)
 from dp_transforms.runtime.shuffle import (
     InOrder,
     OnThreads,
@@ -314,7 +305,7 @@ class _SelectByCounts(beam.PTransform):
 
     def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
         super().__init__()
-        self._decide = decider(spec, secret)
+        self._decide = selecting.decider(spec, secret)
         self._spec = spec
         self._secret = secret
         self._num_buckets = num_buckets
@@ -333,7 +324,7 @@ class _SelectByCounts(beam.PTransform):
     def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
         """Counts that include public partitions without users, and the public names beside them."""
         public = tables.pipeline | "Public" >> beam.Create(
-            [public_counts(self._spec)], reshuffle=False
+            [selecting.public_counts(self._spec)], reshuffle=False
         ).with_output_types(pa.Table)
         add = ReduceByHash(
             sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
@@ -359,7 +350,7 @@ class _SelectInRounds(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        rounds = bounds(self._strategy, self._secret)
+        rounds = selecting.bounds(self._strategy, self._secret)
         # A single round needs no more of a user than what counts in it.
         distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
         by_user, by_partition = (
@@ -373,7 +364,7 @@ class _SelectInRounds(beam.PTransform):
         )
         engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
         return (
-            tuple(in_rounds(engine, self._strategy, self._context, self._secret))
+            tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
             | beam.Flatten()
             | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
         )
@@ -392,7 +383,7 @@ class _OnBeam:
         sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
         planned = (
             self._users
-            | "Users" >> beam.Map(users_by_partitions, edges=edges)
+            | "Users" >> beam.Map(selecting.users_by_partitions, edges=edges)
             | "Sum" >> beam.CombineGlobally(sums)
             | "Plan" >> beam.Map(plan)
         )
@@ -445,12 +436,14 @@ class _CountOtherUsers(beam.PTransform):
     ):
         super().__init__()
         self._named = named
-        self._noisy = functools.partial(noisy_users, spec=spec, secret=secret)
+        self._noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
         key = secret.key("route users")
-        self._by_user = ReduceByHash(distinct_users, (USER,), key, num_buckets)
+        self._by_user = ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        others = beam.ParDo(OnThreadsBeside(users_of_others), beam.pvalue.AsList(self._named))
+        others = beam.ParDo(
+            OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
+        )
         return (
             tables
             | "Others" >> others.with_output_types(pa.Table)

@@ -41,17 +41,10 @@ from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables, objects
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.named_lists import (
-    LIST,
-    bounds_of_periods,
-    in_known_periods,
-    in_periods,
-    lists_of_periods,
-    names_of_periods,
-)
 from dp_transforms.runtime.records import (
     RecordKind,
     is_batch,
@@ -91,11 +84,11 @@ class _ByPeriod(Releases, beam.PTransform):
         if RecordKind.of(tables) is not RecordKind.TABLES:
             raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
-        bound = bounds_of_periods(self.spec, secret)
+        bound = named_lists.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
             | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, LIST))
+            | "ToTables" >> ToTables((USER, PARTITION, named_lists.LIST))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
             | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
         )
@@ -136,7 +129,7 @@ class ReleaseListsByPeriod(_ByPeriod):
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
-        lists = lists_of_periods(self.spec)
+        lists = named_lists.lists_of_periods(self.spec)
         wanted = tables.pipeline | "Public" >> beam.Create(
             [(name, None) for name in lists], reshuffle=False
         )
@@ -286,7 +279,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
         select = SelectPartitions(
             **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
         )
-        split = beam.Map(names_of_periods).with_output_types(pa.Table)
+        split = beam.Map(named_lists.names_of_periods).with_output_types(pa.Table)
         return bounded | "Select" >> select | "OfPeriods" >> split
 
     def display_data(self) -> dict[str, Any]:
@@ -387,12 +380,14 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
 
 def _split(table: pa.Table) -> pa.Table:
     name, partition = single(table[PARTITION]).flatten()
-    return pa.table({USER: table[USER], PARTITION: partition, LIST: name})
+    return pa.table({USER: table[USER], PARTITION: partition, named_lists.LIST: name})
 
 
 def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    return in_known_periods(table_from(table, (USER, PARTITION, LIST)), periods)
+    return named_lists.in_known_periods(
+        table_from(table, (USER, PARTITION, named_lists.LIST)), periods
+    )
 
 
 def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [in_periods(table)]
+    return [named_lists.in_periods(table)]
