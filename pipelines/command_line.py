@@ -192,8 +192,7 @@ class JobParser(OneLineParser):
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
         """The job's own flags, and Beam's options with the in-process runner as the default.
 
-        Beam is loaded if there are options for it, which ``flags.on_beam`` says, or else when they
-        are asked for.
+        Beam is loaded if there are options for it (``flags.on_beam``), or when they are asked for.
         """
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)

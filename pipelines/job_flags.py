@@ -145,8 +145,7 @@ def add_input_flags(
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """The files, or the query, that the flags of ``add_input_flags`` describe. Raises what these
-    do."""
+    """The files, or the query, that the flags of ``add_input_flags`` describe."""
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 

@@ -1,5 +1,4 @@
-"""The engine of Apache Beam: the verbs of ``dp_transforms.runtime.in_process`` as steps of a
-pipeline."""
+"""The engine of Apache Beam: the verbs of ``runtime.in_process`` as steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -168,8 +167,7 @@ class Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
-        of the rows.
+      stage, rows, total: see ``progress.Stage``. One process for all tells the time left.
       shows_progress: print lines on stderr.
       shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
     """

@@ -20,9 +20,8 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, of which lines on stderr tell: one when it starts, and then one every few
-    seconds with a rate of two digits, as the exact number of rows is private. On a terminal it is
-    one line.
+    """A stage of a job, of which lines on stderr (on a terminal, one) tell: when it starts, and
+    every few seconds with a rate of two digits, as the exact number of rows is private.
 
     Args:
       name: what is going on, for example "reading records".

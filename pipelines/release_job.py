@@ -47,8 +47,7 @@ class Release:
     Attributes:
       requests: what is spent.
       directories: receive the release.
-      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the collections that
-        are released.
+      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns what is released.
       write: is called once, with the budget's part of each privacy.json and the elements of these
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
@@ -202,8 +201,7 @@ def period_release(
     spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
     source: RecordSource,
 ) -> Release:
-    """The release of each period, in a directory of its name, and of all in one file. Args: see
-    ``release_of``."""
+    """The release of each period in a directory of its name, and of all in one file."""
     fields = source.partition_fields
     statement = statement_of(spec, fields)
     join = filesystem(flags.output).join

@@ -161,8 +161,7 @@ def check_job(
     Args:
       path: the ledger.
       requests, origin: see ``spending``.
-      statements: the privacy.json of each directory that the job writes; None where it has no
-        complete release.
+      statements: the privacy.json of each directory that the job writes; None if incomplete.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

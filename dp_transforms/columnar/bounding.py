@@ -241,8 +241,7 @@ def _smallest(
     """Chooses the pairs to keep. ``owner`` is sorted.
 
     Returns:
-      The positions of the pairs; the owners who have more, and the largest priority that each of
-      these keeps.
+      The positions of the pairs; the owners who have more, and the largest priority of each.
     """
     counts = np.bincount(owner)
     over = counts > at_most

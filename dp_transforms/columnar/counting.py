@@ -67,8 +67,7 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     """Adds the weights of each partition's users, which follow from how many partitions they have.
 
     Args:
-      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
-        of each of its users.
+      pairs: distinct rows of ``user`` and ``partition``, plain or encoded, all of each user.
       weights: gives a user's weight.
 
     Returns:
@@ -169,8 +168,7 @@ def neighbours(edges: pa.Table, degree: str) -> pa.Table:
 
     Args:
       edges: columns ``source`` and ``target``, plain or dictionaries of plain values.
-      degree: "in", where sources are neighbours of targets; "out", the other way round;
-        "undirected", both.
+      degree: "in": sources are neighbours of targets; "out": the other way; "undirected": both.
 
     Returns:
       Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.

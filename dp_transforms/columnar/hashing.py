@@ -253,8 +253,7 @@ class KeyedUniforms:
     Args:
       names: a plain column (see ``columns``), n rows.
       key: 32 secret bytes; other keys give independent numbers.
-      needed: bools of shape (n,), which rows' numbers are needed; all by default. The ``words`` of
-        the others are 0.
+      needed: bools of shape (n,), by default all; the ``words`` of rows that need none are 0.
 
     Raises:
       ValueError: the key does not have 32 bytes.

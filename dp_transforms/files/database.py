@@ -1,5 +1,4 @@
-"""The records that a query to a database gives: by ADBC, as Arrow tables from end to end, or by
-Python's sqlite3.
+"""The records that a query to a database gives: by ADBC, as Arrow tables, or by sqlite3.
 
 A driver of ADBC is an optional dependency (extra: database), imported when it is asked for.
 """
@@ -76,8 +75,7 @@ class RecordQuery(_Query):
     repeats that step the query runs again, so let nobody write to what it reads meanwhile.
 
     Args:
-      database: postgresql://USER@HOST/NAME, whose password libpq finds in PGPASSWORD or ~/.pgpass,
-        or duckdb:FILE.
+      database: duckdb:FILE, or postgresql://USER@HOST/NAME (password: PGPASSWORD or ~/.pgpass).
       query: one SELECT.
       user_column, partition_columns, **options: see ``RecordSource``.
 

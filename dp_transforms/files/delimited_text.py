@@ -209,8 +209,7 @@ class DelimitedText(text_lines.TextFormat):
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
         if guarded:
             # A range begins at a line, which is the beginning of a record only if every line before
-            # it is a whole record. Every range checks its own lines, so a job that succeeds has
-            # checked them all.
+            # it is a whole record. Every range checks its own lines, and so a job all of them.
             if table.num_rows != _records_if_lines(block):
                 raise InputError(
                     f"{path}: a quoted field has a line break in it, or a quote is not closed: "

@@ -60,8 +60,7 @@ class ReleaseDirectory:
         """Makes sure, before anything is read or spent, that a release can be written.
 
         Raises:
-          InputError: a release is already there, of whatever job, or the directory cannot be
-            written.
+          InputError: a release of any job is there, or the directory cannot be written.
         """
         try:
             self._refuse_other_jobs()

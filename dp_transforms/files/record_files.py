@@ -129,8 +129,7 @@ class RecordSource(ABC):
         self._period = period
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
-        """Refuses names of groups of each attribute that no record can have: lists of them would be
-        empty.
+        """Refuses names of groups that no record can have: their lists would be empty.
 
         Raises:
           InputError: there is such a name.
@@ -256,8 +255,7 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """The name in ``FORMATS`` of the format that a file's name tells, compressed or not; "csv" if
-    it tells none.
+    """The name in ``FORMATS`` of the format that a file's name tells; "csv" if it tells none.
 
     Raises:
       InputError: it is that of a spreadsheet.

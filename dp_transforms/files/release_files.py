@@ -135,8 +135,7 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
-    """The noisy rows and columns in such bytes, by (attribute, group), or () where the file has no
-    such columns."""
+    """The noisy rows and columns in such bytes, by the same keys as ``parse_lists``."""
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
         here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
@@ -310,8 +309,7 @@ def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or the list of an
-    entry of them."""
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or of its entry."""
     lists = statement.get("lists", [statement])
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 

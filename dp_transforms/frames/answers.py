@@ -169,8 +169,7 @@ class _Paged(_Table):
 
 class _Pictured(_Paged):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A picture of one number of every list, or of two lists by rank, with 95% intervals: see
-        ``ListRelease.plot``."""
+        """A picture of a number of every list, or of two lists: see ``ListRelease.plot``."""
         figure = figure_of(self)
         if path is not None:
             figure.savefig(path)
@@ -339,8 +338,7 @@ class ListRelease(_Answers):
         return views.plot_released_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes what the job writes: the list, its noisy coordinates and privacy.json, whole or
-        not at all.
+        """Writes what the job writes, whole or not at all: list, coordinates and privacy.json.
 
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
@@ -431,8 +429,7 @@ class NamesRelease(_Answers):
 
 
 class Releases(_Pictured, _Answers, Mapping[Any, Any]):
-    """Lists that were released together, by name: of each day, say. Also one table. Names of each
-    day are held likewise.
+    """Lists, or names of partitions, that were released together, by name: of each day, say.
 
     Args:
       lists: in order.
@@ -566,8 +563,7 @@ class Series(_Table):
     Attributes:
       kind, number: what the lists are by, such as "day", and the number in words.
       names: of the lists.
-      estimates, changes: of each list, and of each but the first; each interval holds with its
-        confidence by itself.
+      estimates, changes: of each list, and of each but the first, with intervals by themselves.
     """
 
     kind: str
@@ -693,8 +689,7 @@ def _publish(
     overwrite: bool,
     numbers: int = 2,
 ) -> None:
-    """Writes what a job writes, of which the first table is the release; errors are in words of
-    Python."""
+    """Writes what a job writes, the release first; errors are in words of Python."""
     file_name, *beside = tables
     try:
         place = ReleaseDirectory(

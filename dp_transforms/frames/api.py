@@ -140,8 +140,7 @@ def select(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
-    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
-    records of one user.
+    """Selects the names to release: (epsilon, delta)-DP for adding or removing a user's records.
 
     Args:
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
@@ -242,8 +241,7 @@ def release_by_period(
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
-      time: the column that says when it was: a date, a timestamp, or text such as
-        2026-01-31 23:59.
+      time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
         looking at the records, of which others are left out.
@@ -371,8 +369,7 @@ def degrees(
       degree_bound: edges beyond as many at a node are dropped. Public: choose it without looking at
         the graph.
       nodes: their number, if it is public and edges are protected.
-      mechanism, drop_nulls, session, secret: see ``release``. The session is for the unit "edge" or
-        "node".
+      mechanism, drop_nulls, session, secret: see ``release``; the session's unit is edge or node.
 
     Raises:
       ValueError, TypeError, BudgetExceededError: see ``release``.

@@ -110,8 +110,7 @@ class InProcess:
         return [self._list(self._counts(pairs), spec.mechanism)]
 
     def names(self, spec: specs.NamesSpec) -> tuple[list[pa.Table], list[int]]:
-        """See ``SelectPartitions``: the names and, if it is released, the number of users of other
-        partitions."""
+        """See ``SelectPartitions``: the names and, if it is released, the number of other users."""
         weighted = isinstance(spec.strategy, WeightedStrategy)
         if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)

@@ -268,8 +268,7 @@ def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
     """The pairs of a table, each in the list that has this name.
 
     Returns:
-      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
-      ``partition``.
+      Plain columns ``user`` and ``partition``, a struct of ``list`` and ``partition``.
     """
     table = decoded(table.select([USER, PARTITION]))
     parts = [lists, single(table[PARTITION])]
@@ -286,8 +285,7 @@ def bound_periods(
     Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
     these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a
     user depends on that user's rows alone. Idempotent, and mergeable as ``distinct_pairs`` is: a
-    period that stays in the whole stays in every part that has it, and with it the partitions that
-    stay in the whole.
+    period that stays in the whole, with its partitions, stays in every part that has it.
 
     Args:
       table: see the module.

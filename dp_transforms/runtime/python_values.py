@@ -59,8 +59,7 @@ def column_of(values: Sequence[Any], name: str) -> pa.Array:
       name: what to call them in an error.
 
     Raises:
-      TypeError: values are of several kinds, integers do not fit 64 bits, or composites have
-        different fields.
+      TypeError: values are of several kinds, have different fields, or do not fit 64 bits.
     """
     kinds = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     try:

@@ -1,7 +1,6 @@
 """Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``SelectFromCounts``, ``SelectInRounds`` and the number of other users, and rounds in
-one process.
+The kernels of ``transforms.selection``, and rounds in one process.
 """
 
 from __future__ import annotations
@@ -325,9 +324,8 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
-    with plain columns ``partition``, ``weight`` and ``count``. For the rest see
-    ``weigh_remaining``."""
+    """The partitions that one round selects, by 32 secret bytes of its own, from plain columns
+    ``partition``, ``weight`` and ``count``. For the rest see ``weigh_remaining``."""
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])

@@ -137,8 +137,7 @@ def in_global_window(result: Any) -> WindowedValue:
 
 
 class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel that gives one table, and also takes side inputs: tables, and what
-    was measured."""
+    """``OnThreads`` for a kernel of one table, tables beside it, and what was measured."""
 
     def process(
         self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Any = None

@@ -52,13 +52,11 @@ from dp_transforms.transforms.selection import SelectPartitions
 class ReleaseGroupedLists(Releases, beam.PTransform):
     """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
 
-    See the module for what it guarantees, and why. The list of all users has the attribute and the
-    group ``ALL_USERS``.
+    See the module for the guarantee. The list of all users has the attribute and group "".
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with such fields; or tuples (user, partition, value, ...) with the values in the order of the
-    attributes. A user with several values of an attribute is in one of these groups, as the secret
-    decides.
+    attributes. A user with several values of an attribute is in the group of one, at random.
 
     Args:
       attributes: one at least.
@@ -71,8 +69,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       num_buckets: how many parts users, or partitions, are split into.
 
     Attributes:
-      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
-        follow from them.
+      spec: the ``GroupsSpec`` with these arguments, and the mechanisms and costs that follow.
 
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is

@@ -45,8 +45,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     Args:
       epsilon: the privacy loss of this release; positive. The mechanism is then the one that
         ``partition_mechanism`` chooses.
-      max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
-        it is that kappa.
+      max_partitions_per_user: a sensitivity larger than the known kappa, which is the default.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
         mechanism between bounds. Its sensitivity must be at least kappa.
       secret: the job's secret; a fresh one when the transform is applied, by default.

@@ -76,8 +76,7 @@ class SelectPartitions(Releases, beam.PTransform):
       others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
         there is no such number.
       pre_threshold: partitions with fewer users than this are never selected.
-      neighbours: "replace" protects the exchange of one user's records by another's, at twice the
-        cost.
+      neighbours: "replace" protects the exchange of one user's records, at twice the cost.
       public_partitions: names that are public anyway, of the partitions' type. They may be selected
         without having users, and are kept if their noisy count exceeds ``public_threshold``. For
         the strategy "truncated_geometric", which "auto" then takes.
@@ -337,8 +336,7 @@ class _SelectInRounds(beam.PTransform):
     """The partitions that a weighted strategy selects: record tables in, tables of names out.
 
     In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
-    more; a user with no more than kappa needs no other bound. All distinct partitions of one user
-    are held together.
+    more; a user with no more than kappa needs none. All partitions of one user are held together.
     """
 
     def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
@@ -423,8 +421,7 @@ class _CountOtherUsers(beam.PTransform):
     partition or has none, whatever others do, so that all records of one user more or less change
     the number of such users by one at most, however many partitions that user has; and so do one
     user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
-    number is epsilon-differentially private given the names, and by adaptive composition costs
-    epsilon beside them.
+    number is epsilon-DP given the names, and by adaptive composition costs epsilon beside them.
     """
 
     def __init__(

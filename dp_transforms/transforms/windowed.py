@@ -21,8 +21,7 @@ w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP
 budget goes to a window, and strategies account for all pairs of a user together.
 
 Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
-release the same records again, and unbounded input has no last window to charge for. These are
-refused.
+release the same records again; unbounded input has no last window to charge: all are refused.
 """
 
 from __future__ import annotations
@@ -106,8 +105,7 @@ class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
     Args:
-      periods: the names of all periods, which are public; each has a release. They come out in this
-        order.
+      periods: the names of all periods, which are public; each has a release, in this order.
       epsilon: the privacy loss of all releases together.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
@@ -178,8 +176,7 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Records of windows without
-        # a name are left out.
+        # The partition travels with its window until it is in a table. Other windows are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -257,16 +254,14 @@ class SelectPartitionsByPeriod(_ByPeriod):
       epsilon, delta: what all periods together cost.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
-      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
-        ``SelectPartitions``.
+      strategy, noisy_counts, pre_threshold, ...: see ``SelectPartitions``.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
-    ``low`` and ``high``.
+    Gives ``list``, ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.

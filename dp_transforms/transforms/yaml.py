@@ -1,7 +1,6 @@
 """The transforms as Beam YAML knows them: over rows, with plain parameters, and rows as results.
 
-``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. No secret can be given: each
-job draws its own.
+``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. Each job draws its secret.
 """
 
 # Beam YAML reads these signatures' types, so they are not deferred.
@@ -103,8 +102,7 @@ def release_frequency_list(
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: how many partitions the noise is for, if not as many as contributions
-        were bounded to.
+      max_partitions_per_user: how many partitions the noise is for, if not the known bound.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
@@ -160,8 +158,7 @@ def release_degree_list(
     degree_bound: int | None = None,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Rows of frequency and multiplicity: how many nodes (multiplicity) have which degree
-    (frequency), released.
+    """Rows of frequency (a degree) and multiplicity (how many nodes have it), released.
 
     Takes rows with the fields source and target, one for each edge.
 

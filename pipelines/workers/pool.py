@@ -9,8 +9,7 @@ and these connect back to it. Beam has such a pool too. This one
   stop the worker of one node, stops that of another;
 * answers when a worker is ready, not when its process is started: a runner waits without an end for
   a worker that it was promised, but hears at once of a pool or a worker that ends before that;
-* writes no log: a worker's log quotes records in tracebacks of errors, which the runner hears of
-  in another way;
+* writes no log, which would quote records in tracebacks: the runner hears of errors anyway;
 * listens on this machine alone unless told otherwise: whoever reaches a pool can run code in it.
 """
 
@@ -215,8 +214,7 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
         if not (portable.environment_config or portable.environment_options):
             raise ValueError("--environment_type=EXTERNAL needs --environment_config=HOST:PORT")
     elif portable.environment_type == "LOOPBACK":
-        # Beam's own workers for this would share this process, and one pool that several worker
-        # nodes cannot share.
+        # Beam's own workers for this would share this process, and a pool that nodes cannot share.
         portable.environment_type = "EXTERNAL"
         portable.environment_config = WorkerPool().address
 
