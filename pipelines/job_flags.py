@@ -91,8 +91,7 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """The flags from which ``records`` makes a reader; ``add_columns`` adds the ones that
-    name columns to a group."""
+    """The flags from which ``records`` makes a reader; ``add_columns`` adds those of columns."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -228,8 +227,7 @@ def add_release_flags(
     """Adds the flags of privacy and output that jobs share; returns their group.
 
     The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
-    the release --delta is for: without a text there is no such flag. Where lists are released there
-    are a --mechanism and a --report.
+    the release --delta is for: without a text there is no such flag. --mechanism is for lists.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:

@@ -1,7 +1,6 @@
 """A page about a release: its numbers, the guarantee, and how far the noise may have moved them.
 
-Everything is computed from the released files alone, so a report costs no privacy. It draws with
-matplotlib (extra: report).
+Everything comes from the released files, so a report costs no privacy. (extra: report)
 """
 
 from __future__ import annotations

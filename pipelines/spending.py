@@ -38,8 +38,7 @@ class Charge(dict[str, Any]):
         """Notes in the ledger that something may come out from now on.
 
         Raises:
-          InputError: the reservations are not open any more, or the ledger cannot be written. Then
-            nothing may be written.
+          InputError: nothing may be written: the reservations are closed, or the ledger is broken.
         """
         if self.ledger is None:
             return

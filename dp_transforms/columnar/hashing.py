@@ -204,8 +204,7 @@ def _last_blocks(key: bytes) -> tuple[Hashes, Hashes]:
     """Computes CMAC's effect on a block, by the bytes left of a value: 0 to 16, or more.
 
     Returns:
-      masks, ends: uint64, shape (2, 18), for the words of a block: a block becomes
-      ``block & masks ^ ends``.
+      masks, ends: uint64, shape (2, 18); the words of a block become ``block & masks ^ ends``.
     """
     subkey = int.from_bytes(_encryptor(key).update(bytes(_BLOCK)), "big")
     subkeys = []

@@ -80,8 +80,7 @@ class RecordQuery(_Query):
       user_column, partition_columns, **options: see ``RecordSource``.
 
     Raises:
-      InputError: the database cannot be opened, the driver is not installed, the query cannot be
-        planned, or does not give these columns.
+      InputError: there is no such database, driver or column, or the query cannot be planned.
       ValueError: there is no such kind of database, or a column is given twice.
     """
 

@@ -111,8 +111,8 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    """Values that are all strings, integers, booleans or bytes, or None, as a column of this type;
-    pa.null() is for any of these.
+    """Values as a column of strings, integers, booleans or bytes; the type pa.null() is any of
+    these.
 
     Raises:
       TypeError, ValueError: one is of another type; integers have 64 bits.

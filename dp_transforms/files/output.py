@@ -187,8 +187,7 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger note that writing begins, if the statement's budget is of one: see
-    ``pipelines.spending.Charge``."""
+    """Has the ledger, if there is one, note that writing begins (``pipelines.spending.Charge``)."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
@@ -228,8 +227,7 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """The content of a CSV file with its header in another of ``FORMATS``. The last ``numbers``
-    columns hold integers, others text.
+    """The content of a CSV file in another of ``FORMATS``: text, and integers in the last columns.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}

@@ -315,13 +315,11 @@ class ListRelease(_Answers):
         return model_intervals_of(self.released)
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits of work to guess a part alpha of accounts; see
-        ``guessing_metrics.alpha_guesswork_bits``."""
+        """Estimates, of passwords, the bits to guess a part alpha; see ``guessing_metrics``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits that so many guesses at each account meet; see
-        ``guessing_metrics.success_rate_bits``."""
+        """Estimates, of passwords, the bits of so many guesses; see ``guessing_metrics``."""
         return self.intervals.success_rate_bits(guesses, confidence)
 
     def plot(

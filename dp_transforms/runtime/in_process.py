@@ -1,7 +1,6 @@
 """The engine of one process, without Beam, whose import and runner take seconds.
 
-It has the kernels of the transforms, under the same keys, so that releases under one secret are
-equal to those on Beam.
+Kernels and keys are the transforms', so that releases under one secret are those on Beam.
 """
 
 from __future__ import annotations

@@ -51,8 +51,7 @@ def has_null(value: Any) -> bool:
 def column_of(values: Sequence[Any], name: str) -> pa.Array:
     """Values as a column: strings, bytes or integers, or a struct of tuples, rows or dictionaries.
 
-    The fields of a struct are in the order of tuples and rows, and those of dictionaries in the
-    order of their keys. None is null.
+    Fields are in the order of tuples and rows, or of a dictionary's sorted keys. None is null.
 
     Args:
       values: one at least.

@@ -116,8 +116,7 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns the function that selects from a table of counts. Where names are public it takes the
-    tables of these, too, as ``beside``."""
+    """Returns the function that selects from a table of counts (and public ones, as ``beside``)."""
     given: dict[str, Any] = {
         "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
         "noisy_counts": spec.noisy_counts,
@@ -246,8 +245,7 @@ class InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects as ``SelectInRounds`` does from one table of all distinct (user, partition) pairs, in
-    no order; in this process."""
+    """Selects by rounds, in this process, from a table of all distinct (user, partition) pairs."""
     engine = InMemory([pairs], lambda tables: map(counting.sum_weights, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))

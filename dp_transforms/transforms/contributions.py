@@ -130,8 +130,7 @@ class DeclareBounded(TellsBound, beam.PTransform):
 class CountDistinctUsers(TellsBound, beam.PTransform):
     """Counts the distinct users of each partition: (partition, count), of the records' kind.
 
-    The counts are exact and private. What is known of the records' bound is known of the counts
-    (see ``runtime.bounds``).
+    The counts are exact and private, with the bound of the records (see ``runtime.bounds``).
 
     Args:
       cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for

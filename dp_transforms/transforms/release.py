@@ -43,8 +43,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     counts are an empty list, which is released like any other.
 
     Args:
-      epsilon: the privacy loss of this release; positive. The mechanism is then the one that
-        ``partition_mechanism`` chooses.
+      epsilon: the privacy loss of the release, by the mechanism of ``partition_mechanism``.
       max_partitions_per_user: a sensitivity larger than the known kappa, which is the default.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
         mechanism between bounds. Its sensitivity must be at least kappa.

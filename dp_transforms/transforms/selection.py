@@ -69,12 +69,10 @@ class SelectPartitions(Releases, beam.PTransform):
         these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
       intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
-        users that the partition has within kappa, with 95% confidence given that it is selected
-        (see ``count_intervals``).
+        users within kappa, with 95% confidence given the selection (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
-      others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
-        there is no such number.
+      others_epsilon: what the number of users of other partitions costs, if it is wanted.
       pre_threshold: partitions with fewer users than this are never selected.
       neighbours: "replace" protects the exchange of one user's records, at twice the cost.
       public_partitions: names that are public anyway, of the partitions' type. They may be selected
@@ -172,8 +170,8 @@ class SelectPartitions(Releases, beam.PTransform):
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
-        """The specification at this kappa, for users who are known to have at most so many
-        partitions, if that is known."""
+        """The specification at this kappa, where users have ``known`` partitions at most, or
+        None."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
@@ -414,8 +412,7 @@ class _OnBeam:
 
 
 class _CountOtherUsers(beam.PTransform):
-    """About how many users have a partition that was not named: tables of records in, one integer
-    out, at no less than 0.
+    """About how many users have a partition that was not named: tables in, one integer from 0 out.
 
     Privacy. Let the names be given, which another release chose and paid for. A user has another
     partition or has none, whatever others do, so that all records of one user more or less change

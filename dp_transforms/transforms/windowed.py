@@ -13,8 +13,7 @@ are. The argument, for any value of the secret that keys the bounding:
    lists of all other windows are the same. Each release has random numbers of its own, so that the
    probability of all of them together is a product, of which at most w factors differ.
 
-Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
-and parallel over all others.
+Altogether epsilon-DP, delta = 0: sequential composition over one user's windows, else parallel.
 
 Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
 w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the

@@ -79,8 +79,7 @@ def select_partitions(
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
       delta: the probability with which it may be exceeded.
-      max_partitions_per_user: how many partitions of each user count; by default what contributions
-        were bounded to before.
+      max_partitions_per_user: how many partitions of each user count; by default the known bound.
       strategy: how to select; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.

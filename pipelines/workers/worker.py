@@ -2,9 +2,8 @@
 
     python -m pipelines.workers.worker [DESCRIPTOR]
 
-It is Beam's own worker, but quiet, and dead if a part of it is. Beam's also writes its log to
-stderr, at length, with the tracebacks of errors; the runner hears of errors in another way, and
-passes on what a user should see.
+It is Beam's own worker, but dead if a part of it is, and quiet: Beam's logs tracebacks of errors to
+stderr, of which the runner hears in another way.
 
 Importing takes a worker two seconds, and a cluster's node starts many: a job of ten stages, of
 which each starts a worker on each of two nodes, spends most of its time on it. A copy of a process
@@ -72,8 +71,7 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
 
 
 def connect_early() -> None:
-    """Makes the workers of this process connect for data before they make a stage's steps, and give
-    up on these after a time limit.
+    """Has the workers of this process connect before they make a stage's steps, in limited time.
 
     Beam's runners in Java wait for that connection, for three minutes at each attempt, before they
     look at a worker's answers or notice its end (https://github.com/apache/beam/issues/20391, to
