@@ -10,6 +10,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
+from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation.auditing import (
     Statistic,
@@ -235,12 +236,10 @@ class Audit:
 
     draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
     statistics: Sequence[Statistic]  # what to look for in outputs
-    exact: (
-        Callable[[], float] | None
-    )  # epsilon at this delta; None where distributions are not known
+    exact: Callable[[], float] | None  # epsilon at this delta, where distributions are known
     epsilon: float  # what is promised
-    delta: float
     pair: str  # the inputs, in words
+    delta: float = 0.0
 
 
 def list_audit(
@@ -248,13 +247,11 @@ def list_audit(
 ) -> Audit:
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
-    one, other = (functools.partial(_releases, mechanism, f) for f in lists)
     return Audit(
-        draw=(one, other),
+        draw=tuple(functools.partial(_releases, mechanism, f) for f in lists),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
         epsilon=mechanism.epsilon_cost,
-        delta=0.0,
         pair=f"two lists, {frequency_list.l1_distance(neighbour):,} apart in L1",
     )
 
@@ -281,7 +278,6 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         statistics=(functools.partial(_loss, lists=lists),),
         exact=None,
         epsilon=mechanism.epsilon_cost,
-        delta=0.0,
         pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
     )
 
@@ -359,19 +355,17 @@ def _distribution_of_names(
     table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
-    distribution = {}
-    for choice in itertools.product((False, True), repeat=len(keeps)):
-        distribution[choice] = gmpy2.mpq(1)
-        for keep, kept in zip(keeps, choice, strict=True):
-            distribution[choice] *= keep if kept else 1 - keep
-    return distribution
+    return {
+        choice: math.prod(
+            (keep if kept else 1 - keep for keep, kept in zip(keeps, choice, strict=True)),
+            start=gmpy2.mpq(1),
+        )
+        for choice in itertools.product((False, True), repeat=len(keeps))
+    }
 
 
 def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
-    pairs = distinct_pairs(records)
-    return any(
-        count > max_partitions for count in pc.value_counts(pairs[USER]).field("counts").to_pylist()
-    )
+    return max(user_degrees(distinct_pairs(records)), default=0) > max_partitions
 
 
 def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:

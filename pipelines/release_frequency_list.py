@@ -44,10 +44,6 @@ if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
-_GO_WITH = {
-    "bounds_width": "bounds_reference",
-    "bounds_distance": "bounds_reference",
-}
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -205,9 +201,8 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
-    for name, needed in _GO_WITH.items():
-        if getattr(flags, name) is not None and getattr(flags, needed) is None:
-            raise ValueError(f"--{name} goes with --{needed}")
+    if flags.bounds_reference is None:
+        refuse(flags, "goes with --bounds_reference", "bounds_width", "bounds_distance")
     mechanism = _mechanism(flags, max_partitions)
     if given and flags.report and not mechanism.decodes:
         raise ValueError(

@@ -7,7 +7,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import LISTS_FILE
@@ -17,9 +17,6 @@ from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
 from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import release_job, release_of
-
-if TYPE_CHECKING:
-    pass
 
 LARGE_ERROR = 0.1
 

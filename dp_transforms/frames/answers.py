@@ -17,11 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_transforms.files.filenames import (
-    COORDINATES_FILE,
-    COUNTS,
-    PARTITIONS_FILE,
-)
+from dp_transforms.files.filenames import COORDINATES_FILE, COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import (
     Tables,
