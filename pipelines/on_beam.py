@@ -180,24 +180,26 @@ class Watch(TellsBound, beam.PTransform):
         self._shows = shows_progress, shows_counters
 
     def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
-        kind = elements.element_type
         shows_progress, shows_counters = self._shows
-        if shows_progress:
-            options = elements.pipeline.options.view_as(DirectOptions)
-            total = self._total if options.direct_num_workers == 1 else 0
-            tell = _Tell(progress.Stage(self._stage, total))
-            elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
-        if shows_counters:
-            elements |= "Count" >> beam.Map(_counted, self._rows).with_output_types(kind)
-        return elements
+        if not (shows_progress or shows_counters):
+            return elements
+        options = elements.pipeline.options.view_as(DirectOptions)
+        total = self._total if options.direct_num_workers == 1 else 0
+        stage = progress.Stage(self._stage, total) if shows_progress else None
+        tell = beam.ParDo(_Tell(stage, self._rows if shows_counters else ""))
+        return elements | "Tell" >> tell.with_output_types(elements.element_type)
 
 
 class _Tell(beam.DoFn):
-    def __init__(self, stage: progress.Stage):
-        self._stage = stage
+    def __init__(self, stage: progress.Stage | None, counted: str):
+        self._stage, self._counted = stage, counted
 
     def process(self, element: Any) -> Iterator[Any]:
-        self._stage.seen(_size(element))
+        rows = element.num_rows if isinstance(element, pa.Table) else 1
+        if self._stage is not None:
+            self._stage.seen(rows)
+        if self._counted:
+            Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
 
 
@@ -218,12 +220,3 @@ def _called(_: None, write: Callable[..., None], *collections: Any) -> None:
 
 def _edges(records: pa.Table) -> pa.Table:
     return records.select([USER, PARTITION]).rename_columns([SOURCE, TARGET])
-
-
-def _counted(element: Any, rows: str) -> Any:
-    Metrics.counter(_NAMESPACE, rows).inc(_size(element))
-    return element
-
-
-def _size(element: Any) -> int:
-    return element.num_rows if isinstance(element, pa.Table) else 1

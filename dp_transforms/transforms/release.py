@@ -78,7 +78,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         self._epsilon = epsilon
         self._mechanism = mechanism
         # Arguments are checked now.
-        self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
+        self._mechanism_for(self._max_partitions or 1)
         self._secret = secret
         self._context = context
 
@@ -110,17 +110,15 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         return self._mechanism
 
     def display_data(self) -> dict[str, Any]:
-        mechanism = self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
-        max_partitions = (
-            {}
-            if self._max_partitions is None
-            else {"max_partitions_per_user": self._max_partitions}
-        )
-        return max_partitions | {
+        mechanism = self._mechanism_for(self._max_partitions or 1)
+        described: dict[str, Any] = {
             "mechanism": type(mechanism).__name__,
             "epsilon": mechanism.epsilon_cost,
             "delta": mechanism.failure_probability,
         }
+        if self._max_partitions is not None:
+            described["max_partitions_per_user"] = self._max_partitions
+        return described
 
 
 class ReleaseUserDegrees(Releases, beam.PTransform):
