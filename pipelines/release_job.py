@@ -71,15 +71,8 @@ def write_lists(
     budget: dict[str, Any],
     lists: Iterable[Any],
 ) -> None:
-    """Writes released lists and their statement.
-
-    Args:
-      directory: where to.
-      statement: the privacy.json, without the budget.
-      tables: makes the content of files of all lists, see ``release_files.list_tables``.
-      budget: the budget's part of it.
-      lists: the lists.
-    """
+    """Writes released lists and their statement, to which the budget's part is added; ``tables``
+    makes the content of files of all lists, see ``release_files.list_tables``."""
     directory.publish(tables(list(lists)), statement | budget)
 
 
@@ -91,14 +84,8 @@ def write_names(
     names: Iterable[pa.Table],
     others: Iterable[int] = (),
 ) -> None:
-    """Writes selected names, sorted: their order must not tell how the data were laid out.
-
-    Args:
-      directory, statement, budget: see ``write_lists``.
-      header: the first line.
-      names: tables of names.
-      others: the number of users of other partitions, if it is released.
-    """
+    """Writes selected names, sorted below a header: their order must not tell how the data were
+    laid out; and in the statement the number of users of other partitions, if it is released."""
     from dp_transforms.files.partition_file import in_order, partition_lines
 
     lines = itertools.chain.from_iterable(map(partition_lines, names))
@@ -148,13 +135,8 @@ def writer(
     statement: dict[str, Any],
     path: str | None = None,
 ) -> tuple[ReleaseDirectory, Callable[..., None]]:
-    """The directory of a release, and what writes it there, given the budget and what came out.
-
-    Args:
-      flags, spec: as parsed, and what they specify.
-      fields, statement: see ``statement_of``.
-      path: of the directory; by default the flags name it.
-    """
+    """The directory of a release, which the flags name by default, and what writes it there, given
+    the budget and what came out. For fields and statement see ``statement_of``."""
     receives = functools.partial(
         ReleaseDirectory,
         path or flags.output,
@@ -182,13 +164,8 @@ def release_of(
     bounded_by_job: bool = True,
     **more: Any,
 ) -> Release:
-    """The release that the flags specify, of these records.
-
-    Args:
-      flags, spec, source: as parsed, what they specify, and the records.
-      make, **more: of ``Release``; by default the verb of the specification makes it.
-      bounded_by_job: see ``statement_of``.
-    """
+    """The release that the flags specify, of these records: made by the verb of the specification
+    unless there is a ``make``. For ``bounded_by_job`` see ``statement_of``."""
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
     directory, write = writer(flags, spec, fields, statement)

@@ -155,12 +155,8 @@ def check_job(
     origin: Origin,
     statements: Sequence[dict[str, Any] | None],
 ) -> None:
-    """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
-
-    Args:
-      path: the ledger.
-      requests, origin: see ``spending``.
-      statements: the privacy.json of each directory that the job writes; None if incomplete.
+    """Looks for an earlier run of a job with a --job_id: does nothing if it may run. ``statements``
+    are the privacy.json of each directory that the job writes; None if incomplete.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

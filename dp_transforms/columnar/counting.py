@@ -51,7 +51,7 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """Adds the counts of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition`` and ``count``, which is 0 of a public one without users.
+      table: plain columns ``partition`` and ``count``.
       cap: a sum stops at this.
 
     Returns:

@@ -184,17 +184,9 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release. What a session has not left is refused before data are looked at, and its
-    budget is spent before records are used.
-
-    Args:
-      spec: of the release.
-      session, secret: see ``release``.
-      *records: see ``records_of``.
-
-    Returns:
-      What came out of the engine, and the statement.
-    """
+    """Makes a release of what ``records_of`` takes; returns what came out of the engine, and the
+    statement. What a session has not left is refused before data are looked at, and its budget is
+    spent before records are used."""
     charge = _charge(session, spec.requests)
     source = records_of(*records)
     if isinstance(spec, specs.GroupsSpec):
