@@ -28,10 +28,10 @@ from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
 from dp_transforms.runtime.shuffle import (
-    InOrder,
     OnThreads,
     OnThreadsBeside,
     ReduceByHash,
+    in_order,
     unless_empty,
 )
 from dp_transforms.specs import NamesSpec
@@ -315,7 +315,7 @@ class _SelectByCounts(beam.PTransform):
         return (
             tables
             | "Decide" >> chosen.with_output_types(pa.Table)
-            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
     def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
@@ -362,7 +362,7 @@ class _SelectInRounds(beam.PTransform):
         return (
             tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
             | beam.Flatten()
-            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
 
