@@ -18,7 +18,7 @@ from dp_transforms.files.paths import filesystem
 from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.command_line import DEFAULT_RUNNER, Job, Options, make_runner
+from pipelines.command_line import DEFAULT_RUNNER, Job, Options
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
@@ -205,8 +205,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     be written, there is an error before anything is read or spent.
 
     Raises:
-      ValueError: a report cannot be drawn, or see ``make_runner``.
-      InputError: a directory cannot be written, or see ``make_runner``.
+      ValueError: a report cannot be drawn, or see ``worker_pool.make_runner``.
+      InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
     """
     if flags.report:
         page.check_available()
@@ -232,7 +232,11 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
     on_beam = release.source is not None and flags.on_beam
-    runner = make_runner(flags, options()) if on_beam else None
+    runner = None
+    if on_beam:
+        from pipelines.worker_pool import make_runner
+
+        runner = make_runner(flags, options())
     # Other runners may go on after this process, or where the ledger is not.
     announces = not on_beam or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
@@ -257,7 +261,7 @@ def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., 
     from dp_transforms.runtime.in_process import InProcess, enough_memory
     from dp_transforms.runtime.local import SpillError
     from pipelines.progress import Watch
-    from pipelines.workers.worker import keep_freed_memory
+    from pipelines.worker import keep_freed_memory
 
     assert release.source is not None
     keep_freed_memory()

@@ -1,6 +1,6 @@
 """A worker process of a local run, or one that makes workers for a pool by copies of itself.
 
-    python -m pipelines.workers.worker [DESCRIPTOR]
+    python -m pipelines.worker [DESCRIPTOR]
 
 It is Beam's own worker, but dead if a part of it is, and quiet: Beam's logs tracebacks of errors to
 stderr, of which the runner hears in another way.

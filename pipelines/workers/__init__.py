@@ -1,1 +1,0 @@
-"""Worker processes, for engines that ask for them."""
