@@ -80,8 +80,7 @@ def spending(
     Args:
       path: a ledger; None for one of this job alone.
       whole: what a ledger of this job alone may spend; without one, there is none.
-      requests: what is spent.
-      origin: the job.
+      requests, origin: what is spent, by which job.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
 
     Yields:

@@ -77,8 +77,7 @@ class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
     where it reports to. All end with this process.
 
     Args:
-      host: where to listen.
-      port: likewise; a free one by default.
+      host, port: where to listen; at a free port by default.
 
     Raises:
       OSError: the port cannot be listened on.

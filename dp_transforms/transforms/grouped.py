@@ -65,8 +65,7 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       max_partitions_per_user: kappa.
       selection: the budget for the names of groups, if any attribute's are not public.
       mechanism: what releases the lists, as for ``partition_mechanism``.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users, or partitions, are split into.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
       spec: the ``GroupsSpec`` with these arguments, and the mechanisms and costs that follow.

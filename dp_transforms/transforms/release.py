@@ -133,8 +133,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
       epsilon: what this release costs, beside what follows.
       max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
         the records.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users are split into.
+      secret, num_buckets: see ``BoundContributions``.
       context: tells several of these releases under one secret apart.
 
     Raises:

@@ -82,8 +82,7 @@ class SelectPartitions(Releases, beam.PTransform):
         with users is missed, at k none without users is selected.
       context: tells several selections under one secret apart. Two with the same context and
         strategy would use the same random numbers, so that their noise could be compared away.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users and partitions are split into, see ``shuffle``.
+      secret, num_buckets: see ``BoundContributions``.
 
     Raises:
       ValueError: an argument is out of range or missing, the records are bounded to more than is

@@ -109,8 +109,7 @@ class ReleaseListsByPeriod(_ByPeriod):
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
       mechanism: as for ``partition_mechanism``.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users, or partitions, are split into.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
       spec: the ``PeriodListsSpec`` with these arguments.
@@ -228,11 +227,7 @@ class ReleaseWindowedLists(_ByWindow):
     ...         | beam.WindowInto(beam.window.FixedWindows(day))
     ...     )
     ...     release = ReleaseWindowedLists(
-    ...         epsilon=200,
-    ...         start=0,
-    ...         stop=3 * day,
-    ...         max_windows_per_user=2,
-    ...         max_partitions_per_user=1,
+    ...         epsilon=200, start=0, stop=3 * day, max_windows_per_user=2, max_partitions_per_user=1
     ...     )
     ...     _ = windowed | release | beam.MapTuple(lambda begin, one: print(begin, list(one)))
     1970-01-01T00:00:00Z [(2, 1)]
@@ -306,12 +301,8 @@ class SelectWindowedPartitions(_ByWindow):
     ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
     ...         | beam.WindowInto(beam.window.FixedWindows(60))
     ...         | SelectWindowedPartitions(
-    ...             epsilon=1,
-    ...             delta=1e-9,
-    ...             start=0,
-    ...             stop=120,
-    ...             max_windows_per_user=1,
-    ...             max_partitions_per_user=1,
+    ...             epsilon=1, delta=1e-9, start=0, stop=120,
+    ...             max_windows_per_user=1, max_partitions_per_user=1,
     ...         )
     ...         | beam.Map(print)
     ...     )
