@@ -227,7 +227,8 @@ class ReleaseWindowedLists(_ByWindow):
     ...         | beam.WindowInto(beam.window.FixedWindows(day))
     ...     )
     ...     release = ReleaseWindowedLists(
-    ...         epsilon=200, start=0, stop=3 * day, max_windows_per_user=2, max_partitions_per_user=1
+    ...         epsilon=200, start=0, stop=3 * day,
+    ...         max_windows_per_user=2, max_partitions_per_user=1,
     ...     )
     ...     _ = windowed | release | beam.MapTuple(lambda begin, one: print(begin, list(one)))
     1970-01-01T00:00:00Z [(2, 1)]
