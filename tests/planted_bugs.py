@@ -412,9 +412,8 @@ MUTANTS = (
     Mutant(
         "public partitions without users are never selected",
         "dp_transforms/columnar/counting.py",
-        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
-        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)}).filter("
-        "pa.array(_sums(groups, table[COUNT]) > 0))",
+        "_capped(found, cap) for name, found in sums.items()})",
+        "_capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))",
         ("tests/columnar/test_counting.py", "tests/transforms/test_selection_distributions.py"),
     ),
     Mutant(

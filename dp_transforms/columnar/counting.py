@@ -48,10 +48,10 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Adds the counts of each partition. Idempotent and mergeable.
+    """Adds the counts, or also weights, of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition`` and ``count``.
+      table: plain columns ``partition``, ``count`` and perhaps ``weight``.
       cap: a sum stops at this.
 
     Returns:
@@ -60,7 +60,12 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
+    sums = {}
+    for name in table.column_names:
+        if name != PARTITION:
+            sums[name] = np.zeros(len(groups.values), np.int64)
+            np.add.at(sums[name], groups.codes, to_numpy(single(table[name])))
+    return _of_partitions(groups, {name: _capped(found, cap) for name, found in sums.items()})
 
 
 def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
@@ -72,7 +77,7 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
 
     Returns:
       Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
-      users, and how many these are. See ``sum_weights`` for adding several such tables.
+      users, and how many these are. See ``sum_counts`` for adding several such tables.
     """
     users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
     has = np.bincount(users.codes, minlength=len(users.values))
@@ -80,22 +85,6 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     np.add.at(sums, partitions.codes, weights(has.clip(1))[users.codes])
     counts = np.bincount(partitions.codes, minlength=len(sums))
     return _present(partitions, {WEIGHT: sums, COUNT: counts})
-
-
-def sum_weights(table: pa.Table) -> pa.Table:
-    """Adds weights and counts of each partition. Idempotent and mergeable.
-
-    Args and returns: the columns that ``weigh_pairs`` gives; here one row for each partition.
-    """
-    table = decoded(table)
-    groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
-
-
-def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
-    sums = np.zeros(len(groups.values), np.int64)
-    np.add.at(sums, groups.codes, to_numpy(single(column)))
-    return sums
 
 
 def _capped(counts: Int64Array, cap: int | None) -> Int64Array:

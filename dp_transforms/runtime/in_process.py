@@ -253,7 +253,7 @@ class InProcess:
             return self._by_counts(self._counts(pairs), spec)
 
         def add(tables: Tables) -> Iterator[pa.Table]:
-            return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_weights)
+            return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_counts)
 
         with contextlib.nullcontext(pairs) if isinstance(pairs, Held) else Held(pairs) as held:
             found = selecting.in_rounds(

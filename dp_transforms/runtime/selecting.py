@@ -213,7 +213,7 @@ class InMemory:
 
     Args:
       pairs: the tables, gone through in each round.
-      add: brings the sums of partitions in several tables together, by ``sum_weights``.
+      add: brings the sums of partitions in several tables together, by ``sum_counts``.
     """
 
     def __init__(
@@ -246,7 +246,7 @@ def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
     """Selects by rounds, in this process, from a table of all distinct (user, partition) pairs."""
-    engine = InMemory([pairs], lambda tables: map(counting.sum_weights, tables))
+    engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
-from dp_transforms.columnar.counting import WEIGHT, sum_counts, sum_weights
+from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
@@ -357,7 +357,7 @@ class _SelectInRounds(beam.PTransform):
             )
             for name in (USER, PARTITION)
         )
-        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
+        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
         return (
             tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
             | beam.Flatten()
