@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import collections
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -150,6 +151,14 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
     return dict(
         zip(values.field("values").to_pylist(), values.field("counts").to_pylist(), strict=True)
     )
+
+
+def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Adds histograms {count: number of partitions}."""
+    found: collections.Counter[int] = collections.Counter()
+    for one in histograms:
+        found.update(one)
+    return dict(found)
 
 
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:

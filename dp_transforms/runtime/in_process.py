@@ -202,7 +202,7 @@ class InProcess:
     def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
         """See ``ReleaseUserDegrees``."""
         # All of a user's pairs are in one of the tables.
-        found = _sum(map(counting.user_degrees, self._bounded(spec.max_degree)))
+        found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return [spec.mechanism.release_under(found, self._secret.secret)]
 
     def _records(self, rows: str = "records") -> Tables:
@@ -287,14 +287,8 @@ class InProcess:
         return found
 
     def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
-        return release_histogram(_sum(map(counting.histogram, counts)), mechanism, self._secret)
+        found = counting.add_histograms(map(counting.histogram, counts))
+        return release_histogram(found, mechanism, self._secret)
 
     def _named(self, counts: Mapping[int, int], one: named_lists.NamedList) -> ReleasedList:
         return release_histogram(counts, one.mechanism, self._secret, one.context)
-
-
-def _sum(found: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
-    counts: collections.Counter[int] = collections.Counter()
-    for one in found:
-        counts.update(one)
-    return counts

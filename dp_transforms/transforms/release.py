@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -210,7 +209,7 @@ class ReleaseNamedLists(beam.PTransform):
             pairs
             | "Count" >> self._count
             | "Histograms" >> beam.FlatMap(histograms)
-            | "Merge" >> beam.CombinePerKey(add_histograms)
+            | "Merge" >> beam.CombinePerKey(counting.add_histograms)
         )
         return (
             {"found": found, "wanted": self._wanted}
@@ -226,16 +225,8 @@ class ReleaseNamedLists(beam.PTransform):
 def merged(histograms: beam.PCollection) -> beam.PCollection:
     """The sum of histograms {count: number of partitions}; an empty one if there are none."""
     nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-    merge = beam.CombineGlobally(add_histograms).without_defaults()
+    merge = beam.CombineGlobally(counting.add_histograms).without_defaults()
     return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
-
-
-def add_histograms(histograms: Iterable[Any]) -> dict[int, int]:
-    """Adds histograms {count: number of partitions}."""
-    found: collections.Counter[int] = collections.Counter()
-    for histogram in histograms:
-        found.update(histogram)
-    return dict(found)
 
 
 def _release_wanted(
