@@ -112,7 +112,7 @@ def without_beam(path: str, max_partitions: int) -> None:
     from dp_transforms.mechanisms.partition.registry import partition_mechanism
     from dp_transforms.runtime.in_process import InProcess
     from dp_transforms.specs import ListSpec
-    from pipelines.workers.allocation import keep_freed_memory
+    from pipelines.worker import keep_freed_memory
 
     keep_freed_memory()
     engine = InProcess(RecordFiles(path, "user", ["partition"]), JobSecret.from_os())

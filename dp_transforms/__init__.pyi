@@ -23,8 +23,8 @@ from .runtime.job_secret import release_frequency_list as release_frequency_list
 from .runtime.records import ToRecords as ToRecords
 from .specs import Attribute as Attribute
 from .transforms.contributions import BoundContributions as BoundContributions
+from .transforms.contributions import CountDistinctUsers as CountDistinctUsers
 from .transforms.contributions import DeclareBounded as DeclareBounded
-from .transforms.counting import CountDistinctUsers as CountDistinctUsers
 from .transforms.degrees import CountDegrees as CountDegrees
 from .transforms.degrees import CountProjectedDegrees as CountProjectedDegrees
 from .transforms.grouped import ReleaseGroupedLists as ReleaseGroupedLists

@@ -72,8 +72,7 @@ class Spec:
 
 @dataclass(frozen=True)
 class ListSpec(Spec):
-    """A frequency list of the records, of which each user keeps as many partitions as the
-    mechanism's sensitivity."""
+    """A frequency list of records, of which a user keeps as many as the mechanism's sensitivity."""
 
     verb = "frequency_list"
     mechanism: PartitionMechanism
@@ -217,8 +216,8 @@ class NamesSpec(Spec):
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """The specification by the name of its strategy. "auto" takes the one that public
-        partitions are for, if there are any.
+        """The specification by its strategy's name; "auto" takes that for public partitions, if
+        any.
 
         Args:
           strategy, epsilon, delta: see ``make_strategy``.
@@ -396,8 +395,7 @@ class PeriodNamesSpec(_PeriodSpec):
 class Attribute:
     """An attribute by whose values users are grouped.
 
-    A record without a value (a null, or an empty text) says nothing about it, and a user without
-    any is in no group of it.
+    A record without a value (null, or empty) says nothing; a user without any is in no group.
 
     Attributes:
       name: the column or field of its values, which are text, integers, booleans or dates.
@@ -426,8 +424,7 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(Spec):
-    """The list of all users and one for each group: see ``ReleaseGroupedLists`` for the arguments,
-    the guarantee and its proof.
+    """The list of all users and one for each group: see ``ReleaseGroupedLists``, and its proof.
 
     Raises:
       ValueError: an argument is out of range or missing, or attributes have one name.

@@ -23,8 +23,7 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
 
 
 def numpy_settings() -> dict[str, str]:
-    """Returns variables of the environment with which numpy sorts best here, if set before its
-    import.
+    """Returns variables of the environment with which numpy, imported later, sorts best here.
 
     On AMD's Zen 4 its sorts with AVX-512 take four times as long as those with AVX2. Wheels can do
     without AVX-512; a numpy that was built with it would not be imported then.

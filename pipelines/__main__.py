@@ -14,17 +14,40 @@ from collections.abc import Sequence
 
 from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
-from pipelines.jobs import COMMANDS
 
 SUCCESS, USAGE_ERROR = 0, 2
 
 _NAME = "dp-frequency-lists"
 
+COMMANDS = {
+    "plan": ("plan", "what a release would be worth, from public numbers alone: start here"),
+    "release": ("release_frequency_list", "how many users partitions have, without names"),
+    "select": ("select_partitions", "the names of partitions that enough users have"),
+    "release-groups": (
+        "release_grouped_lists",
+        "the list of all users and of each group, from one budget",
+    ),
+    "degrees": ("release_degree_list", "how many nodes of a graph have each degree"),
+    "release-all": ("release_all", "both, from one read and one budget"),
+    "choose-kappa": (
+        "choose_kappa",
+        "how many partitions users have, and which kappa to take: before the others",
+    ),
+    "ledger": ("ledger", "a budget that several jobs share: make one, see what is left"),
+    "show": ("show", "what a release says: its rows, numbers with intervals, and guarantee"),
+    "report": ("report", "draw a release, or two beside each other: a page and pictures"),
+    "evaluate": ("evaluate", "a release beside the list it was made from: PRIVATE"),
+    "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
+    "sample": ("sample_records", "made-up records to try the others on"),
+}
+"""By its name the module of a command, with a ``main(argv) -> exit code``, and a line of help: to
+add one, write its module and a line here."""
+
 
 def usage() -> str:
     """The help of the command itself."""
     width = max(map(len, COMMANDS))
-    commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about, _) in COMMANDS.items())
+    commands = "\n".join(f"  {name:{width}}  {about}" for name, (_, about) in COMMANDS.items())
     return f"""\
 usage: {_NAME} COMMAND [options]
 
@@ -60,7 +83,7 @@ def _completion(shell: str = "", *others: str) -> int:
     whole = argparse.ArgumentParser(_NAME)
     whole.add_argument("--version", action="store_true", help="print the version")
     commands = whole.add_subparsers()
-    for name, (module, about, _) in COMMANDS.items():
+    for name, (module, about) in COMMANDS.items():
         parser = importlib.import_module(f"pipelines.{module}").make_parser()
         # Both have a --help.
         commands.add_parser(name, help=about, parents=[parser], add_help=False)
@@ -89,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         from pipelines.command_line import OneLineParser
         from pipelines.progress import patience
 
-        module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+        module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
         OneLineParser.typed = f"{_NAME} {name}"
         try:
             with patience(name):

@@ -10,6 +10,7 @@ import argparse
 import functools
 import itertools
 import json
+import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +25,7 @@ import pyarrow.compute as pc
 
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
-from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts
+from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation.auditing import (
     Statistic,
@@ -32,10 +33,10 @@ from dp_transforms.evaluation.auditing import (
     exact_epsilon,
     exact_partition_epsilon,
 )
-from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.logical_types import from_text
 from dp_transforms.files.paths import FileRange, local_path, match_files
 from dp_transforms.files.record_files import format_of
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism, NoisyCoordinates
 from dp_transforms.mechanisms.decimals import float_above
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, FrobeniusCoordinates
@@ -47,15 +48,7 @@ from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts, select_here
-from pipelines import flag_types
-from pipelines.command_line import (
-    FAILURE,
-    SUCCESS,
-    USAGE_ERROR,
-    OneLineParser,
-    add_json_flag,
-    failed,
-)
+from pipelines import command_line, job_flags
 
 FREQUENCY_LIST = "frequency_list"
 _MOST_ENUMERATED = 12
@@ -77,9 +70,9 @@ examples:
 """
 
 
-def make_parser() -> OneLineParser:
+def make_parser() -> command_line.OneLineParser:
     """The flags of this command."""
-    parser = OneLineParser(
+    parser = command_line.OneLineParser(
         prog="python -m pipelines.audit",
         description="Bound from below how much epsilon a mechanism spends on two neighbours.",
         epilog=_EPILOG,
@@ -99,26 +92,26 @@ def make_parser() -> OneLineParser:
     lists.add_argument("--frequency_list", metavar="FILE.csv")
     lists.add_argument("--neighbour", metavar="FILE.csv")
     promise = parser.add_argument_group("what is promised")
-    promise.add_argument("--epsilon", type=flag_types.epsilon, required=True)
-    promise.add_argument("--delta", type=flag_types.proportion, help="of strategies only")
+    promise.add_argument("--epsilon", type=job_flags.epsilon, required=True)
+    promise.add_argument("--delta", type=job_flags.proportion, help="of strategies only")
     promise.add_argument(
-        "--max_partitions_per_user", type=flag_types.positive_integer, default=1, metavar="KAPPA"
+        "--max_partitions_per_user", type=job_flags.positive_integer, default=1, metavar="KAPPA"
     )
     promise.add_argument("--noisy_counts", action="store_true")
     test = parser.add_argument_group("how hard to look")
     test.add_argument(
         "--draws",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         default=10_000,
         help="releases of each input (default: 10,000)",
     )
     test.add_argument(
         "--error_rate",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         default=1e-6,
         help="how often the bound may be too large (default: 1e-6)",
     )
-    add_json_flag(parser)
+    command_line.add_json_flag(parser)
     return parser
 
 
@@ -209,11 +202,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     except InputError as error:
-        return failed(str(error))
+        return command_line.failed(str(error))
     except ValueError as error:
-        return failed(str(error), USAGE_ERROR)
+        return command_line.failed(str(error), command_line.USAGE_ERROR)
     print(json.dumps(found, indent=2) if flags.json else report(found))
-    return FAILURE if found["broken"] else SUCCESS
+    return command_line.FAILURE if found["broken"] else command_line.SUCCESS
 
 
 def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any]]:
@@ -243,12 +236,10 @@ class Audit:
 
     draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
     statistics: Sequence[Statistic]  # what to look for in outputs
-    exact: (
-        Callable[[], float] | None
-    )  # epsilon at this delta; None where distributions are not known
+    exact: Callable[[], float] | None  # epsilon at this delta, where distributions are known
     epsilon: float  # what is promised
-    delta: float
     pair: str  # the inputs, in words
+    delta: float = 0.0
 
 
 def list_audit(
@@ -256,13 +247,11 @@ def list_audit(
 ) -> Audit:
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
-    one, other = (functools.partial(_releases, mechanism, f) for f in lists)
     return Audit(
-        draw=(one, other),
+        draw=tuple(functools.partial(_releases, mechanism, f) for f in lists),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
         epsilon=mechanism.epsilon_cost,
-        delta=0.0,
         pair=f"two lists, {frequency_list.l1_distance(neighbour):,} apart in L1",
     )
 
@@ -289,7 +278,6 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         statistics=(functools.partial(_loss, lists=lists),),
         exact=None,
         epsilon=mechanism.epsilon_cost,
-        delta=0.0,
         pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
     )
 
@@ -367,19 +355,17 @@ def _distribution_of_names(
     table = _counts(records, max_partitions, JobSecret.from_os())
     counts = dict(zip(table[PARTITION].to_pylist(), table[COUNT].to_pylist(), strict=True))
     keeps = [gmpy2.mpq(strategy.keep_enclosure(counts.get(name, 0), 256)[0]) for name in names]
-    distribution = {}
-    for choice in itertools.product((False, True), repeat=len(keeps)):
-        distribution[choice] = gmpy2.mpq(1)
-        for keep, kept in zip(keeps, choice, strict=True):
-            distribution[choice] *= keep if kept else 1 - keep
-    return distribution
+    return {
+        choice: math.prod(
+            (keep if kept else 1 - keep for keep, kept in zip(keeps, choice, strict=True)),
+            start=gmpy2.mpq(1),
+        )
+        for choice in itertools.product((False, True), repeat=len(keeps))
+    }
 
 
 def _is_bounded_at_random(records: pa.Table, max_partitions: int) -> bool:
-    pairs = distinct_pairs(records)
-    return any(
-        count > max_partitions for count in pc.value_counts(pairs[USER]).field("counts").to_pylist()
-    )
+    return max(user_degrees(distinct_pairs(records)), default=0) > max_partitions
 
 
 def _releases(mechanism: PartitionMechanism, private: FrequencyList, count: int) -> list[Any]:

@@ -17,19 +17,9 @@ from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
 from dp_transforms.reports.plots import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
-from pipelines import flag_types
-from pipelines.command_line import (
-    Job,
-    JobParser,
-    Options,
-    add_json_flag,
-    refuse,
-    require,
-    run,
-    warn,
-)
-from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import add_release_flags, release_job, release_of
+from pipelines import command_line, job_flags
+from pipelines.job_flags import add_input_flags, add_release_flags, records
+from pipelines.release_job import release_job, release_of
 
 _MANY = 100_000
 _EPILOG = f"""\
@@ -45,9 +35,9 @@ examples:
 """
 
 
-def make_parser() -> JobParser:
+def make_parser() -> command_line.JobParser:
     """The flags of this job."""
-    parser = JobParser(
+    parser = command_line.JobParser(
         "pipelines.choose_kappa",
         "Release how many partitions users have, under epsilon-differential privacy for adding or\n"
         "removing all records of one user, and recommend a --max_partitions_per_user from it.",
@@ -57,11 +47,11 @@ def make_parser() -> JobParser:
     earlier = parser.add_argument_group("or an earlier release of this job, at no further cost")
     earlier.add_argument("--released", metavar="DIR", help="the --output of that job")
     privacy = add_release_flags(
-        parser, epsilon="what this release costs; a tenth of the next one is much", lists=False
+        parser, cost="what this release costs; a tenth of the next one is much", lists=False
     )
     privacy.add_argument(
         "--max_degree",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         default=MAX_DEGREE,
         metavar="N",
         help="more partitions than this count as this many, and no larger kappa is tried; public: "
@@ -69,37 +59,39 @@ def make_parser() -> JobParser:
     )
     following = parser.add_argument_group("the release that follows")
     following.add_argument(
-        "--for_epsilon", type=flag_types.epsilon, metavar="EPSILON", help="what it will cost"
+        "--for_epsilon", type=job_flags.epsilon, metavar="EPSILON", help="what it will cost"
     )
     following.add_argument(
         "--for_delta",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         metavar="DELTA",
         help="names are to be selected, with this delta; without it a frequency list is released",
     )
     following.add_argument(
         "--plot", metavar="FILE.png", help="draw the comparison (matplotlib, extra: report)"
     )
-    add_json_flag(parser)
+    command_line.add_json_flag(parser)
     parser.add_common_flags()
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+def prepare(flags: argparse.Namespace, options: command_line.Options) -> command_line.Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
-    require(flags, "for_epsilon")
+    command_line.require(flags, "for_epsilon")
     # Whether there is a mechanism for these: of one user, who is made up.
     choose_kappa(ReleasedDegrees((1,), (1,), 1.0), flags.for_epsilon, flags.for_delta)
     if flags.released is not None:
         of_records = ("user_column", "partition_column", "epsilon", "output", "ledger")
-        refuse(flags, "is for --input: what was released costs nothing more", *of_records)
+        command_line.refuse(
+            flags, "is for --input: what was released costs nothing more", *of_records
+        )
         return functools.partial(_show, flags, read_degrees(flags.released), [])
-    require(flags, "user_column", "partition_column", "epsilon", "output")
+    command_line.require(flags, "user_column", "partition_column", "epsilon", "output")
     spec = UserDegreesSpec(flags.epsilon, flags.max_degree)
     if flags.max_degree > _MANY:
-        warn(
+        command_line.warn(
             f"--max_degree={flags.max_degree} is far more partitions than users have: noise among "
             "degrees that nobody has looks like users who have so many. Give about as many as one "
             "user may well have, chosen without looking at the records"
@@ -130,7 +122,7 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
+    return command_line.run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import io
 import logging
 import os
 import re
-import shlex
 import signal
 import sys
 import textwrap
@@ -20,14 +19,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dp_transforms
-from dp_transforms.__main__ import RUN_MODULE
 from dp_transforms.errors import DoneError, InputError, input_error_message
 from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
-    from apache_beam.runners.runner import PipelineRunner
 
     from dp_transforms.mechanisms.decimals import ExactNumber
 
@@ -192,8 +189,7 @@ class JobParser(OneLineParser):
     def parse_job(self, argv: Sequence[str] | None = None) -> tuple[argparse.Namespace, Options]:
         """The job's own flags, and Beam's options with the in-process runner as the default.
 
-        Beam is loaded if there are options for it, which ``flags.on_beam`` says, or else when they
-        are asked for.
+        Beam is loaded if there are options for it (``flags.on_beam``), or when they are asked for.
         """
         arguments = list(sys.argv[1:] if argv is None else argv)
         config_flag = OneLineParser(add_help=False)
@@ -424,38 +420,6 @@ def _interrupts() -> Iterator[list[int]]:
         yield found
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
-    """The runner that the options ask for, quiet about errors unless the flags say otherwise.
-
-    Raises:
-      ValueError: there is no such runner, or it needs further flags.
-      InputError: the engine that it submits to does not answer.
-    """
-    from apache_beam.options.pipeline_options import DirectOptions, StandardOptions
-    from apache_beam.runners.portability.fn_api_runner import FnApiRunner
-    from apache_beam.runners.portability.portable_runner import PortableRunner
-    from apache_beam.runners.runner import create_runner
-    from apache_beam.transforms.environments import SubprocessSDKEnvironment
-
-    from pipelines.workers.portable import prepare_portable
-
-    name = options.view_as(StandardOptions).runner
-    direct = options.view_as(DirectOptions)
-    multi_processing = direct.direct_running_mode == "multi_processing"
-    loud = flags.show_private_errors or flags.log_level
-    if name != DEFAULT_RUNNER or not multi_processing or loud:
-        # Not all versions of Beam know this runner by its short name.
-        runner = FnApiRunner() if name == DEFAULT_RUNNER else create_runner(name)
-        if isinstance(runner, PortableRunner):
-            prepare_portable(runner, options)
-        return runner
-    # In its own multi-processing mode the runner starts workers that log to stderr.
-    direct.direct_running_mode = "in_memory"
-    words = [sys.executable, "-c", RUN_MODULE, "pipelines.workers.local_worker"]
-    command = shlex.join(words)
-    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
 
 
 def _option_file(path: str) -> str:

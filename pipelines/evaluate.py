@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from dp_transforms.files.frequency_files import read_frequency_list
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.reports.page import text_table

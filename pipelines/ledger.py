@@ -16,7 +16,7 @@ from typing import Any
 from dp_transforms.budget import CorruptedLedgerError, Ledger, LedgerLine, PrivacyUnit, State
 from dp_transforms.files.paths import reason
 from dp_transforms.reports.page import text_table
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import SUCCESS, USAGE_ERROR, OneLineParser, add_json_flag, failed
 
 _EPILOG = """\
@@ -50,19 +50,19 @@ def make_parser() -> OneLineParser:
     create.add_argument("file", metavar="FILE")
     create.add_argument(
         "--epsilon",
-        type=flag_types.epsilon,
+        type=job_flags.epsilon,
         required=True,
         help="what all releases about these users may cost together",
     )
     create.add_argument(
         "--delta",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         default=0,
         help="the probability with which epsilon may fail (default: 0)",
     )
     create.add_argument(
         "--composition_delta",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         default=0,
         help="the part of delta to spend on composition: many small releases then cost less than "
         "the sum of their epsilons (default: 0)",

@@ -1,5 +1,4 @@
-"""The engine of Apache Beam: the verbs of ``dp_transforms.runtime.in_process`` as steps of a
-pipeline."""
+"""The engine of Apache Beam: the verbs of ``runtime.in_process`` as steps of a pipeline."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ from apache_beam.options.pipeline_options import DirectOptions, FlinkRunnerOptio
 
 from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.columnar.counting import SOURCE, TARGET
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordSource
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.runtime.bounds import TellsBound
 from dp_transforms.runtime.job_secret import JobSecret
@@ -27,8 +26,7 @@ from dp_transforms.specs import (
     UserDegreesSpec,
     arguments,
 )
-from dp_transforms.transforms.contributions import BoundContributions
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from dp_transforms.transforms.reading import ReadRecords
@@ -169,8 +167,7 @@ class Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
-        of the rows.
+      stage, rows, total: see ``progress.Stage``. One process for all tells the time left.
       shows_progress: print lines on stderr.
       shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
     """
@@ -183,24 +180,26 @@ class Watch(TellsBound, beam.PTransform):
         self._shows = shows_progress, shows_counters
 
     def expand(self, elements: beam.PCollection[T]) -> beam.PCollection[T]:
-        kind = elements.element_type
         shows_progress, shows_counters = self._shows
-        if shows_progress:
-            options = elements.pipeline.options.view_as(DirectOptions)
-            total = self._total if options.direct_num_workers == 1 else 0
-            tell = _Tell(progress.Stage(self._stage, total))
-            elements |= "Progress" >> beam.ParDo(tell).with_output_types(kind)
-        if shows_counters:
-            elements |= "Count" >> beam.Map(_counted, self._rows).with_output_types(kind)
-        return elements
+        if not (shows_progress or shows_counters):
+            return elements
+        options = elements.pipeline.options.view_as(DirectOptions)
+        total = self._total if options.direct_num_workers == 1 else 0
+        stage = progress.Stage(self._stage, total) if shows_progress else None
+        tell = beam.ParDo(_Tell(stage, self._rows if shows_counters else ""))
+        return elements | "Tell" >> tell.with_output_types(elements.element_type)
 
 
 class _Tell(beam.DoFn):
-    def __init__(self, stage: progress.Stage):
-        self._stage = stage
+    def __init__(self, stage: progress.Stage | None, counted: str):
+        self._stage, self._counted = stage, counted
 
     def process(self, element: Any) -> Iterator[Any]:
-        self._stage.seen(_size(element))
+        rows = element.num_rows if isinstance(element, pa.Table) else 1
+        if self._stage is not None:
+            self._stage.seen(rows)
+        if self._counted:
+            Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
 
 
@@ -221,12 +220,3 @@ def _called(_: None, write: Callable[..., None], *collections: Any) -> None:
 
 def _edges(records: pa.Table) -> pa.Table:
     return records.select([USER, PARTITION]).rename_columns([SOURCE, TARGET])
-
-
-def _counted(element: Any, rows: str) -> Any:
-    Metrics.counter(_NAMESPACE, rows).inc(_size(element))
-    return element
-
-
-def _size(element: Any) -> int:
-    return element.num_rows if isinstance(element, pa.Table) else 1

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dp_transforms.errors import InputError
-from dp_transforms.files.frequency_files import read_frequency_list
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.geometric import least_epsilon
@@ -23,7 +23,7 @@ from dp_transforms.postprocessing.planning import (
 )
 from dp_transforms.reports import page
 from dp_transforms.reports.page import text_table
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import SUCCESS, OneLineParser, add_json_flag, failed
 
 _ROWS_PER_SECOND = 1_000_000
@@ -51,7 +51,7 @@ def make_parser() -> OneLineParser:
     either = source.add_mutually_exclusive_group(required=True)
     either.add_argument(
         "--users",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         metavar="N",
         help="number of users, KAPPA partitions each; their list is taken to follow Zipf's law",
     )
@@ -70,7 +70,7 @@ def make_parser() -> OneLineParser:
     )
     source.add_argument(
         "--records",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         metavar="N",
         help="number of input records, for the estimate of time",
     )
@@ -83,11 +83,11 @@ def make_parser() -> OneLineParser:
         help="budgets to compare; the list and the selection cost so much each",
     )
     privacy.add_argument(
-        "--delta", type=flag_types.proportion, help="plan a selection of partitions as well"
+        "--delta", type=job_flags.proportion, help="plan a selection of partitions as well"
     )
     privacy.add_argument(
         "--max_partitions_per_user",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         default=1,
         metavar="KAPPA",
         help="how many partitions of each user are kept at most (default: 1)",
@@ -100,8 +100,7 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """The plans as text: of lists, of mechanisms and which one is the default, and of selections if
-    there is a delta."""
+    """The plans as text: of lists, of mechanisms and, if there is a delta, of selections."""
     others = list(plans[0].other_dists)
     rows = [
         ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]
@@ -267,7 +266,7 @@ def _whole(value: float, _: int) -> str:
 
 
 def _epsilons(text: str) -> list[ExactNumber]:
-    return [flag_types.epsilon(part) for part in text.split(",")]
+    return [job_flags.epsilon(part) for part in text.split(",")]
 
 
 if __name__ == "__main__":

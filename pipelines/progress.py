@@ -20,9 +20,8 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, of which lines on stderr tell: one when it starts, and then one every few
-    seconds with a rate of two digits, as the exact number of rows is private. On a terminal it is
-    one line.
+    """A stage of a job, of which lines on stderr (on a terminal, one) tell: when it starts, and
+    every few seconds with a rate of two digits, as the exact number of rows is private.
 
     Args:
       name: what is going on, for example "reading records".
@@ -65,11 +64,17 @@ class Watch:
 
     def __call__(
         self, tables: Iterable[Any], stage: str, rows: str, total: int = 0, private: bool = True
-    ) -> Iterable[Any]:
+    ) -> Iterator[Any]:
         """The tables of a stage, whose rows are counted if they are private."""
-        if not (self.shows_progress or self.shows_counters):
-            return tables
-        return self._watched(tables, Stage(stage, total), rows if private else "")
+        told = Stage(stage, total)
+        if private:
+            self._counts[rows] += 0
+        for table in tables:
+            if self.shows_progress:
+                told.seen(table.num_rows)
+            if private:
+                self._counts[rows] += table.num_rows
+            yield table
 
     def end(self) -> None:
         """Ends the last line, and prints the counts if they are wanted."""
@@ -77,16 +82,6 @@ class Watch:
         if self.shows_counters:
             for rows, count in self._counts.items():
                 say_private(rows, count)
-
-    def _watched(self, tables: Iterable[Any], stage: Stage, rows: str) -> Iterator[Any]:
-        if rows:
-            self._counts[rows] += 0
-        for table in tables:
-            if self.shows_progress:
-                stage.seen(table.num_rows)
-            if rows:
-                self._counts[rows] += table.num_rows
-            yield table
 
 
 @contextlib.contextmanager

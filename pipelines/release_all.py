@@ -1,7 +1,6 @@
 """Both releases from one read: the frequency list, and the names of partitions that may be named.
 
-Users' contributions are bounded once, both releases see the same bounded records, and their costs
-add up.
+Users' contributions are bounded once, for both releases, and the costs add up.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
-from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import Release, add_release_flags, release_job, write_both, writer
+from pipelines.job_flags import add_input_flags, add_release_flags, records
+from pipelines.release_job import Release, release_job, write_both, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -55,13 +54,13 @@ def make_parser() -> JobParser:
     add_input_flags(parser)
     privacy = add_release_flags(
         parser,
-        epsilon="what both releases cost together",
+        cost="what both releases cost together",
         delta=", all of it for the selection",
         max_partitions="how many partitions of each user are kept at most, chosen at random",
     )
     privacy.add_argument(
         "--selection_share",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         default=ExactNumber(0.5),
         metavar="PART",
         help="the part of epsilon that the selection gets; the list gets the rest (default: 0.5)",

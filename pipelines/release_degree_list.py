@@ -23,13 +23,13 @@ from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import add_release_flags, release_job, release_of
+from pipelines.job_flags import add_input_flags, add_release_flags, records
+from pipelines.release_job import release_job, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -56,7 +56,7 @@ def make_parser() -> JobParser:
         _EPILOG,
     )
     add_input_flags(parser, _add_columns)
-    privacy = add_release_flags(parser, epsilon="what the release costs; smaller is more private")
+    privacy = add_release_flags(parser, cost="what the release costs; smaller is more private")
     privacy.add_argument(
         "--degree",
         choices=DEGREES,
@@ -71,14 +71,14 @@ def make_parser() -> JobParser:
     )
     privacy.add_argument(
         "--degree_bound",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         metavar="D",
         help="for nodes: edges beyond D at a node are dropped, and the noise grows with it. "
         "Public: choose it without looking at the graph",
     )
     privacy.add_argument(
         "--nodes",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         metavar="N",
         help="the number of nodes, if it is public, for --privacy_unit=edge: the list has no more, "
         "which costs nothing",

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dp_transforms.files.filenames import FREQUENCIES_FILE
-from dp_transforms.files.frequency_files import read_frequency_list
 from dp_transforms.files.period_names import period_names
+from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import (
     Eta,
     ExactTotalMechanism,
@@ -28,25 +28,22 @@ from dp_transforms.mechanisms.partition.registry import (
 )
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.file_flags import (
+from pipelines.job_flags import (
     PERIOD_FLAGS,
     add_input_flags,
     add_period_flags,
+    add_release_flags,
     period_records,
     records,
 )
-from pipelines.release_job import add_release_flags, period_release, release_job, release_of
+from pipelines.release_job import period_release, release_job, release_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.released_list import ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
-_GO_WITH = {
-    "bounds_width": "bounds_reference",
-    "bounds_distance": "bounds_reference",
-}
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number
@@ -82,7 +79,7 @@ def make_parser() -> JobParser:
     )
     cost = privacy.add_mutually_exclusive_group()
     cost.add_argument(
-        "--epsilon", type=flag_types.epsilon, help="what the release costs; smaller is more private"
+        "--epsilon", type=job_flags.epsilon, help="what the release costs; smaller is more private"
     )
     cost.add_argument(
         "--eta",
@@ -164,7 +161,7 @@ def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:
     variants = parser.add_argument_group(
         "public knowledge that narrows the release (optional, one of these)"
     )
-    integer = functools.partial(variants.add_argument, type=flag_types.positive_integer)
+    integer = functools.partial(variants.add_argument, type=job_flags.positive_integer)
     integer(
         "--exact_total",
         metavar="N",
@@ -204,9 +201,8 @@ def mechanism_from_flags(flags: argparse.Namespace, max_partitions: int) -> Part
     given = [name for name in _VARIANTS if getattr(flags, name) is not None]
     if len(given) > 1:
         raise ValueError(f"give one of --{' and --'.join(given)}, not both")
-    for name, needed in _GO_WITH.items():
-        if getattr(flags, name) is not None and getattr(flags, needed) is None:
-            raise ValueError(f"--{name} goes with --{needed}")
+    if flags.bounds_reference is None:
+        refuse(flags, "goes with --bounds_reference", "bounds_width", "bounds_distance")
     mechanism = _mechanism(flags, max_partitions)
     if given and flags.report and not mechanism.decodes:
         raise ValueError(

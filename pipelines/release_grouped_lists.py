@@ -7,19 +7,16 @@ import argparse
 import csv
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import LISTS_FILE
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.specs import Attribute, GroupsSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
-from pipelines.file_flags import add_input_flags, records
-from pipelines.release_job import add_release_flags, release_job, release_of
-
-if TYPE_CHECKING:
-    pass
+from pipelines.job_flags import add_input_flags, add_release_flags, records
+from pipelines.release_job import release_job, release_of
 
 LARGE_ERROR = 0.1
 
@@ -79,16 +76,16 @@ def make_parser() -> JobParser:
         max_partitions="how many partitions of each user are kept at most, chosen at random",
     )
     privacy.add_argument(
-        "--epsilon_all", type=flag_types.epsilon, help="what the list of all users costs"
+        "--epsilon_all", type=job_flags.epsilon, help="what the list of all users costs"
     )
     privacy.add_argument(
         "--epsilon_groups",
-        type=flag_types.epsilon,
+        type=job_flags.epsilon,
         help="what all groups cost; each attribute gets an equal part",
     )
     privacy.add_argument(
         "--epsilon_selection",
-        type=flag_types.epsilon,
+        type=job_flags.epsilon,
         help="what the names of groups cost that are not public",
     )
     parser.add_common_flags()
@@ -197,7 +194,7 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
 
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
     attribute, _, sizes = text.partition("=")
-    return attribute, [flag_types.positive_integer(size) for size in sizes.split(",")]
+    return attribute, [job_flags.positive_integer(size) for size in sizes.split(",")]
 
 
 def main(argv: Sequence[str] | None = None) -> int:

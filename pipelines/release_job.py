@@ -9,60 +9,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.errors import DoneError, InputError
-from dp_transforms.files.filenames import (
-    COORDINATES_FILE,
-    COUNTS,
-    DEGREES_FILE,
-    FREQUENCIES_FILE,
-    LISTS_FILE,
-    PARTITIONS_FILE,
-    REPORT_FILE,
-)
-from dp_transforms.files.frequency_files import (
-    Tables,
-    degree_tables,
-    grouped_tables,
-    list_tables,
-)
+from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
-from dp_transforms.files.release_files import is_decoded, write_all_periods
-from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
 from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    Spec,
-    UserDegreesSpec,
-)
-from pipelines import flag_types
-from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, make_runner
-from pipelines.file_flags import add_output_flags
-from pipelines.spending import add_ledger_flags, check_job, origin_of, price, spending
+from pipelines.command_line import DEFAULT_RUNNER, Job, Options
+from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 # Here and in the jobs Beam, Arrow and the engines are imported where they are used: a second that
 # help, a misspelt flag and a list of counts do not take.
 
-_TABLES: dict[type, tuple[str, Callable[..., Tables]]] = {
-    ListSpec: (FREQUENCIES_FILE, list_tables),
-    PeriodListsSpec: (FREQUENCIES_FILE, list_tables),
-    DegreesSpec: (FREQUENCIES_FILE, list_tables),
-    GroupsSpec: (LISTS_FILE, grouped_tables),
-    UserDegreesSpec: (DEGREES_FILE, degree_tables),
+_TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
+    specs.ListSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.PeriodListsSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.DegreesSpec: (filenames.FREQUENCIES_FILE, release_files.list_tables),
+    specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
+    specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
 """The file of a release of lists, and what makes its content of what came out."""
 
@@ -74,8 +47,7 @@ class Release:
     Attributes:
       requests: what is spent.
       directories: receive the release.
-      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the collections that
-        are released.
+      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns what is released.
       write: is called once, with the budget's part of each privacy.json and the elements of these
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
@@ -95,19 +67,12 @@ class Release:
 def write_lists(
     directory: ReleaseDirectory,
     statement: dict[str, Any],
-    tables: Callable[[list[Any]], Tables],
+    tables: Callable[[list[Any]], release_files.Tables],
     budget: dict[str, Any],
     lists: Iterable[Any],
 ) -> None:
-    """Writes released lists and their statement.
-
-    Args:
-      directory: where to.
-      statement: the privacy.json, without the budget.
-      tables: makes the content of files of all lists, see ``frequency_files.list_tables``.
-      budget: the budget's part of it.
-      lists: the lists.
-    """
+    """Writes released lists and their statement, to which the budget's part is added; ``tables``
+    makes the content of files of all lists, see ``release_files.list_tables``."""
     directory.publish(tables(list(lists)), statement | budget)
 
 
@@ -119,14 +84,8 @@ def write_names(
     names: Iterable[pa.Table],
     others: Iterable[int] = (),
 ) -> None:
-    """Writes selected names, sorted: their order must not tell how the data were laid out.
-
-    Args:
-      directory, statement, budget: see ``write_lists``.
-      header: the first line.
-      names: tables of names.
-      others: the number of users of other partitions, if it is released.
-    """
+    """Writes selected names, sorted below a header: their order must not tell how the data were
+    laid out; and in the statement the number of users of other partitions, if it is released."""
     from dp_transforms.files.partition_file import in_order, partition_lines
 
     lines = itertools.chain.from_iterable(map(partition_lines, names))
@@ -171,52 +130,42 @@ def _of_period(found: list[Any], period: str) -> Iterator[Any]:
 
 def writer(
     flags: argparse.Namespace,
-    spec: Spec,
+    spec: specs.Spec,
     fields: Sequence[pa.Field] | None,
     statement: dict[str, Any],
     path: str | None = None,
 ) -> tuple[ReleaseDirectory, Callable[..., None]]:
-    """The directory of a release, and what writes it there, given the budget and what came out.
-
-    Args:
-      flags, spec: as parsed, and what they specify.
-      fields, statement: see ``statement_of``.
-      path: of the directory; by default the flags name it.
-    """
+    """The directory of a release, which the flags name by default, and what writes it there, given
+    the budget and what came out. For fields and statement see ``statement_of``."""
     receives = functools.partial(
         ReleaseDirectory,
         path or flags.output,
         overwrite=flags.overwrite,
         formats=tuple(dict.fromkeys(flags.output_format)),
     )
-    if isinstance(spec, (NamesSpec, PeriodNamesSpec)):
+    if isinstance(spec, (specs.NamesSpec, specs.PeriodNamesSpec)):
         from dp_transforms.files.partition_file import header_line
 
         noisy = flags.noisy_counts
-        directory = receives(PARTITIONS_FILE, numbers=len(COUNTS) * noisy)
+        directory = receives(filenames.PARTITIONS_FILE, numbers=len(filenames.COUNTS) * noisy)
         header = header_line(fields or (), noisy)
         return directory, functools.partial(write_names, directory, statement, header)
     file_name, tables = _TABLES[type(spec)]
-    beside = (COORDINATES_FILE,) if is_decoded(statement) else ()
+    beside = (filenames.COORDINATES_FILE,) if release_files.is_decoded(statement) else ()
     directory = receives(file_name, beside=beside)
     return directory, functools.partial(write_lists, directory, statement, tables)
 
 
 def release_of(
     flags: argparse.Namespace,
-    spec: Spec,
+    spec: specs.Spec,
     source: RecordSource | None,
     make: Callable[[Any], Sequence[Any]] | None = None,
     bounded_by_job: bool = True,
     **more: Any,
 ) -> Release:
-    """The release that the flags specify, of these records.
-
-    Args:
-      flags, spec, source: as parsed, what they specify, and the records.
-      make, **more: of ``Release``; by default the verb of the specification makes it.
-      bounded_by_job: see ``statement_of``.
-    """
+    """The release that the flags specify, of these records: made by the verb of the specification
+    unless there is a ``make``. For ``bounded_by_job`` see ``statement_of``."""
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
     directory, write = writer(flags, spec, fields, statement)
@@ -225,10 +174,11 @@ def release_of(
 
 
 def period_release(
-    flags: argparse.Namespace, spec: PeriodListsSpec | PeriodNamesSpec, source: RecordSource
+    flags: argparse.Namespace,
+    spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
+    source: RecordSource,
 ) -> Release:
-    """The release of each period, in a directory of its name, and of all in one file. Args: see
-    ``release_of``."""
+    """The release of each period in a directory of its name, and of all in one file."""
     fields = source.partition_fields
     statement = statement_of(spec, fields)
     join = filesystem(flags.output).join
@@ -238,68 +188,16 @@ def period_release(
 
     def done() -> None:
         say_done(flags, directories)
-        print(write_all_periods(flags.output, spec.periods, directories[0].file_name))
+        print(release_files.write_all_periods(flags.output, spec.periods, directories[0].file_name))
 
     write = functools.partial(write_periods, by_name)
     make = functools.partial(_made, spec)
     return Release(spec.requests, directories, make, write, source, done=done)
 
 
-def _made(spec: Spec, engine: Any) -> Sequence[Any]:
+def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
     made = getattr(engine, spec.verb)(spec)
     return made if isinstance(made, tuple) else [made]
-
-
-def add_release_flags(
-    parser: JobParser,
-    *,
-    epsilon: str | None = None,
-    delta: str | None = None,
-    max_partitions: str | None = None,
-    lists: bool = True,
-) -> Any:
-    """Adds the flags of privacy and output that jobs share; returns their group.
-
-    The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
-    the release --delta is for: without a text there is no such flag. Where lists are released there
-    are a --mechanism and a --report.
-    """
-    group = parser.add_argument_group("privacy and output")
-    if epsilon is not None:
-        group.add_argument("--epsilon", type=flag_types.epsilon, help=epsilon)
-    if delta is not None:
-        group.add_argument(
-            "--delta",
-            type=flag_types.proportion,
-            help=f"the probability with which epsilon may fail{delta}; far below 1 / number of "
-            "users",
-        )
-    if max_partitions is not None:
-        group.add_argument(
-            "--max_partitions_per_user",
-            type=flag_types.positive_integer,
-            metavar="KAPPA",
-            help=max_partitions,
-        )
-    add_ledger_flags(group)
-    add_output_flags(group)
-    if lists:
-        group.add_argument(
-            "--mechanism",
-            choices=MECHANISMS,
-            default=AUTO,
-            help="what releases lists; auto is the most accurate one that epsilon and the bound "
-            "allow",
-        )
-        group.add_argument(
-            "--report",
-            action="store_true",
-            help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: "
-            "report)",
-        )
-    else:
-        parser.set_defaults(report=False)
-    return group
 
 
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
@@ -307,8 +205,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
     be written, there is an error before anything is read or spent.
 
     Raises:
-      ValueError: a report cannot be drawn, or see ``make_runner``.
-      InputError: a directory cannot be written, or see ``make_runner``.
+      ValueError: a report cannot be drawn, or see ``worker_pool.make_runner``.
+      InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
     """
     if flags.report:
         page.check_available()
@@ -334,7 +232,11 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
     on_beam = release.source is not None and flags.on_beam
-    runner = make_runner(flags, options()) if on_beam else None
+    runner = None
+    if on_beam:
+        from pipelines.worker_pool import make_runner
+
+        runner = make_runner(flags, options())
     # Other runners may go on after this process, or where the ledger is not.
     announces = not on_beam or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
@@ -357,9 +259,9 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
 
 def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
     from dp_transforms.runtime.in_process import InProcess, enough_memory
-    from dp_transforms.runtime.spilling import SpillError
+    from dp_transforms.runtime.local import SpillError
     from pipelines.progress import Watch
-    from pipelines.workers.allocation import keep_freed_memory
+    from pipelines.worker import keep_freed_memory
 
     assert release.source is not None
     keep_freed_memory()

@@ -1,7 +1,6 @@
 """A page about a release: its numbers, the guarantee, and how far the noise may have moved them.
 
-Everything is computed from the released files alone, so a report costs no privacy. It draws with
-matplotlib (extra: report).
+Everything comes from the released files, so a report costs no privacy. (extra: report)
 """
 
 from __future__ import annotations
@@ -31,11 +30,7 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a release; returns the page's path.
-
-    Args:
-      directory: of any filesystem of Beam's, where a job has written.
-      words: of the publisher.
+    """Writes the page and its pictures beside a job's release; returns the page's path.
 
     Raises:
       InputError: there is no release, it cannot be read, or the report cannot be written.

@@ -1,7 +1,6 @@
 """Makes records to try the jobs on, of a random sample of the accounts of the RockYou list.
 
-Users and passwords are made-up identifiers; two users share a password identifier exactly if the
-sampled accounts shared a password.
+Users and passwords are made-up; two users share one exactly if the sampled accounts did.
 """
 
 from __future__ import annotations

@@ -16,16 +16,17 @@ from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.plots import plot_explanation
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
-from pipelines import flag_types
+from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
-from pipelines.file_flags import (
+from pipelines.job_flags import (
     PERIOD_FLAGS,
     add_input_flags,
     add_period_flags,
+    add_release_flags,
     period_records,
     records,
 )
-from pipelines.release_job import add_release_flags, period_release, release_job, release_of
+from pipelines.release_job import period_release, release_job, release_of
 
 _EPILOG = f"""\
 The output directory receives {PARTITIONS_FILE} (the selected partitions and, with
@@ -54,7 +55,7 @@ def make_parser() -> JobParser:
     add_input_flags(parser)
     privacy = add_release_flags(
         parser,
-        epsilon="what the release costs; smaller is more private",
+        cost="what the release costs; smaller is more private",
         delta="",
         max_partitions="in how many partitions each user counts at most, chosen at random",
         lists=False,
@@ -83,14 +84,14 @@ def make_parser() -> JobParser:
     )
     selection.add_argument(
         "--others_share",
-        type=flag_types.proportion,
+        type=job_flags.proportion,
         metavar="PART",
         help="also release about how many users have partitions that are not named, for this part "
         "of epsilon",
     )
     selection.add_argument(
         "--pre_threshold",
-        type=flag_types.positive_integer,
+        type=job_flags.positive_integer,
         metavar="USERS",
         help="never release a partition with fewer users than this",
     )

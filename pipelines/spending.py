@@ -38,8 +38,7 @@ class Charge(dict[str, Any]):
         """Notes in the ledger that something may come out from now on.
 
         Raises:
-          InputError: the reservations are not open any more, or the ledger cannot be written. Then
-            nothing may be written.
+          InputError: nothing may be written: the reservations are closed, or the ledger is broken.
         """
         if self.ledger is None:
             return
@@ -48,32 +47,6 @@ class Charge(dict[str, Any]):
                 Ledger.open(self.ledger).begin(self.ids)
         except ValueError as error:
             raise InputError(f"nothing was released: {error}") from None
-
-
-def add_ledger_flags(group: Any) -> None:
-    """The flags of jobs that spend from a ledger, for a group of a parser's flags."""
-    group.add_argument(
-        "--ledger",
-        metavar="FILE",
-        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
-        "releases is reserved there, or refused, before data are read",
-    )
-    group.add_argument(
-        "--label", metavar="WORDS", help="words for the ledger's rows of this job; not private"
-    )
-    group.add_argument(
-        "--job_id",
-        metavar="NAME",
-        help="a name that only reruns of this job share: a rerun finds its release in the ledger, "
-        "and ends with exit code 3, instead of paying twice",
-    )
-    group.add_argument(
-        "--if_exists",
-        choices=("fail", "skip"),
-        default="fail",
-        help="what a job does whose release is there already: fail, with exit code 3 (default), or "
-        "nothing, with exit code 0",
-    )
 
 
 def origin_of(flags: argparse.Namespace) -> Origin:
@@ -107,8 +80,7 @@ def spending(
     Args:
       path: a ledger; None for one of this job alone.
       whole: what a ledger of this job alone may spend; without one, there is none.
-      requests: what is spent.
-      origin: the job.
+      requests, origin: what is spent, by which job.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
 
     Yields:
@@ -182,13 +154,8 @@ def check_job(
     origin: Origin,
     statements: Sequence[dict[str, Any] | None],
 ) -> None:
-    """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
-
-    Args:
-      path: the ledger.
-      requests, origin: see ``spending``.
-      statements: the privacy.json of each directory that the job writes; None where it has no
-        complete release.
+    """Looks for an earlier run of a job with a --job_id: does nothing if it may run. ``statements``
+    are the privacy.json of each directory that the job writes; None if incomplete.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

@@ -1,20 +1,261 @@
-"""The command that starts a pool of workers, on a node of a cluster or in a container beside one.
+"""Runners, and pools of the workers that those behind a job service ask for.
 
     python -m pipelines.worker_pool --port=50000
 
-Jobs use it with --environment_type=EXTERNAL --environment_config=localhost:50000, an address as the
-worker nodes of the engine see it.
+starts a pool, on a node of a cluster or in a container beside one. Jobs use it with
+--environment_type=EXTERNAL --environment_config=localhost:50000, an address as the worker nodes of
+the engine see it.
+
+A runner's worker node, such as a Flink TaskManager, asks the pool at an address for Python workers,
+and these connect back to it. Beam has such a pool too. This one
+
+* lets several worker nodes share a pool: nodes number their workers alike, and Beam's pool, told to
+  stop the worker of one node, stops that of another;
+* answers when a worker is ready, not when its process is started: a runner waits without an end for
+  a worker that it was promised, but hears at once of a pool or a worker that ends before that;
+* writes no log, which would quote records in tracebacks: the runner hears of errors anyway;
+* listens on this machine alone unless told otherwise: whoever reaches a pool can run code in it.
 """
 
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
+import json
+import queue
+import shlex
 import signal
+import socket
+import subprocess
 import sys
+import threading
 from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit
 
-from pipelines.command_line import SUCCESS, OneLineParser, failed
-from pipelines.workers.pool import LOOPBACK, WorkerPool
+import grpc
+from apache_beam.options.pipeline_options import (
+    DebugOptions,
+    DirectOptions,
+    FlinkRunnerOptions,
+    PipelineOptions,
+    PortableOptions,
+    StandardOptions,
+    WorkerOptions,
+)
+from apache_beam.portability.api import beam_fn_api_pb2, beam_fn_api_pb2_grpc, endpoints_pb2
+from apache_beam.runners.portability.flink_runner import MAGIC_HOST_NAMES, FlinkRunner
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.portability.prism_runner import PrismRunner
+from apache_beam.runners.runner import PipelineRunner, create_runner
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
+from apache_beam.utils.thread_pool_executor import shared_unbounded_instance
+
+from dp_transforms.__main__ import RUN_MODULE
+from dp_transforms.errors import InputError
+from pipelines.command_line import DEFAULT_RUNNER, SUCCESS, OneLineParser, failed
+from pipelines.worker import FORKS
+
+LOOPBACK = "127.0.0.1"
+CONNECT_SECONDS = 5.0
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+_EMBEDDED = "embed"
+_ENVIRONMENTS = (
+    "LOOPBACK starts workers on this machine, EXTERNAL uses worker pools "
+    "(--environment_config=HOST:PORT), DOCKER uses an image"
+)
+
+
+class WorkerPool(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
+    """Has a process for each worker that a runner asks for, copied from a warm one.
+
+    A worker ends by itself when the runner closes the connection to it. One that does not, for
+    example because its node died while it was at work, is told to end when nobody listens any more
+    where it reports to. All end with this process.
+
+    Args:
+      host, port: where to listen; at a free port by default.
+
+    Raises:
+      OSError: the port cannot be listened on.
+    """
+
+    def __init__(self, host: str = LOOPBACK, port: int = 0):
+        # Each is a socket to one of them.
+        self._workers: set[socket.socket] = set()
+        self._lock = threading.Lock()
+        # A port is one pool's.
+        options = [("grpc.so_reuseport", 0)]
+        self._server = grpc.server(shared_unbounded_instance(), options=options)
+        beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(self, self._server)
+        try:
+            port = self._server.add_insecure_port(f"{host}:{port}")
+        except RuntimeError:
+            port = 0
+        if not port:
+            raise OSError("the port cannot be listened on: it may be taken")
+        self.address = f"{host}:{port}"
+        self._warm_up()
+        self._server.start()
+        atexit.register(self.stop)
+
+    def StartWorker(self, request: Any, context: Any) -> Any:
+        ready = self._start(request.worker_id, request.control_endpoint.url)
+        error = "" if ready else "the worker ended before it was ready"
+        return beam_fn_api_pb2.StartWorkerResponse(error=error)
+
+    def StopWorker(self, request: Any, context: Any) -> Any:
+        # The request has a number that workers of several nodes may have.
+        return beam_fn_api_pb2.StopWorkerResponse()
+
+    def wait(self) -> None:
+        """Serves until the process is interrupted."""
+        self._server.wait_for_termination()
+
+    def stop(self) -> None:
+        """Stops serving, and all workers."""
+        self._server.stop(None)
+        with self._lock:
+            self._warm.kill()
+            self._warm.wait()
+            self._requests.close()
+            for worker in self._workers:
+                _hang_up(worker)
+
+    def _start(self, worker: str, endpoint: str) -> bool:
+        descriptor = endpoints_pb2.ApiServiceDescriptor(url=endpoint)
+        ours, theirs = socket.socketpair()
+        with theirs, self._lock:
+            ours.sendall(json.dumps([worker, str(descriptor)]).encode() + b"\n")
+            if self._warm.poll() is not None:
+                self._warm_up()
+            try:
+                socket.send_fds(self._requests, [b"\n"], [theirs.fileno()])
+            except OSError:
+                # It has just ended.
+                return False
+            if not FORKS:
+                self._warm_up()
+            self._workers.add(ours)
+        told: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        threading.Thread(target=self._watch, args=(ours, endpoint, told), daemon=True).start()
+        return told.get()
+
+    def _watch(self, worker: socket.socket, endpoint: str, told: queue.SimpleQueue[bool]) -> None:
+        """Says whether a worker gets ready, and hangs up when there is no node that it serves."""
+        worker.settimeout(_SECONDS_BETWEEN_LOOKS)
+        with worker:
+            while True:
+                try:
+                    ready = bool(worker.recv(1))
+                except TimeoutError:
+                    if not listens(endpoint):
+                        _hang_up(worker)
+                    continue
+                except OSError:
+                    ready = False
+                told.put(ready)
+                if not ready:
+                    break
+            with self._lock:
+                self._workers.discard(worker)
+
+    def _warm_up(self) -> None:
+        self._requests, theirs = socket.socketpair()
+        with theirs:
+            descriptor = theirs.fileno()
+            self._warm = subprocess.Popen(
+                [sys.executable, "-c", RUN_MODULE, "pipelines.worker", str(descriptor)],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(descriptor,),
+            )
+
+
+def _hang_up(worker: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        worker.shutdown(socket.SHUT_RDWR)
+
+
+def listens(endpoint: str) -> bool:
+    """Tells whether something accepts connections at a host:port."""
+    host, _, port = endpoint.rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS).close()
+    except (OSError, ValueError, OverflowError):
+        return False
+    return True
+
+
+def make_runner(flags: argparse.Namespace, options: PipelineOptions) -> PipelineRunner:
+    """The runner that the options ask for, quiet about errors unless the flags say otherwise.
+
+    Raises:
+      ValueError: there is no such runner, or it needs further flags.
+      InputError: the engine that it submits to does not answer.
+    """
+    name = options.view_as(StandardOptions).runner
+    direct = options.view_as(DirectOptions)
+    multi_processing = direct.direct_running_mode == "multi_processing"
+    loud = flags.show_private_errors or flags.log_level
+    if name != DEFAULT_RUNNER or not multi_processing or loud:
+        # Not all versions of Beam know this runner by its short name.
+        runner = FnApiRunner() if name == DEFAULT_RUNNER else create_runner(name)
+        if isinstance(runner, PortableRunner):
+            prepare_portable(runner, options)
+        return runner
+    # In its own multi-processing mode the runner starts workers that log to stderr.
+    direct.direct_running_mode = "in_memory"
+    command = shlex.join([sys.executable, "-c", RUN_MODULE, "pipelines.worker"])
+    return FnApiRunner(SubprocessSDKEnvironment.from_command_string(command))
+
+
+def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
+    """Checks that a job can be submitted, and starts a pool of workers here if it wants one.
+
+    Beam itself waits for minutes for a service that is not there, and takes containers by default.
+
+    Raises:
+      ValueError: flags are missing.
+      InputError: nothing answers where the service should be.
+    """
+    portable = options.view_as(PortableOptions)
+    if type(runner) is PortableRunner and not portable.job_endpoint:
+        raise ValueError(
+            "--runner=PortableRunner needs --job_endpoint=HOST:PORT, where a job service listens"
+        )
+    if isinstance(runner, PrismRunner) and not portable.job_endpoint:
+        return
+    if portable.job_endpoint and portable.job_endpoint != _EMBEDDED:
+        _check("job_endpoint", portable.job_endpoint, portable.job_endpoint)
+    elif isinstance(runner, FlinkRunner):
+        master = options.view_as(FlinkRunnerOptions).flink_master
+        if master not in MAGIC_HOST_NAMES:
+            _check("flink_master", master, urlsplit(runner.add_http_scheme(master)).netloc)
+    worker = options.view_as(WorkerOptions)
+    if worker.default_sdk_harness_log_level == "CRITICAL":
+        # Job servers in Java refuse a level that Java does not have.
+        worker.default_sdk_harness_log_level = "ERROR"
+    # Beam has pip list all packages first, for workers to log how theirs differ.
+    options.view_as(DebugOptions).add_experiment("disable_logging_submission_environment")
+    if not portable.environment_type:
+        raise ValueError(f"--environment_type is needed: {_ENVIRONMENTS}")
+    if portable.environment_type == "EXTERNAL":
+        if not (portable.environment_config or portable.environment_options):
+            raise ValueError("--environment_type=EXTERNAL needs --environment_config=HOST:PORT")
+    elif portable.environment_type == "LOOPBACK":
+        # Beam's own workers for this would share this process, and a pool that nodes cannot share.
+        portable.environment_type = "EXTERNAL"
+        portable.environment_config = WorkerPool().address
+
+
+def _check(flag: str, given: str, endpoint: str) -> None:
+    if not listens(endpoint):
+        raise InputError(
+            f"nothing listens at --{flag}={given}: start the engine, or correct the flag"
+        )
 
 
 def main(argv: Sequence[str] | None = None) -> int:

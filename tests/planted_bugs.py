@@ -412,9 +412,8 @@ MUTANTS = (
     Mutant(
         "public partitions without users are never selected",
         "dp_transforms/columnar/counting.py",
-        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})",
-        "return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)}).filter("
-        "pa.array(_sums(groups, table[COUNT]) > 0))",
+        "_capped(found, cap) for name, found in sums.items()})",
+        "_capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))",
         ("tests/columnar/test_counting.py", "tests/transforms/test_selection_distributions.py"),
     ),
     Mutant(
@@ -433,7 +432,7 @@ MUTANTS = (
     ),
     Mutant(
         "the noise of a partition does not depend on its name",
-        "dp_transforms/columnar/keyed_uniforms.py",
+        "dp_transforms/columnar/hashing.py",
         "            state.update(name)\n",
         "",
         ("tests/columnar/test_keyed_uniforms.py",),
@@ -510,28 +509,28 @@ MUTANTS = (
     ),
     Mutant(
         "records are readable on the disk",
-        "dp_transforms/runtime/spilling.py",
+        "dp_transforms/runtime/local.py",
         "memoryview(self._cipher.encrypt(_nonce(place), plain, None))",
         "memoryview(plain + bytes(_TAG_BYTES))",
         ("tests/runtime/test_spilling.py",),
     ),
     Mutant(
         "two segments of a disk have one nonce",
-        "dp_transforms/runtime/spilling.py",
+        "dp_transforms/runtime/local.py",
         'return place.to_bytes(_NONCE_BYTES, "little")',
         "return bytes(_NONCE_BYTES)",
         ("tests/runtime/test_spilling.py",),
     ),
     Mutant(
         "what is spilled has a name that outlives the process",
-        "dp_transforms/runtime/spilling.py",
+        "dp_transforms/runtime/local.py",
         "tempfile.TemporaryFile(dir=self._directory)",
         "tempfile.NamedTemporaryFile(dir=self._directory, delete=False)",
         ("tests/runtime/test_spilling.py",),
     ),
     Mutant(
         "a user counts in any number of windows",
-        "dp_transforms/columnar/attributes.py",
+        "dp_transforms/runtime/named_lists.py",
         "kept = distinct_pairs(pa.table(coded), most_periods, period_key)",
         "kept = distinct_pairs(pa.table(coded))",
         ("tests/transforms/test_windowed.py",),

@@ -106,8 +106,7 @@ def distinct_pairs(
       table: plain columns ``user`` and ``partition`` (see ``columns``), fewer than 2**31 rows.
       at_most: kappa, the most pairs to keep per user; None for all.
       key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
-      per: the column whose values have the limit. With ``"partition"``, at most this many users are
-        kept for each partition.
+      per: the column whose values have the limit: with ``"partition"`` it is on users of each.
       shared_order: whether the same order of partitions decides for every user.
       limits: what is known from other tables, to which this one adds: then pairs that these show
         not to be kept may be missing already.
@@ -241,8 +240,7 @@ def _smallest(
     """Chooses the pairs to keep. ``owner`` is sorted.
 
     Returns:
-      The positions of the pairs; the owners who have more, and the largest priority that each of
-      these keeps.
+      The positions of the pairs; the owners who have more, and the largest priority of each.
     """
     counts = np.bincount(owner)
     over = counts > at_most

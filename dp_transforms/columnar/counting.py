@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import collections
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +20,7 @@ from dp_transforms.columnar.columns import (
     value_types,
 )
 from dp_transforms.columnar.grouping import Groups, group
-from dp_transforms.columnar.hashing import Int64Array, to_arrow, to_numpy
-from dp_transforms.columnar.keyed_uniforms import name_bytes
+from dp_transforms.columnar.hashing import Int64Array, name_bytes, to_arrow, to_numpy
 
 WEIGHT = "weight"
 SOURCE = "source"
@@ -49,10 +49,10 @@ def count_pairs(table: pa.Table, cap: int | None = None) -> pa.Table:
 
 
 def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
-    """Adds the counts of each partition. Idempotent and mergeable.
+    """Adds the counts, or also weights, of each partition. Idempotent and mergeable.
 
     Args:
-      table: plain columns ``partition`` and ``count``, which is 0 of a public one without users.
+      table: plain columns ``partition``, ``count`` and perhaps ``weight``.
       cap: a sum stops at this.
 
     Returns:
@@ -61,20 +61,24 @@ def sum_counts(table: pa.Table, cap: int | None = None) -> pa.Table:
     """
     table = decoded(table)
     groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {COUNT: _capped(_sums(groups, table[COUNT]), cap)})
+    sums = {}
+    for name in table.column_names:
+        if name != PARTITION:
+            sums[name] = np.zeros(len(groups.values), np.int64)
+            np.add.at(sums[name], groups.codes, to_numpy(single(table[name])))
+    return _of_partitions(groups, {name: _capped(found, cap) for name, found in sums.items()})
 
 
 def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     """Adds the weights of each partition's users, which follow from how many partitions they have.
 
     Args:
-      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
-        of each of its users.
+      pairs: distinct rows of ``user`` and ``partition``, plain or encoded, all of each user.
       weights: gives a user's weight.
 
     Returns:
       Columns ``partition`` (plain), ``weight`` and ``count`` (int64): the sum of the weights of its
-      users, and how many these are. See ``sum_weights`` for adding several such tables.
+      users, and how many these are. See ``sum_counts`` for adding several such tables.
     """
     users, partitions = (group(single(pairs[name])) for name in (USER, PARTITION))
     has = np.bincount(users.codes, minlength=len(users.values))
@@ -82,22 +86,6 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     np.add.at(sums, partitions.codes, weights(has.clip(1))[users.codes])
     counts = np.bincount(partitions.codes, minlength=len(sums))
     return _present(partitions, {WEIGHT: sums, COUNT: counts})
-
-
-def sum_weights(table: pa.Table) -> pa.Table:
-    """Adds weights and counts of each partition. Idempotent and mergeable.
-
-    Args and returns: the columns that ``weigh_pairs`` gives; here one row for each partition.
-    """
-    table = decoded(table)
-    groups = group(single(table[PARTITION]))
-    return _of_partitions(groups, {name: _sums(groups, table[name]) for name in (WEIGHT, COUNT)})
-
-
-def _sums(groups: Groups, column: pa.ChunkedArray) -> Int64Array:
-    sums = np.zeros(len(groups.values), np.int64)
-    np.add.at(sums, groups.codes, to_numpy(single(column)))
-    return sums
 
 
 def _capped(counts: Int64Array, cap: int | None) -> Int64Array:
@@ -165,13 +153,20 @@ def histogram(counts: pa.Table) -> Mapping[int, int]:
     )
 
 
+def add_histograms(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
+    """Adds histograms {count: number of partitions}."""
+    found: collections.Counter[int] = collections.Counter()
+    for one in histograms:
+        found.update(one)
+    return dict(found)
+
+
 def neighbours(edges: pa.Table, degree: str) -> pa.Table:
     """Makes records of edges, such that the distinct users of a partition are a node's neighbours.
 
     Args:
       edges: columns ``source`` and ``target``, plain or dictionaries of plain values.
-      degree: "in", where sources are neighbours of targets; "out", the other way round;
-        "undirected", both.
+      degree: "in": sources are neighbours of targets; "out": the other way; "undirected": both.
 
     Returns:
       Columns ``user`` (the neighbour) and ``partition`` (the node), without self-loops.

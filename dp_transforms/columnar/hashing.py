@@ -5,6 +5,11 @@ T. Iwata and K. Kurosawa, "OMAC: one-key CBC MAC", FSE 2003) for values of any l
 pseudorandom functions if AES is a pseudorandom permutation: nobody who chooses values without the
 key can make their hashes meet, or steer what they decide. AES runs in hardware, and a short value
 takes less time than with a hash of numpy operations.
+
+The uniform numbers of partitions, on which privacy rests, come from BLAKE2b (J.-P. Aumasson,
+S. Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013): of
+one key and name the same on every worker and in every retry, and independent of those of other
+names to whoever has no key.
 """
 
 from __future__ import annotations
@@ -24,6 +29,7 @@ Int64Array = npt.NDArray[np.int64]
 Hashes = npt.NDArray[np.uint64]
 
 KEY_BYTES = 32
+_BLAKE_BITS = 512
 
 # Temporaries of this many rows stay in the cache.
 _CHUNK_ROWS = 1 << 14
@@ -198,8 +204,7 @@ def _last_blocks(key: bytes) -> tuple[Hashes, Hashes]:
     """Computes CMAC's effect on a block, by the bytes left of a value: 0 to 16, or more.
 
     Returns:
-      masks, ends: uint64, shape (2, 18), for the words of a block: a block becomes
-      ``block & masks ^ ends``.
+      masks, ends: uint64, shape (2, 18); the words of a block become ``block & masks ^ ends``.
     """
     subkey = int.from_bytes(_encryptor(key).update(bytes(_BLOCK)), "big")
     subkeys = []
@@ -239,3 +244,70 @@ def to_numpy(array: pa.Array) -> npt.NDArray:
     array([2, 3])
     """
     return np.from_dlpack(array)
+
+
+class KeyedUniforms:
+    """One uniform number U in [0, 1) for each row of a column.
+
+    Args:
+      names: a plain column (see ``columns``), n rows.
+      key: 32 secret bytes; other keys give independent numbers.
+      needed: bools of shape (n,), by default all; the ``words`` of rows that need none are 0.
+
+    Raises:
+      ValueError: the key does not have 32 bytes.
+
+    >>> one, other = (KeyedUniforms(pa.array(names), bytes(32)) for names in ("ab", "b"))
+    >>> bool(one.words[1] == other.words[0]), one.prefix(1, 512) >> 448 == int(one.words[1])
+    (True, True)
+    """
+
+    def __init__(self, names: pa.Array, key: bytes, needed: BoolArray | None = None):
+        if len(key) != KEY_BYTES:
+            raise ValueError(f"key must have {KEY_BYTES} bytes, got {len(key)}")
+        self._key = key
+        self._rows = np.arange(len(names)) if needed is None else np.flatnonzero(needed)
+        if len(self._rows) < len(names):
+            names = names.take(to_arrow(self._rows))
+        self._names = name_bytes(names)
+        self._total = len(names) if needed is None else len(needed)
+
+    @property
+    def words(self) -> npt.NDArray[np.uint64]:
+        """floor(U * 2**64), uint64 of shape (n,)."""
+        # A copy of a keyed state costs less than keying a new one.
+        keyed = hashlib.blake2b(key=self._key)
+        leading = []
+        for name in self._names:
+            state = keyed.copy()
+            state.update(name)
+            leading.append(state.digest()[:8])
+        words = np.zeros(self._total, np.uint64)
+        words[self._rows] = np.frombuffer(b"".join(leading), ">u8")
+        return words
+
+    def prefix(self, row: int, bits: int) -> int:
+        """floor(U * 2**bits) for the number U of a row."""
+        name = self._names[int(np.searchsorted(self._rows, row))]
+        blocks = -(-bits // _BLAKE_BITS)
+        # Block 0 is what ``words`` reads: an absent salt is a salt of zeros.
+        digests = [
+            hashlib.blake2b(name, key=self._key, salt=block.to_bytes(16, "little")).digest()
+            for block in range(blocks)
+        ]
+        return int.from_bytes(b"".join(digests), "big") >> (blocks * _BLAKE_BITS - bits)
+
+
+def name_bytes(values: pa.Array) -> list[bytes]:
+    """Every value of a plain column as bytes, different for different values of one type."""
+    kind = values.type
+    if pa.types.is_struct(kind):
+        fields = [name_bytes(field) for field in values.flatten()]
+        return [
+            b"".join(len(part).to_bytes(8, "little") + part for part in parts)
+            for parts in zip(*fields, strict=True)
+        ]
+    if pa.types.is_integer(kind):
+        data = to_numpy(values).astype("<i8").tobytes()
+        return [data[i : i + 8] for i in range(0, len(data), 8)]
+    return values.cast(pa.binary()).to_pylist()

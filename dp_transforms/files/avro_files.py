@@ -12,7 +12,7 @@ import pyarrow as pa
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, record_schema, record_table
 from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_source import RecordFormat
+from dp_transforms.files.record_files import RecordFormat
 
 BATCH_ROWS = 1 << 17
 

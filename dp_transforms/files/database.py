@@ -1,5 +1,4 @@
-"""The records that a query to a database gives: by ADBC, as Arrow tables from end to end, or by
-Python's sqlite3.
+"""The records that a query to a database gives: by ADBC, as Arrow tables, or by sqlite3.
 
 A driver of ADBC is an optional dependency (extra: database), imported when it is asked for.
 """
@@ -21,7 +20,7 @@ from dp_transforms.columnar.scattering import DEFAULT_BUCKETS
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import record_schema, record_table, typed_column
 from dp_transforms.files.paths import local_path
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordSource
 
 _DRIVERS = {
     "postgresql": "adbc_driver_postgresql",
@@ -76,14 +75,12 @@ class RecordQuery(_Query):
     repeats that step the query runs again, so let nobody write to what it reads meanwhile.
 
     Args:
-      database: postgresql://USER@HOST/NAME, whose password libpq finds in PGPASSWORD or ~/.pgpass,
-        or duckdb:FILE.
+      database: duckdb:FILE, or postgresql://USER@HOST/NAME (password: PGPASSWORD or ~/.pgpass).
       query: one SELECT.
       user_column, partition_columns, **options: see ``RecordSource``.
 
     Raises:
-      InputError: the database cannot be opened, the driver is not installed, the query cannot be
-        planned, or does not give these columns.
+      InputError: there is no such database, driver or column, or the query cannot be planned.
       ValueError: there is no such kind of database, or a column is given twice.
     """
 

@@ -13,8 +13,7 @@ import pyarrow as pa
 from dp_transforms.columnar.scattering import DEFAULT_BUCKETS, num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files.logical_types import fields_at, logical_name, record_schema, record_table
-from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource
 from dp_transforms.runtime.python_values import column_of, frame_column
 
 _CHUNK_RECORDS = 1 << 17

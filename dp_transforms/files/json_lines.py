@@ -127,8 +127,7 @@ def _together(lines: list[str]) -> list[Any] | None:
 
     Between two lines stands a text that no line can have guessed. Where each of these texts is an
     element of the array, no line began or ended inside a value; and where just one element is
-    between two of them, it is all that the line holds. So nobody's line changes how another's is
-    read.
+    between two of them, it is all that the line holds. So no line changes how others are read.
     """
     mark = secrets.token_hex()
     try:

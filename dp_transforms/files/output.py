@@ -8,7 +8,7 @@ import io
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,8 +60,7 @@ class ReleaseDirectory:
         """Makes sure, before anything is read or spent, that a release can be written.
 
         Raises:
-          InputError: a release is already there, of whatever job, or the directory cannot be
-            written.
+          InputError: a release of any job is there, or the directory cannot be written.
         """
         try:
             self._refuse_other_jobs()
@@ -188,8 +187,7 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger note that writing begins, if the statement's budget is of one: see
-    ``pipelines.spending.Charge``."""
+    """Has the ledger, if there is one, note that writing begins (``pipelines.spending.Charge``)."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
@@ -208,6 +206,17 @@ def directory_path(path: str) -> str:
     return local_path(path)
 
 
+def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
+    """The lines of a released file.
+
+    >>> csv_lines([(7, 1), (1, 20)])
+    b'7,1\\n1,20\\n'
+    """
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(rows)
+    return text.getvalue().encode()
+
+
 def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str]:
     """The names of the files beside a CSV file.
 
@@ -218,8 +227,7 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """The content of a CSV file with its header in another of ``FORMATS``. The last ``numbers``
-    columns hold integers, others text.
+    """The content of a CSV file in another of ``FORMATS``: text, and integers in the last columns.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}

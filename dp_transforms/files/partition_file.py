@@ -12,8 +12,8 @@ import pyarrow as pa
 from dp_transforms.columnar.columns import PARTITION, concat, single
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COUNTS
-from dp_transforms.files.frequency_files import csv_lines
 from dp_transforms.files.logical_types import from_text
+from dp_transforms.files.output import csv_lines
 from dp_transforms.files.paths import filesystem, local_path, reason
 
 _TYPES = {"integer": pa.int64(), "binary": pa.binary()}

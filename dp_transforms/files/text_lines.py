@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.paths import FileRange, open_bytes
-from dp_transforms.files.record_source import RecordFormat
+from dp_transforms.files.record_files import RecordFormat
 
 BLOCK_BYTES = 4 << 20
 RANGE_BYTES = 64 << 20

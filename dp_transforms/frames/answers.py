@@ -17,14 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dp_transforms.files.filenames import (
-    COORDINATES_FILE,
-    COUNTS,
-    PARTITIONS_FILE,
-)
-from dp_transforms.files.frequency_files import Tables, grouped_tables, list_tables
+from dp_transforms.files.filenames import COORDINATES_FILE, COUNTS, PARTITIONS_FILE
 from dp_transforms.files.output import ReleaseDirectory
-from dp_transforms.files.release_files import is_decoded, read_release
+from dp_transforms.files.release_files import (
+    Tables,
+    grouped_tables,
+    is_decoded,
+    list_tables,
+    read_release,
+)
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
@@ -164,8 +165,7 @@ class _Paged(_Table):
 
 class _Pictured(_Paged):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A picture of one number of every list, or of two lists by rank, with 95% intervals: see
-        ``ListRelease.plot``."""
+        """A picture of a number of every list, or of two lists: see ``ListRelease.plot``."""
         figure = figure_of(self)
         if path is not None:
             figure.savefig(path)
@@ -311,13 +311,11 @@ class ListRelease(_Answers):
         return model_intervals_of(self.released)
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits of work to guess a part alpha of accounts; see
-        ``guessing_metrics.alpha_guesswork_bits``."""
+        """Estimates, of passwords, the bits to guess a part alpha; see ``guessing_metrics``."""
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits that so many guesses at each account meet; see
-        ``guessing_metrics.success_rate_bits``."""
+        """Estimates, of passwords, the bits of so many guesses; see ``guessing_metrics``."""
         return self.intervals.success_rate_bits(guesses, confidence)
 
     def plot(
@@ -334,8 +332,7 @@ class ListRelease(_Answers):
         return views.plot_released_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes what the job writes: the list, its noisy coordinates and privacy.json, whole or
-        not at all.
+        """Writes what the job writes, whole or not at all: list, coordinates and privacy.json.
 
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
@@ -426,8 +423,7 @@ class NamesRelease(_Answers):
 
 
 class Releases(_Pictured, _Answers, Mapping[Any, Any]):
-    """Lists that were released together, by name: of each day, say. Also one table. Names of each
-    day are held likewise.
+    """Lists, or names of partitions, that were released together, by name: of each day, say.
 
     Args:
       lists: in order.
@@ -561,8 +557,7 @@ class Series(_Table):
     Attributes:
       kind, number: what the lists are by, such as "day", and the number in words.
       names: of the lists.
-      estimates, changes: of each list, and of each but the first; each interval holds with its
-        confidence by itself.
+      estimates, changes: of each list, and of each but the first, with intervals by themselves.
     """
 
     kind: str
@@ -688,8 +683,7 @@ def _publish(
     overwrite: bool,
     numbers: int = 2,
 ) -> None:
-    """Writes what a job writes, of which the first table is the release; errors are in words of
-    Python."""
+    """Writes what a job writes, the release first; errors are in words of Python."""
     file_name, *beside = tables
     try:
         place = ReleaseDirectory(

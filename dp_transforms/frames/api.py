@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms import specs
 from dp_transforms.budget import PrivacyBudget, Request
 from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.frame_records import Names, records_of
@@ -25,16 +26,6 @@ from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanis
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
-from dp_transforms.specs import (
-    Attribute,
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    Spec,
-    UserDegreesSpec,
-)
 
 if TYPE_CHECKING:
     from dp_transforms.frames.session import Session
@@ -149,8 +140,7 @@ def select(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
-    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
-    records of one user.
+    """Selects the names to release: (epsilon, delta)-DP for adding or removing a user's records.
 
     Args:
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
@@ -169,7 +159,7 @@ def select(
     ... ).to_arrow().to_pydict()
     {'page': ['home']}
     """
-    spec = NamesSpec.of(
+    spec = specs.NamesSpec.of(
         strategy,
         epsilon,
         delta,
@@ -186,28 +176,20 @@ def select(
     return NamesRelease(names_table(selected, statement), statement)
 
 
-def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> ListSpec:
+def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) -> specs.ListSpec:
     max_partitions = positive_integer("max_partitions_per_user", max_partitions_per_user)
-    return ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
+    return specs.ListSpec(partition_mechanism(epsilon, max_partitions, mechanism))
 
 
 def _made(
-    spec: Spec, session: Session | None, secret: JobSecret | None, *records: Any
+    spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release. What a session has not left is refused before data are looked at, and its
-    budget is spent before records are used.
-
-    Args:
-      spec: of the release.
-      session, secret: see ``release``.
-      *records: see ``records_of``.
-
-    Returns:
-      What came out of the engine, and the statement.
-    """
+    """Makes a release of what ``records_of`` takes; returns what came out of the engine, and the
+    statement. What a session has not left is refused before data are looked at, and its budget is
+    spent before records are used."""
     charge = _charge(session, spec.requests)
     source = records_of(*records)
-    if isinstance(spec, GroupsSpec):
+    if isinstance(spec, specs.GroupsSpec):
         source.check_groups([attribute.groups or () for attribute in spec.attributes])
     engine = InProcess(source, _serving(secret, source))
     with charge as told, enough_memory():
@@ -251,8 +233,7 @@ def release_by_period(
 
     Args:
       data, user, partition, mechanism, drop_nulls, session, secret: see ``release``.
-      time: the column that says when it was: a date, a timestamp, or text such as
-        2026-01-31 23:59.
+      time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
         looking at the records, of which others are left out.
@@ -276,7 +257,7 @@ def release_by_period(
     >>> {day: list(one.released) for day, one in days.items()}
     {'2026-01-01': [(2, 1), (1, 1)], '2026-01-02': []}
     """
-    spec = PeriodListsSpec(
+    spec = specs.PeriodListsSpec(
         periods=period_names(period, periods),
         epsilon=epsilon,
         max_periods_per_user=max_periods_per_user,
@@ -340,9 +321,9 @@ def release_groups(
         selection = PrivacyBudget(epsilon_selection, delta)
     elif epsilon_selection is not None or delta is not None:
         raise ValueError("epsilon_selection and delta are given together, or neither is")
-    spec = GroupsSpec(
+    spec = specs.GroupsSpec(
         attributes=[
-            Attribute(name, None if values is None else tuple(map(str, values)))
+            specs.Attribute(name, None if values is None else tuple(map(str, values)))
             for name, values in groups.items()
         ],
         epsilon_all=epsilon_all,
@@ -380,8 +361,7 @@ def degrees(
       degree_bound: edges beyond as many at a node are dropped. Public: choose it without looking at
         the graph.
       nodes: their number, if it is public and edges are protected.
-      mechanism, drop_nulls, session, secret: see ``release``. The session is for the unit "edge" or
-        "node".
+      mechanism, drop_nulls, session, secret: see ``release``; the session's unit is edge or node.
 
     Raises:
       ValueError, TypeError, BudgetExceededError: see ``release``.
@@ -391,7 +371,7 @@ def degrees(
     >>> list(dp.degrees(edges, source=0, target=1, epsilon=150).released)
     [(4, 1), (1, 4)]
     """
-    spec = DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
+    spec = specs.DegreesSpec(epsilon, degree, degree_bound, nodes, mechanism)
     (released,), statement = _made(spec, session, secret, edges, source, target, drop_nulls)
     return ListRelease(released, statement)
 
@@ -435,7 +415,7 @@ def choose_kappa(
     """
     from dp_transforms.postprocessing import kappa_choice
 
-    spec = UserDegreesSpec(epsilon, max_degree)
+    spec = specs.UserDegreesSpec(epsilon, max_degree)
     # Whether there is a mechanism for what follows: of one user, who is made up.
     kappa_choice.choose_kappa(ReleasedDegrees((1,), (1,), 1.0), for_epsilon, for_delta)
     (released,), _ = _made(spec, session, secret, data, user, partition, drop_nulls)

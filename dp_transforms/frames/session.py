@@ -31,8 +31,7 @@ class Session:
     """Releases about the same users, which together cost no more than a budget.
 
     What a release costs is taken off before any record is read, and a release that costs more than
-    is left is refused. Epsilons may be chosen after seeing earlier releases (see
-    ``budget.budget``).
+    is left is refused. Epsilons may be chosen after earlier releases (``budget.budget``).
 
     A release that fails is given back: it is handed out after its cost is committed, so that with
     an error nothing has come out but that there is one. That may depend on the data, and is not

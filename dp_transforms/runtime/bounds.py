@@ -10,8 +10,7 @@ be that the two inputs differ in at most k distinct (user, partition) pairs, all
 counts, that the counts of all partitions together differ by at most k in L1.
 
 * ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
-* ``CountDistinctUsers`` hands it on from records to counts: each pair adds one to one count. A cap
-  on counts does not increase differences.
+* ``CountDistinctUsers`` hands it on: each pair adds one to one count; a cap increases nothing.
 * ``Flatten`` adds up: the differences of its inputs are put together.
 * ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
   itself, so records that two inputs share are kept in both or in neither. Not so for counts: a
@@ -54,8 +53,7 @@ class TellsBound:
     """Mixed into a transform that knows the bound of its output."""
 
     def bound(self, before: Bound) -> Bound:
-        """The bound of the output, from the input's, or the sum of the inputs'; the same unless a
-        transform says otherwise."""
+        """The bound of the output, from the input's, or the sum of inputs': by default the same."""
         return before
 
 

@@ -1,7 +1,6 @@
 """The engine of one process, without Beam, whose import and runner take seconds.
 
-It has the kernels of the transforms, under the same keys, so that releases under one secret are
-equal to those on Beam.
+Kernels and keys are the transforms', so that releases under one secret are those on Beam.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from dp_transforms.columnar.attributes import LIST, histograms, users_of_lists
+from dp_transforms import specs
+from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import Limits, distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -28,63 +28,16 @@ from dp_transforms.columnar.columns import (
     concat,
     decoded,
 )
-from dp_transforms.columnar.counting import (
-    SOURCE,
-    TARGET,
-    WEIGHT,
-    count_pairs,
-    histogram,
-    neighbours,
-    sum_counts,
-    sum_weights,
-    user_degrees,
-)
 from dp_transforms.columnar.scattering import Reduce
-from dp_transforms.mechanisms.degree_projection import (
-    OUT,
-    UNDIRECTED,
-    project_degrees,
-    project_directed_degrees,
-)
+from dp_transforms.mechanisms import degree_projection
 from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.selection import WeightedStrategy
+from dp_transforms.runtime import named_lists, selecting
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.runtime.local import Held, reduced
-from dp_transforms.runtime.named_lists import (
-    NamedList,
-    attribute_columns,
-    attribute_table,
-    bounds_of_groups,
-    bounds_of_periods,
-    in_all_lists,
-    in_known_periods,
-    in_lists_of,
-    in_periods,
-    list_of_group,
-    lists_of_periods,
-    names_of_periods,
-    public_lists,
-)
-from dp_transforms.runtime.selecting import (
-    InMemory,
-    decider,
-    in_rounds,
-    noisy_users,
-    public_counts,
-    users_of_others,
-)
 from dp_transforms.runtime.threads import map_ahead
-from dp_transforms.specs import (
-    DegreesSpec,
-    GroupsSpec,
-    ListSpec,
-    NamesSpec,
-    PeriodListsSpec,
-    PeriodNamesSpec,
-    UserDegreesSpec,
-)
 
 Tables = Iterable[pa.Table]
 
@@ -150,14 +103,13 @@ class InProcess:
         self._source, self._secret, self._watch = source, secret, watch
         self._num_buckets = num_buckets or source.num_buckets
 
-    def frequency_list(self, spec: ListSpec) -> list[ReleasedList]:
+    def frequency_list(self, spec: specs.ListSpec) -> list[ReleasedList]:
         """See ``ReleaseFrequencyList``; of bounded records."""
         pairs = self._bounded(spec.mechanism.sensitivity)
         return [self._list(self._counts(pairs), spec.mechanism)]
 
-    def names(self, spec: NamesSpec) -> tuple[list[pa.Table], list[int]]:
-        """See ``SelectPartitions``: the names and, if it is released, the number of users of other
-        partitions."""
+    def names(self, spec: specs.NamesSpec) -> tuple[list[pa.Table], list[int]]:
+        """See ``SelectPartitions``: the names and, if it is released, the number of other users."""
         weighted = isinstance(spec.strategy, WeightedStrategy)
         if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)
@@ -168,12 +120,12 @@ class InProcess:
             found = self._selected(held, spec)
             if spec.others_epsilon is None:
                 return found, []
-            others = functools.partial(users_of_others, beside=found)
+            others = functools.partial(selecting.users_of_others, beside=found)
             users = sum(one.num_rows for one in map_ahead(others, map(decoded, held)))
-            return found, [noisy_users(users, spec, self._secret)]
+            return found, [selecting.noisy_users(users, spec, self._secret)]
 
     def list_and_names(
-        self, one: ListSpec, names: NamesSpec
+        self, one: specs.ListSpec, names: specs.NamesSpec
     ) -> tuple[list[ReleasedList], list[pa.Table]]:
         """A list and names of the same bounded records."""
         pairs = self._bounded(one.mechanism.sensitivity)
@@ -184,45 +136,52 @@ class InProcess:
         with Held(self._counts(pairs)) as counts:
             return [self._list(counts, one.mechanism)], self._by_counts(counts, names)
 
-    def lists_by_period(self, spec: PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
+    def lists_by_period(self, spec: specs.PeriodListsSpec) -> list[tuple[str, ReleasedList]]:
         """See ``ReleaseListsByPeriod``."""
         found = self._histograms(self._in_periods(spec))
-        lists = lists_of_periods(spec)
+        lists = named_lists.lists_of_periods(spec)
         return [(name, self._named(found.get(name, {}), one)) for name, one in lists.items()]
 
-    def names_by_period(self, spec: PeriodNamesSpec) -> list[pa.Table]:
+    def names_by_period(self, spec: specs.PeriodNamesSpec) -> list[pa.Table]:
         """See ``SelectPartitionsByPeriod``."""
         pairs = map(distinct_pairs, self._in_periods(spec))
-        return [names_of_periods(one) for one in self._selected(pairs, spec.names)]
+        return [named_lists.names_of_periods(one) for one in self._selected(pairs, spec.names)]
 
-    def grouped_lists(self, spec: GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
+    def grouped_lists(self, spec: specs.GroupsSpec) -> list[tuple[str, str, ReleasedList]]:
         """See ``ReleaseGroupedLists``."""
-        tables = (attribute_table(one, spec.attributes) for one in self._records())
-        names = (USER, PARTITION, *attribute_columns(spec))
-        bound = bounds_of_groups(spec, self._secret)
-        wanted = public_lists(spec)
+        tables = (named_lists.attribute_table(one, spec.attributes) for one in self._records())
+        names = (USER, PARTITION, *named_lists.attribute_columns(spec))
+        bound = named_lists.bounds_of_groups(spec, self._secret)
+        wanted = named_lists.public_lists(spec)
         with Held(self._bounding(self._reduced(tables, names, bound))) as bounded:
-            every = (in_all_lists(one, len(spec.attributes)) for one in bounded)
+            every = (named_lists.in_all_lists(one, len(spec.attributes)) for one in bounded)
             found = self._histograms(itertools.chain.from_iterable(every))
             if spec.names is not None:
                 of_groups = (
-                    concat([users_of_lists(in_lists_of(one, i)) for i in spec.to_select])
+                    concat(
+                        [
+                            named_lists.users_of_lists(named_lists.in_lists_of(one, i))
+                            for i in spec.to_select
+                        ]
+                    )
                     for one in bounded
                 )
                 for selected in self._selected(map(distinct_pairs, of_groups), spec.names):
                     wanted += selected[PARTITION].to_pylist()
-        lists = sorted((list_of_group(name, spec), name) for name in wanted)
+        lists = sorted((named_lists.list_of_group(name, spec), name) for name in wanted)
         released = ((one.label, self._named(found.get(name, {}), one)) for one, name in lists)
         return [(attribute, group, one) for (attribute, group), one in released]
 
-    def degree_list(self, spec: DegreesSpec) -> list[ReleasedList]:
+    def degree_list(self, spec: specs.DegreesSpec) -> list[ReleasedList]:
         """See ``CountDegrees``, ``CountProjectedDegrees`` and ``ReleaseFrequencyList``."""
         ends = (
-            coded_table([edge], (USER, PARTITION)).rename_columns([SOURCE, TARGET])
+            coded_table([edge], (USER, PARTITION)).rename_columns(
+                [counting.SOURCE, counting.TARGET]
+            )
             for edge in self._records("edges")
         )
-        to = OUT if spec.degree_bound is not None else spec.degree
-        turned = (neighbours(one, to) for one in ends)
+        to = degree_projection.OUT if spec.degree_bound is not None else spec.degree
+        turned = (counting.neighbours(one, to) for one in ends)
         pairs = self._reduced(turned, (USER, PARTITION), distinct_pairs)
         if spec.degree_bound is None:
             counts = self._watch(self._added(pairs), "counting degrees", "nodes")
@@ -233,17 +192,17 @@ class InProcess:
             for one in map(decoded, pairs)
         )
         order = self._secret.key("order of edges")
-        if spec.degree == UNDIRECTED:
-            degrees = project_degrees(edges, spec.degree_bound, order)
+        if spec.degree == degree_projection.UNDIRECTED:
+            degrees = degree_projection.project_degrees(edges, spec.degree_bound, order)
         else:
-            both = project_directed_degrees(edges, spec.degree_bound, order)
-            degrees = both[spec.degree == OUT]
+            both = degree_projection.project_directed_degrees(edges, spec.degree_bound, order)
+            degrees = both[spec.degree == degree_projection.OUT]
         return [release_frequency_list(degrees, spec.mechanism, self._secret)]
 
-    def user_degrees(self, spec: UserDegreesSpec) -> list[ReleasedDegrees]:
+    def user_degrees(self, spec: specs.UserDegreesSpec) -> list[ReleasedDegrees]:
         """See ``ReleaseUserDegrees``."""
         # All of a user's pairs are in one of the tables.
-        found = _sum(map(user_degrees, self._bounded(spec.max_degree)))
+        found = counting.add_histograms(map(counting.user_degrees, self._bounded(spec.max_degree)))
         return [spec.mechanism.release_under(found, self._secret.secret)]
 
     def _records(self, rows: str = "records") -> Tables:
@@ -273,15 +232,19 @@ class InProcess:
 
     def _added(self, pairs: Tables) -> Iterator[pa.Table]:
         # Nobody is in two of the tables, so the counts of partitions in them add.
-        return self._reduced(map(count_pairs, pairs), (PARTITION, COUNT), sum_counts)
+        return self._reduced(
+            map(counting.count_pairs, pairs), (PARTITION, COUNT), counting.sum_counts
+        )
 
-    def _in_periods(self, spec: PeriodListsSpec | PeriodNamesSpec) -> Iterator[pa.Table]:
-        tables = (in_known_periods(one, spec.periods) for one in self._records())
-        bound = bounds_of_periods(spec, self._secret)
-        kept = self._reduced(tables, (USER, PARTITION, LIST), bound)
-        return map(in_periods, self._bounding(kept))
+    def _in_periods(
+        self, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
+    ) -> Iterator[pa.Table]:
+        tables = (named_lists.in_known_periods(one, spec.periods) for one in self._records())
+        bound = named_lists.bounds_of_periods(spec, self._secret)
+        kept = self._reduced(tables, (USER, PARTITION, named_lists.LIST), bound)
+        return map(named_lists.in_periods, self._bounding(kept))
 
-    def _selected(self, pairs: Tables, spec: NamesSpec) -> list[pa.Table]:
+    def _selected(self, pairs: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
         """Selects from tables of distinct pairs, each with all pairs of its users."""
         strategy = spec.strategy
         if not isinstance(strategy, WeightedStrategy):
@@ -290,22 +253,24 @@ class InProcess:
             return self._by_counts(self._counts(pairs), spec)
 
         def add(tables: Tables) -> Iterator[pa.Table]:
-            return self._reduced(tables, (PARTITION, WEIGHT, COUNT), sum_weights)
+            return self._reduced(tables, (PARTITION, counting.WEIGHT, COUNT), counting.sum_counts)
 
         with contextlib.nullcontext(pairs) if isinstance(pairs, Held) else Held(pairs) as held:
-            found = in_rounds(InMemory(held, add), strategy, spec.context, self._secret)
+            found = selecting.in_rounds(
+                selecting.InMemory(held, add), strategy, spec.context, self._secret
+            )
         return self._found(itertools.chain.from_iterable(found), spec)
 
-    def _by_counts(self, counts: Tables, spec: NamesSpec) -> list[pa.Table]:
-        decide = decider(spec, self._secret)
+    def _by_counts(self, counts: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
+        decide = selecting.decider(spec, self._secret)
         if spec.public_distribution is not None:
-            public = public_counts(spec)
+            public = selecting.public_counts(spec)
             decide = functools.partial(decide, beside=[public])
             every = itertools.chain(counts, [public])
-            counts = self._reduced(every, (PARTITION, COUNT), sum_counts)
+            counts = self._reduced(every, (PARTITION, COUNT), counting.sum_counts)
         return self._found(map_ahead(decide, map(decoded, counts)), spec)
 
-    def _found(self, selected: Tables, spec: NamesSpec) -> list[pa.Table]:
+    def _found(self, selected: Tables, spec: specs.NamesSpec) -> list[pa.Table]:
         """The tables of names, of which there is one at least."""
         found = list(self._watch(selected, "selecting partitions", "selected", private=False))
         if found:
@@ -317,19 +282,13 @@ class InProcess:
     def _histograms(self, in_lists: Tables) -> dict[str, collections.Counter[int]]:
         found: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
         for counts in self._counts(in_lists):
-            for name, one in histograms(counts):
+            for name, one in named_lists.histograms(counts):
                 found[name].update(one)
         return found
 
     def _list(self, counts: Tables, mechanism: PartitionMechanism) -> ReleasedList:
-        return release_histogram(_sum(map(histogram, counts)), mechanism, self._secret)
+        found = counting.add_histograms(map(counting.histogram, counts))
+        return release_histogram(found, mechanism, self._secret)
 
-    def _named(self, counts: Mapping[int, int], one: NamedList) -> ReleasedList:
+    def _named(self, counts: Mapping[int, int], one: named_lists.NamedList) -> ReleasedList:
         return release_histogram(counts, one.mechanism, self._secret, one.context)
-
-
-def _sum(found: Iterable[Mapping[int, int]]) -> collections.Counter[int]:
-    counts: collections.Counter[int] = collections.Counter()
-    for one in found:
-        counts.update(one)
-    return counts

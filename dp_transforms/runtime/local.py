@@ -1,34 +1,54 @@
 """The shuffle of one process, without Beam: what ``ReduceByHash`` does on workers.
 
 What is shuffled is packed: up to some twenty bytes a record. What is more than a share of the
-memory goes to disk (see ``spilling``), and from then on it is compressed to about half.
+memory goes to disk, and from then on it is compressed to about half. These are records of users, so
+nothing readable may stay there:
+
+* The file has no name, and mode 600. Nobody else can open it, and the system frees it as soon as
+  the process ends, at an error and by SIGKILL too: the next start finds nothing to remove.
+* It is encrypted by AES-256-GCM under a key of its own from the operating system, which only this
+  memory holds. So what a medium keeps of a file that is freed, in blocks or snapshots, tells no
+  more than lengths. A nonce is the position of a segment, which is written once.
+* A segment that has changed ends the job, and is never part of a release.
+
+How much is spilled depends on the records, as memory and time of the job do. What is counted does
+not depend on it: the pieces of a bucket are the same, in the same order.
 """
 
 from __future__ import annotations
 
+import collections
 import itertools
 import os
 import pathlib
 import resource
+import tempfile
 from collections.abc import Iterable, Iterator
+from typing import IO
 
 import pyarrow as pa
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from dp_transforms.columnar.columns import check_alike, coded_table, is_full, size_of, types_of
-from dp_transforms.columnar.packing import pack, unpack
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
     by_hash,
     gather,
     num_buckets_by_size,
+    pack,
     scatter,
+    unpack,
 )
-from dp_transforms.runtime.spilling import Buckets
 from dp_transforms.runtime.threads import map_ahead
 
 # Of the memory, for the records of one shuffle or one ``Held``. Three may have theirs at a time.
 _HELD_SHARE = 16
+_SEGMENT_BYTES = 4 << 20
+_LENGTH_BYTES = 8
+_NONCE_BYTES = 12
+_TAG_BYTES = 16
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -74,8 +94,7 @@ def reduced(
 
 
 class Held(Iterable[pa.Table]):
-    """Tables to be gone through repeatedly: in memory, or all on disk if they are more than a share
-    of it. A context manager.
+    """Tables to be gone through repeatedly, in memory or all on disk; a context manager.
 
     Args:
       tables: of plain columns or codes, see ``pack``.
@@ -110,8 +129,8 @@ class Held(Iterable[pa.Table]):
 
 
 def memory_limit() -> int:
-    """Returns the bytes of memory this process may have, by the machine, its control group and its
-    own limits (``ulimit -v`` and ``-d``)."""
+    """Returns the bytes that this process may have: of the machine, control group and
+    ``ulimit``."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
@@ -134,3 +153,131 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
             held, rows, size = [], 0, 0
     if held:
         yield held
+
+
+class SpillError(OSError):
+    """What is shuffled cannot be kept on disk; the text names the directory and nothing private."""
+
+
+class Buckets:
+    """Pieces by bucket, of which a limited part is in memory. A context manager.
+
+    Args:
+      most_bytes: about how many bytes of pieces are held before they go to disk.
+      directory: where; by default TMPDIR, or /var/tmp, since /tmp may be memory.
+    """
+
+    def __init__(self, most_bytes: int, directory: str | None = None):
+        self._most = most_bytes
+        self._directory = directory or os.environ.get("TMPDIR") or _default_directory()
+        self._pieces: dict[int, list[bytes]] = collections.defaultdict(list)
+        self._segments: dict[int, list[range]] = collections.defaultdict(list)
+        self._file: IO[bytes] | None = None
+        self._end = 0
+        self._cipher = AESGCM(AESGCM.generate_key(256))
+        self.held = 0  # bytes in memory
+
+    def __enter__(self) -> Buckets:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    @property
+    def spilled(self) -> bool:
+        """Tells whether there are pieces on disk."""
+        return self._file is not None
+
+    def add(self, pieces: Iterable[tuple[int, bytes]]) -> None:
+        """Adds pieces, each with its bucket.
+
+        Raises:
+          SpillError: there is no room for them.
+        """
+        for bucket, piece in pieces:
+            self._pieces[bucket].append(piece)
+            self.held += len(piece)
+        if self.held > self._most:
+            self._spill()
+
+    def take(self) -> Iterator[Iterable[bytes]]:
+        """Yields each bucket's pieces, to be gone through repeatedly, and holds them no more."""
+        for bucket in sorted({*self._pieces, *self._segments}):
+            pieces = self._pieces.pop(bucket, [])
+            yield _Pieces(self, self._segments.pop(bucket, []), pieces)
+
+    def _spill(self) -> None:
+        try:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(dir=self._directory)
+            for _ in map_ahead(self._write, self._placed()):
+                pass
+        except OSError as error:
+            raise SpillError(
+                f"what is shuffled cannot be written to {self._directory} "
+                f"({(error.strerror or 'unknown error').lower()}): set TMPDIR to a directory of a "
+                "disk with more room"
+            ) from None
+        self.held = 0
+
+    def _placed(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yields parts of buckets, each with its place in the file."""
+        while self._pieces:
+            bucket, pieces = self._pieces.popitem()
+            part: list[bytes] = []
+            size = _TAG_BYTES
+            for left, piece in enumerate(pieces, 1 - len(pieces)):
+                part.append(piece)
+                size += _LENGTH_BYTES + len(piece)
+                if size >= _SEGMENT_BYTES or left == 0:
+                    start, self._end = self._end, self._end + size
+                    self._segments[bucket].append(range(start, self._end))
+                    yield start, part
+                    part, size = [], _TAG_BYTES
+
+    def _write(self, placed: tuple[int, list[bytes]]) -> None:
+        place, pieces = placed
+        lengths = (len(piece).to_bytes(_LENGTH_BYTES, "little") for piece in pieces)
+        plain = b"".join(part for pair in zip(lengths, pieces, strict=True) for part in pair)
+        data = memoryview(self._cipher.encrypt(_nonce(place), plain, None))
+        assert self._file is not None
+        while data:
+            written = os.pwrite(self._file.fileno(), data, place)
+            place, data = place + written, data[written:]
+
+    def read(self, segment: range) -> Iterator[bytes]:
+        """Yields the pieces of a segment. Raises SpillError if they are not what was written."""
+        assert self._file is not None
+        try:
+            data = os.pread(self._file.fileno(), len(segment), segment.start)
+            plain = self._cipher.decrypt(_nonce(segment.start), data, None)
+        except (OSError, InvalidTag):
+            raise SpillError(
+                f"what was shuffled to {self._directory} cannot be read again: check that disk"
+            ) from None
+        start = 0
+        while start < len(plain):
+            first = start + _LENGTH_BYTES
+            start = first + int.from_bytes(plain[start:first], "little")
+            yield plain[first:start]
+
+
+class _Pieces(Iterable[bytes]):
+    """The pieces of a bucket, on disk and in memory, in the order in which they came."""
+
+    def __init__(self, buckets: Buckets, segments: list[range], pieces: list[bytes]):
+        self._buckets, self._segments, self._pieces = buckets, segments, pieces
+
+    def __iter__(self) -> Iterator[bytes]:
+        for segment in self._segments:
+            yield from self._buckets.read(segment)
+        yield from self._pieces
+
+
+def _nonce(place: int) -> bytes:
+    return place.to_bytes(_NONCE_BYTES, "little")
+
+
+def _default_directory() -> str:
+    return "/var/tmp" if os.access("/var/tmp", os.W_OK) else tempfile.gettempdir()

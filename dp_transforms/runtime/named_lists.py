@@ -1,33 +1,42 @@
-"""Lists by period and by group: which rows of bounded users go into which list.
+"""Lists by an attribute of users, such as a language, and by period: which rows go into which.
 
-Kernels over tables, for Beam and for one process alike.
+Kernels over tables, for Beam and for one process alike. A table with attributes has the columns
+``user`` and ``partition``, and one column of text for each attribute, in which "" stands for no
+value. In the end every row of a user has the same values. A table of periods has the columns
+``user``, ``partition`` and ``list``, which is the period's name.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dp_transforms.columnar.attributes import (
-    LIST,
-    attribute_text,
-    bound_periods,
-    bound_users,
-    in_lists_by,
-    listed,
-    only,
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.columnar.columns import (
+    COUNT,
+    PARTITION,
+    USER,
+    decoded,
+    described,
+    plain,
+    plain_type,
+    single,
 )
-from dp_transforms.columnar.columns import PARTITION, USER, decoded, plain, single
+from dp_transforms.columnar.grouping import group
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.specs import ALL_USERS, Attribute, GroupsSpec, PeriodListsSpec, PeriodNamesSpec
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
     from dp_transforms.runtime.job_secret import JobSecret
+
+NO_VALUE = ""
+LIST = "list"
 
 
 class NamedList(NamedTuple):
@@ -53,18 +62,14 @@ def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
-    """Returns the function that bounds users in periods: see ``columnar.attributes``."""
+    """Returns the function that bounds users in periods."""
     return functools.partial(
-        _bound_periods,
+        bound_periods,
         most_periods=spec.periods_per_user,
         at_most=spec.max_partitions_per_user,
         period_key=secret.key("periods of users"),
         key=secret.key("bound contributions"),
     )
-
-
-def _bound_periods(table: pa.Table, **options: Any) -> pa.Table:
-    return bound_periods(decoded(table), **options)
 
 
 def in_periods(table: pa.Table) -> pa.Table:
@@ -112,7 +117,7 @@ def with_texts(
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
-    """Returns the function that bounds users and their values: see ``columnar.attributes``."""
+    """Returns the function that bounds users and their values."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,
@@ -132,8 +137,11 @@ def in_all_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
 
 
 def in_lists_of(table: pa.Table, attribute: int) -> pa.Table:
-    """A table of bounded users in the lists of one attribute's groups."""
-    return in_lists_by(table, attribute_column(attribute), _list_name(attribute, ""))
+    """A table of bounded users who have a value of an attribute, in the lists of its groups."""
+    column = attribute_column(attribute)
+    table = table.filter(pc.not_equal(table[column], NO_VALUE))
+    prefix = _list_name(attribute, "")
+    return listed(table, pc.binary_join_element_wise(prefix, single(table[column]), ""))
 
 
 def public_lists(spec: GroupsSpec) -> list[str]:
@@ -157,3 +165,146 @@ def list_of_group(name: str, spec: GroupsSpec) -> NamedList:
 
 def _list_name(index: int, group: str) -> str:
     return f"{index}={group}"
+
+
+def attribute_text(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
+    """The values of an attribute as text; nulls are no values.
+
+    Args:
+      column: strings, UTF-8 binary, integers, booleans or dates.
+      name: what to call it in an error.
+
+    Raises:
+      TypeError: the values have another type.
+      ValueError: binary values are not UTF-8.
+
+    >>> attribute_text(pa.array([1, None]), "age").to_pylist()
+    ['1', '']
+    """
+    array = single(column) if isinstance(column, pa.ChunkedArray) else column
+    kind = array.type.value_type if pa.types.is_dictionary(array.type) else array.type
+    has_text = plain_type(kind) or pa.types.is_boolean(kind) or pa.types.is_date(kind)
+    if not has_text and not pa.types.is_null(kind):
+        raise TypeError(
+            f"attribute {name!r} has type {described(kind)}, in which it is not clear which values "
+            "are equal: store it as strings or integers"
+        )
+    try:
+        if pa.types.is_date(kind):
+            array = array.cast(pa.date32())
+        text = array.cast(pa.string())
+        if pa.types.is_date(kind) and pc.any(pc.match_substring(text, "out of range")).as_py():
+            raise pa.ArrowInvalid
+        return pc.fill_null(text, NO_VALUE)
+    except pa.ArrowInvalid:
+        # Arrow's own message may show the value.
+        raise ValueError(
+            f"attribute {name!r} holds bytes that are not UTF-8, or dates that have no text"
+        ) from None
+
+
+def only(values: pa.Array, allowed: Sequence[str]) -> pa.Array:
+    """The values that are allowed, and no value in place of others."""
+    known = pc.is_in(values, value_set=pa.array(allowed, pa.string()))
+    return pc.if_else(known, values, NO_VALUE)
+
+
+def bound_users(
+    table: pa.Table, at_most: int, key: bytes, attribute_keys: Mapping[str, bytes]
+) -> pa.Table:
+    """The distinct (user, partition) pairs, at most ``at_most`` a user, with one value each.
+
+    Of several values that a user has for an attribute, the one with the smallest PRF(key, user,
+    value) stays, and all rows of the user get it. So what stays of a user depends on that user's
+    rows alone. Idempotent, and mergeable, as ``distinct_pairs`` is for each of its parts: a user
+    always keeps a row, and with it the values.
+
+    Args:
+      table: plain columns; see the module.
+      at_most: kappa.
+      key: decides which partitions are kept; 32 bytes.
+      attribute_keys: for each attribute column a key that decides which value is.
+    """
+    pairs = distinct_pairs(table.select([USER, PARTITION]), at_most, key)
+    users = single(pairs[USER])
+    columns = {USER: users, PARTITION: pairs[PARTITION]}
+    for name, value_key in attribute_keys.items():
+        valued = table.filter(pc.not_equal(table[name], NO_VALUE))
+        values = pa.table({USER: valued[USER], PARTITION: valued[name]}).combine_chunks()
+        chosen = decoded(distinct_pairs(values, 1, value_key))
+        row = pc.index_in(users.dictionary, value_set=single(chosen[USER]))
+        of_user = pc.fill_null(single(chosen[PARTITION]).take(row), NO_VALUE)
+        columns[name] = of_user.take(users.indices)
+    return pa.table(columns)
+
+
+def users_of_lists(listed: pa.Table) -> pa.Table:
+    """The distinct users of each list: columns ``user`` and ``partition``, which is the list."""
+    lists = single(listed[PARTITION]).field(LIST)
+    return decoded(distinct_pairs(pa.table({USER: listed[USER], PARTITION: lists})))
+
+
+def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
+    """Returns each list and {count: number of partitions}, from counts of (list, partition) pairs.
+
+    >>> pairs = pa.array([{"list": "a", "partition": i} for i in range(3)])
+    >>> list(histograms(pa.table({"partition": pairs, "count": [7, 1, 1]})))
+    [('a', {7: 1, 1: 2})]
+    """
+    lists = single(counts[PARTITION]).field(LIST)
+    rows = (
+        pa.table({LIST: lists, COUNT: counts[COUNT]})
+        .group_by([LIST, COUNT])
+        .aggregate([([], "count_all")])
+    )
+    found: dict[str, dict[int, int]] = {}
+    columns = (rows[name].to_pylist() for name in (LIST, COUNT, "count_all"))
+    for name, count, partitions in zip(*columns, strict=True):
+        found.setdefault(name, {})[count] = partitions
+    return found.items()
+
+
+def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
+    """The pairs of a table, each in the list that has this name.
+
+    Returns:
+      Plain columns ``user`` and ``partition``, a struct of ``list`` and ``partition``.
+    """
+    table = decoded(table.select([USER, PARTITION]))
+    parts = [lists, single(table[PARTITION])]
+    return pa.table(
+        {USER: table[USER], PARTITION: pa.StructArray.from_arrays(parts, names=[LIST, PARTITION])}
+    )
+
+
+def bound_periods(
+    table: pa.Table, most_periods: int, at_most: int, period_key: bytes, key: bytes
+) -> pa.Table:
+    """The distinct rows of a bounded number of periods per user, and of partitions in each.
+
+    Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
+    these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a
+    user depends on that user's rows alone. Idempotent, and mergeable as ``distinct_pairs`` is: a
+    period that stays in the whole, with its partitions, stays in every part that has it.
+
+    Args:
+      table: see the module.
+      most_periods: how many periods of a user.
+      at_most: kappa, how many partitions of a user in a period.
+      period_key: decides which periods are kept; 32 bytes.
+      key: decides which partitions are; 32 bytes.
+    """
+    table = decoded(table)
+    users, periods = group(single(table[USER])), group(single(table[LIST]))
+    coded = {USER: users.encoded(users.codes), PARTITION: periods.encoded(periods.codes)}
+    kept = distinct_pairs(pa.table(coded), most_periods, period_key)
+    # Codes stand for the same values there as here.
+    width = max(len(periods.values), 1)
+    owner, period = (single(kept[name]).indices.to_numpy() for name in (USER, PARTITION))
+    pairs = users.codes.astype(np.int64) * width + periods.codes
+    table = table.filter(pa.array(np.isin(pairs, owner.astype(np.int64) * width + period)))
+    columns = [single(table[name]) for name in (USER, LIST)]
+    owners = pa.StructArray.from_arrays(columns, names=[USER, LIST])
+    bounded = distinct_pairs(pa.table({USER: owners, PARTITION: table[PARTITION]}), at_most, key)
+    user, name = single(decoded(bounded)[USER]).flatten()
+    return pa.table({USER: user, PARTITION: decoded(bounded)[PARTITION], LIST: name})

@@ -51,16 +51,14 @@ def has_null(value: Any) -> bool:
 def column_of(values: Sequence[Any], name: str) -> pa.Array:
     """Values as a column: strings, bytes or integers, or a struct of tuples, rows or dictionaries.
 
-    The fields of a struct are in the order of tuples and rows, and those of dictionaries in the
-    order of their keys. None is null.
+    Fields are in the order of tuples and rows, or of a dictionary's sorted keys. None is null.
 
     Args:
       values: one at least.
       name: what to call them in an error.
 
     Raises:
-      TypeError: values are of several kinds, integers do not fit 64 bits, or composites have
-        different fields.
+      TypeError: values are of several kinds, have different fields, or do not fit 64 bits.
     """
     kinds = {_kind(kind) for kind in set(map(type, values)) - {type(None)}}
     try:

@@ -1,7 +1,6 @@
 """Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``SelectFromCounts``, ``SelectInRounds`` and the number of other users, and rounds in
-one process.
+The kernels of ``transforms.selection``, and rounds in one process.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dp_transforms.columnar import counting
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import (
     COUNT,
@@ -29,15 +29,8 @@ from dp_transforms.columnar.columns import (
     plain_table,
     single,
 )
-from dp_transforms.columnar.counting import (
-    WEIGHT,
-    is_in,
-    sum_weights,
-    weigh_pairs,
-    without_partitions,
-)
 from dp_transforms.columnar.grouping import group
-from dp_transforms.columnar.keyed_uniforms import KeyedUniforms
+from dp_transforms.columnar.hashing import KeyedUniforms
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray
 from dp_transforms.mechanisms.selection import (
     CountStrategy,
@@ -123,8 +116,7 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns the function that selects from a table of counts. Where names are public it takes the
-    tables of these, too, as ``beside``."""
+    """Returns the function that selects from a table of counts (and public ones, as ``beside``)."""
     given: dict[str, Any] = {
         "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
         "noisy_counts": spec.noisy_counts,
@@ -190,7 +182,7 @@ def select_with_public(
     """``select_from_counts`` where some partitions are public: those in the tables beside, of which
     there is one at least. ``decide`` decides about the others."""
     public = single(concat(list(beside))[PARTITION])
-    is_public = is_in(single(table[PARTITION]), public)
+    is_public = counting.is_in(single(table[PARTITION]), public)
     ends = functools.partial(count_intervals, public_distribution) if intervals else None
     listed = _selected(public_distribution, table.filter(is_public), key, noisy_counts, None, ends)
     return concat([decide(table.filter(pc.invert(is_public))), listed])
@@ -221,7 +213,7 @@ class InMemory:
 
     Args:
       pairs: the tables, gone through in each round.
-      add: brings the sums of partitions in several tables together, by ``sum_weights``.
+      add: brings the sums of partitions in several tables together, by ``sum_counts``.
     """
 
     def __init__(
@@ -253,9 +245,8 @@ class InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects as ``SelectInRounds`` does from one table of all distinct (user, partition) pairs, in
-    no order; in this process."""
-    engine = InMemory([pairs], lambda tables: map(sum_weights, tables))
+    """Selects by rounds, in this process, from a table of all distinct (user, partition) pairs."""
+    engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
 
@@ -287,19 +278,19 @@ def weigh_remaining(
     """
     strategy = strategy.branch(measured)
     if index >= strategy.most_rounds:
-        return weigh_pairs(pairs.slice(0, 0), np.zeros_like)
+        return counting.weigh_pairs(pairs.slice(0, 0), np.zeros_like)
     if beside:
-        pairs = without_partitions(pairs, single(concat(list(beside))[PARTITION]))
+        pairs = counting.without_partitions(pairs, single(concat(list(beside))[PARTITION]))
     weights = functools.partial(strategy.weights, index, named=rows_of(beside))
     # A plan may have fewer partitions count than kappa.
     bounded = bound(decoded(pairs), at_most=strategy.max_partitions_per_user)
-    return weigh_pairs(bounded, weights)
+    return counting.weigh_pairs(bounded, weights)
 
 
 def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
     """The users of partitions that are in none of the tables beside."""
     if beside:
-        records = without_partitions(records, single(concat(list(beside))[PARTITION]))
+        records = counting.without_partitions(records, single(concat(list(beside))[PARTITION]))
     return distinct_users(records)
 
 
@@ -331,14 +322,13 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """The partitions that one round selects, by 32 secret bytes of this round alone, from a table
-    with plain columns ``partition``, ``weight`` and ``count``. For the rest see
-    ``weigh_remaining``."""
+    """The partitions that one round selects, by 32 secret bytes of its own, from plain columns
+    ``partition``, ``weight`` and ``count``. For the rest see ``weigh_remaining``."""
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])
     strategy = strategy.branch(measured)
-    sums, users = (table[name].to_numpy() for name in (WEIGHT, COUNT))
+    sums, users = (table[name].to_numpy() for name in (counting.WEIGHT, COUNT))
     uniforms = KeyedUniforms(partitions, key, users >= strategy.pre_threshold)
     keep = strategy.decide_round(
         index, sums, users, uniforms.words, uniforms.prefix, rows_of(beside)

@@ -83,22 +83,14 @@ class ReduceByHash(beam.PTransform):
         )
 
 
-class InOrder(beam.PTransform):
+def in_order(name: str, key: bytes) -> ReduceByHash:
     """Puts rows into the order of a column, on one worker: plain tables in, sorted tables out.
 
     In whatever order rows came, and in however many tables, they leave in the same. So the order of
     a release is a function of what is released. No two rows have the same value; more than fit in
     a table are divided into several, by keyed hashes.
     """
-
-    def __init__(self, name: str, key: bytes):
-        super().__init__()
-        self._name = name
-        self._key = key
-
-    def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        in_order = functools.partial(sorted_by, name=self._name)
-        return tables | "Sort" >> ReduceByHash(in_order, (self._name,), self._key, num_buckets=1)
+    return ReduceByHash(functools.partial(sorted_by, name=name), (name,), key, num_buckets=1)
 
 
 class OnThreads(beam.DoFn):
@@ -137,8 +129,7 @@ def in_global_window(result: Any) -> WindowedValue:
 
 
 class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel that gives one table, and also takes side inputs: tables, and what
-    was measured."""
+    """``OnThreads`` for a kernel of one table, tables beside it, and what was measured."""
 
     def process(
         self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Any = None

@@ -28,7 +28,7 @@ from dp_transforms.runtime.bounds import Bound, TellsBound
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import CountDistinctUsers
 from dp_transforms.transforms.release import ON_ONE_WORKER
 
 

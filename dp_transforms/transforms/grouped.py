@@ -33,24 +33,14 @@ import apache_beam as beam
 import pyarrow as pa
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.columnar.attributes import NO_VALUE, users_of_lists
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.partition.registry import AUTO
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.named_lists import (
-    attribute_columns,
-    attribute_table,
-    bounds_of_groups,
-    in_all_lists,
-    in_lists_of,
-    list_of_group,
-    public_lists,
-    with_texts,
-)
 from dp_transforms.runtime.python_values import is_row
 from dp_transforms.runtime.records import RecordKind, check_known_fields, refuse_windows, table_from
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
@@ -62,13 +52,11 @@ from dp_transforms.transforms.selection import SelectPartitions
 class ReleaseGroupedLists(Releases, beam.PTransform):
     """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
 
-    See the module for what it guarantees, and why. The list of all users has the attribute and the
-    group ``ALL_USERS``.
+    See the module for the guarantee. The list of all users has the attribute and group "".
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with such fields; or tuples (user, partition, value, ...) with the values in the order of the
-    attributes. A user with several values of an attribute is in one of these groups, as the secret
-    decides.
+    attributes. A user with several values of an attribute is in the group of one, at random.
 
     Args:
       attributes: one at least.
@@ -77,12 +65,10 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       max_partitions_per_user: kappa.
       selection: the budget for the names of groups, if any attribute's are not public.
       mechanism: what releases the lists, as for ``partition_mechanism``.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users, or partitions, are split into.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
-      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
-        follow from them.
+      spec: the ``GroupsSpec`` with these arguments, and the mechanisms and costs that follow.
 
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is
@@ -128,15 +114,15 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_windows(records)
         secret, spec = secret_for(records.pipeline, self._secret), self.spec
-        bound = bounds_of_groups(spec, secret)
+        bound = named_lists.bounds_of_groups(spec, secret)
         bounded = (
             records
             | "ToAttributeTables" >> _ToAttributeTables(spec.attributes)
-            | "ToTables" >> ToTables((USER, PARTITION, *attribute_columns(spec)))
+            | "ToTables" >> ToTables((USER, PARTITION, *named_lists.attribute_columns(spec)))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
         )
         wanted = records.pipeline | "Public" >> beam.Create(
-            [(name, None) for name in public_lists(spec)], reshuffle=False
+            [(name, None) for name in named_lists.public_lists(spec)], reshuffle=False
         )
         if spec.names is not None:
             users = OnThreads(functools.partial(_users_of_lists, attributes=spec.to_select))
@@ -150,8 +136,10 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
                 | "Selected" >> beam.FlatMap(_selected_names)
             )
             wanted = (wanted, selected) | "Wanted" >> beam.Flatten()
-        in_lists = OnThreads(functools.partial(in_all_lists, attributes=len(spec.attributes)))
-        of_name = functools.partial(list_of_group, spec=spec)
+        in_lists = OnThreads(
+            functools.partial(named_lists.in_all_lists, attributes=len(spec.attributes))
+        )
+        of_name = functools.partial(named_lists.list_of_group, spec=spec)
         kind = tuple[str, str, ReleasedList]
         return (
             bounded
@@ -213,16 +201,16 @@ class _ToAttributeTables(beam.PTransform):
 
     def _of_composite(self, table: pa.Table) -> pa.Table:
         partition, *texts = single(table[PARTITION]).flatten()
-        return with_texts(table[USER], partition, texts, self._attributes)
+        return named_lists.with_texts(table[USER], partition, texts, self._attributes)
 
     def _of_table(self, batch: Any) -> pa.Table:
-        return attribute_table(table_from(batch, self._names), self._attributes)
+        return named_lists.attribute_table(table_from(batch, self._names), self._attributes)
 
 
 def _text(value: Any, name: str) -> str:
     """Returns the same text as ``attribute_text`` of a column of such values."""
     if value is None:
-        return NO_VALUE
+        return named_lists.NO_VALUE
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, (str, int, datetime.date)):
@@ -234,7 +222,7 @@ def _text(value: Any, name: str) -> str:
 
 
 def _users_of_lists(table: pa.Table, attributes: Sequence[int]) -> Iterable[pa.Table]:
-    return (users_of_lists(in_lists_of(table, i)) for i in attributes)
+    return (named_lists.users_of_lists(named_lists.in_lists_of(table, i)) for i in attributes)
 
 
 def _selected_names(table: pa.Table) -> list[tuple[str, None]]:

@@ -12,8 +12,7 @@ import pyarrow as pa
 from apache_beam.io import fileio
 
 from dp_transforms.files.frame_records import Names, records_of
-from dp_transforms.files.record_files import RecordFiles
-from dp_transforms.files.record_source import RecordSource
+from dp_transforms.files.record_files import RecordFiles, RecordSource
 
 
 class ReadRecords(beam.PTransform):
@@ -59,8 +58,7 @@ class FromFrame(beam.PTransform):
       data, user, partition, drop_nulls: see ``release``.
 
     Raises:
-      ValueError: there are no such columns, one is of an unfit type, or has nulls; and in a worker
-        of another process.
+      ValueError: a column is missing, unfit or has nulls; and in a worker of another process.
       TypeError: the data are of no known kind.
 
     >>> import apache_beam as beam

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import functools
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,7 +10,6 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.columnar import counting
-from dp_transforms.columnar.attributes import histograms
 from dp_transforms.columnar.columns import plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
@@ -22,11 +20,10 @@ from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
-from dp_transforms.runtime.named_lists import NamedList
+from dp_transforms.runtime.named_lists import NamedList, histograms
 from dp_transforms.runtime.records import COUNT, RecordKind, refuse_windows, table_from
 from dp_transforms.specs import UserDegreesSpec
-from dp_transforms.transforms.contributions import BoundContributions
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 
 ON_ONE_WORKER = {"min_ram": "16GB", "max_active_bundles_per_worker": "1"}
 """Resource hints of a step that holds all there is."""
@@ -45,10 +42,8 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     counts are an empty list, which is released like any other.
 
     Args:
-      epsilon: the privacy loss of this release; positive. The mechanism is then the one that
-        ``partition_mechanism`` chooses.
-      max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
-        it is that kappa.
+      epsilon: the privacy loss of the release, by the mechanism of ``partition_mechanism``.
+      max_partitions_per_user: a sensitivity larger than the known kappa, which is the default.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
         mechanism between bounds. Its sensitivity must be at least kappa.
       secret: the job's secret; a fresh one when the transform is applied, by default.
@@ -82,7 +77,7 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         self._epsilon = epsilon
         self._mechanism = mechanism
         # Arguments are checked now.
-        self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
+        self._mechanism_for(self._max_partitions or 1)
         self._secret = secret
         self._context = context
 
@@ -114,17 +109,15 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
         return self._mechanism
 
     def display_data(self) -> dict[str, Any]:
-        mechanism = self._mechanism_for(1 if self._max_partitions is None else self._max_partitions)
-        max_partitions = (
-            {}
-            if self._max_partitions is None
-            else {"max_partitions_per_user": self._max_partitions}
-        )
-        return max_partitions | {
+        mechanism = self._mechanism_for(self._max_partitions or 1)
+        described: dict[str, Any] = {
             "mechanism": type(mechanism).__name__,
             "epsilon": mechanism.epsilon_cost,
             "delta": mechanism.failure_probability,
         }
+        if self._max_partitions is not None:
+            described["max_partitions_per_user"] = self._max_partitions
+        return described
 
 
 class ReleaseUserDegrees(Releases, beam.PTransform):
@@ -139,8 +132,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
       epsilon: what this release costs, beside what follows.
       max_degree: larger numbers of partitions count as this one. Public: chosen without looking at
         the records.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users are split into.
+      secret, num_buckets: see ``BoundContributions``.
       context: tells several of these releases under one secret apart.
 
     Raises:
@@ -217,7 +209,7 @@ class ReleaseNamedLists(beam.PTransform):
             pairs
             | "Count" >> self._count
             | "Histograms" >> beam.FlatMap(histograms)
-            | "Merge" >> beam.CombinePerKey(add_histograms)
+            | "Merge" >> beam.CombinePerKey(counting.add_histograms)
         )
         return (
             {"found": found, "wanted": self._wanted}
@@ -233,16 +225,8 @@ class ReleaseNamedLists(beam.PTransform):
 def merged(histograms: beam.PCollection) -> beam.PCollection:
     """The sum of histograms {count: number of partitions}; an empty one if there are none."""
     nothing = histograms.pipeline | "Nothing" >> beam.Create([{}], reshuffle=False)
-    merge = beam.CombineGlobally(add_histograms).without_defaults()
+    merge = beam.CombineGlobally(counting.add_histograms).without_defaults()
     return (histograms, nothing) | beam.Flatten() | "Merge" >> merge
-
-
-def add_histograms(histograms: Iterable[Any]) -> dict[int, int]:
-    """Adds histograms {count: number of partitions}."""
-    found: collections.Counter[int] = collections.Counter()
-    for histogram in histograms:
-        found.update(histogram)
-    return dict(found)
 
 
 def _release_wanted(

@@ -13,7 +13,7 @@ import pyarrow as pa
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
-from dp_transforms.columnar.counting import WEIGHT, sum_counts, sum_weights
+from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
     MeasuredSelection,
@@ -22,30 +22,24 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
+from dp_transforms.runtime import selecting
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
 from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
-from dp_transforms.runtime.selecting import (
-    bounds,
-    decider,
-    distinct_users,
-    in_rounds,
-    noisy_users,
-    public_counts,
-    users_by_partitions,
-    users_of_others,
-)
 from dp_transforms.runtime.shuffle import (
-    InOrder,
     OnThreads,
     OnThreadsBeside,
     ReduceByHash,
+    in_order,
     unless_empty,
 )
 from dp_transforms.specs import NamesSpec
-from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+)
 
 
 class SelectPartitions(Releases, beam.PTransform):
@@ -75,15 +69,12 @@ class SelectPartitions(Releases, beam.PTransform):
         these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
       noisy_counts: release noisy counts with the names, at no further cost.
       intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
-        users that the partition has within kappa, with 95% confidence given that it is selected
-        (see ``count_intervals``).
+        users within kappa, with 95% confidence given the selection (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
-      others_epsilon: what the number of users of other partitions costs, beside epsilon. Without it
-        there is no such number.
+      others_epsilon: what the number of users of other partitions costs, if it is wanted.
       pre_threshold: partitions with fewer users than this are never selected.
-      neighbours: "replace" protects the exchange of one user's records by another's, at twice the
-        cost.
+      neighbours: "replace" protects the exchange of one user's records, at twice the cost.
       public_partitions: names that are public anyway, of the partitions' type. They may be selected
         without having users, and are kept if their noisy count exceeds ``public_threshold``. For
         the strategy "truncated_geometric", which "auto" then takes.
@@ -91,8 +82,7 @@ class SelectPartitions(Releases, beam.PTransform):
         with users is missed, at k none without users is selected.
       context: tells several selections under one secret apart. Two with the same context and
         strategy would use the same random numbers, so that their noise could be compared away.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users and partitions are split into, see ``shuffle``.
+      secret, num_buckets: see ``BoundContributions``.
 
     Raises:
       ValueError: an argument is out of range or missing, the records are bounded to more than is
@@ -179,8 +169,8 @@ class SelectPartitions(Releases, beam.PTransform):
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
-        """The specification at this kappa, for users who are known to have at most so many
-        partitions, if that is known."""
+        """The specification at this kappa, where users have ``known`` partitions at most, or
+        None."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
@@ -311,7 +301,7 @@ class _SelectByCounts(beam.PTransform):
 
     def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None):
         super().__init__()
-        self._decide = decider(spec, secret)
+        self._decide = selecting.decider(spec, secret)
         self._spec = spec
         self._secret = secret
         self._num_buckets = num_buckets
@@ -324,13 +314,13 @@ class _SelectByCounts(beam.PTransform):
         return (
             tables
             | "Decide" >> chosen.with_output_types(pa.Table)
-            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
     def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
         """Counts that include public partitions without users, and the public names beside them."""
         public = tables.pipeline | "Public" >> beam.Create(
-            [public_counts(self._spec)], reshuffle=False
+            [selecting.public_counts(self._spec)], reshuffle=False
         ).with_output_types(pa.Table)
         add = ReduceByHash(
             sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
@@ -343,8 +333,7 @@ class _SelectInRounds(beam.PTransform):
     """The partitions that a weighted strategy selects: record tables in, tables of names out.
 
     In every round ``bounds`` say which kappa of a user's remaining partitions count, if there are
-    more; a user with no more than kappa needs no other bound. All distinct partitions of one user
-    are held together.
+    more; a user with no more than kappa needs none. All partitions of one user are held together.
     """
 
     def __init__(self, spec: NamesSpec, secret: JobSecret, num_buckets: int | None = None):
@@ -356,7 +345,7 @@ class _SelectInRounds(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        rounds = bounds(self._strategy, self._secret)
+        rounds = selecting.bounds(self._strategy, self._secret)
         # A single round needs no more of a user than what counts in it.
         distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
         by_user, by_partition = (
@@ -368,11 +357,11 @@ class _SelectInRounds(beam.PTransform):
             )
             for name in (USER, PARTITION)
         )
-        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_weights))
+        engine = _OnBeam(tables | "ByUser" >> by_user(distinct), by_partition(sum_counts))
         return (
-            tuple(in_rounds(engine, self._strategy, self._context, self._secret))
+            tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
             | beam.Flatten()
-            | "InOrder" >> InOrder(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
 
@@ -389,7 +378,7 @@ class _OnBeam:
         sums = beam.combiners.TupleCombineFn(*[sum] * (len(edges) + 1))
         planned = (
             self._users
-            | "Users" >> beam.Map(users_by_partitions, edges=edges)
+            | "Users" >> beam.Map(selecting.users_by_partitions, edges=edges)
             | "Sum" >> beam.CombineGlobally(sums)
             | "Plan" >> beam.Map(plan)
         )
@@ -422,15 +411,13 @@ class _OnBeam:
 
 
 class _CountOtherUsers(beam.PTransform):
-    """About how many users have a partition that was not named: tables of records in, one integer
-    out, at no less than 0.
+    """About how many users have a partition that was not named: tables in, one integer from 0 out.
 
     Privacy. Let the names be given, which another release chose and paid for. A user has another
     partition or has none, whatever others do, so that all records of one user more or less change
     the number of such users by one at most, however many partitions that user has; and so do one
     user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
-    number is epsilon-differentially private given the names, and by adaptive composition costs
-    epsilon beside them.
+    number is epsilon-DP given the names, and by adaptive composition costs epsilon beside them.
     """
 
     def __init__(
@@ -442,12 +429,14 @@ class _CountOtherUsers(beam.PTransform):
     ):
         super().__init__()
         self._named = named
-        self._noisy = functools.partial(noisy_users, spec=spec, secret=secret)
+        self._noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
         key = secret.key("route users")
-        self._by_user = ReduceByHash(distinct_users, (USER,), key, num_buckets)
+        self._by_user = ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        others = beam.ParDo(OnThreadsBeside(users_of_others), beam.pvalue.AsList(self._named))
+        others = beam.ParDo(
+            OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
+        )
         return (
             tables
             | "Others" >> others.with_output_types(pa.Table)

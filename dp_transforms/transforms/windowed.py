@@ -13,16 +13,14 @@ are. The argument, for any value of the secret that keys the bounding:
    lists of all other windows are the same. Each release has random numbers of its own, so that the
    probability of all of them together is a product, of which at most w factors differ.
 
-Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
-and parallel over all others.
+Altogether epsilon-DP, delta = 0: sequential composition over one user's windows, else parallel.
 
 Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
 w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
 budget goes to a window, and strategies account for all pairs of a user together.
 
 Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
-release the same records again, and unbounded input has no last window to charge for. These are
-refused.
+release the same records again; unbounded input has no last window to charge: all are refused.
 """
 
 from __future__ import annotations
@@ -37,21 +35,14 @@ from apache_beam.transforms.trigger import DefaultTrigger
 from apache_beam.transforms.window import FixedWindows, GlobalWindows
 from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 
-from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables, objects
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.named_lists import (
-    bounds_of_periods,
-    in_known_periods,
-    in_periods,
-    lists_of_periods,
-    names_of_periods,
-)
 from dp_transforms.runtime.records import (
     RecordKind,
     is_batch,
@@ -91,11 +82,11 @@ class _ByPeriod(Releases, beam.PTransform):
         if RecordKind.of(tables) is not RecordKind.TABLES:
             raise ValueError(f"{name} takes Arrow tables: declare them as pa.Table")
         secret = secret_for(tables.pipeline, self._secret)
-        bound = bounds_of_periods(self.spec, secret)
+        bound = named_lists.bounds_of_periods(self.spec, secret)
         pairs = (
             tables
             | "Known" >> beam.Map(_in_periods, self.spec.periods).with_output_types(pa.Table)
-            | "ToTables" >> ToTables((USER, PARTITION, LIST))
+            | "ToTables" >> ToTables((USER, PARTITION, named_lists.LIST))
             | "Bound" >> ReduceByHash(bound, (USER,), secret.key("route users"), self._num_buckets)
             | "InLists" >> beam.ParDo(OnThreads(_in_lists)).with_output_types(pa.Table)
         )
@@ -113,14 +104,12 @@ class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
     Args:
-      periods: the names of all periods, which are public; each has a release. They come out in this
-        order.
+      periods: the names of all periods, which are public; each has a release, in this order.
       epsilon: the privacy loss of all releases together.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
       mechanism: as for ``partition_mechanism``.
-      secret: the job's secret; a fresh one when the transform is applied, by default.
-      num_buckets: how many parts users, or partitions, are split into.
+      secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
       spec: the ``PeriodListsSpec`` with these arguments.
@@ -136,7 +125,7 @@ class ReleaseListsByPeriod(_ByPeriod):
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         bounded, secret = self._bounded(tables)
-        lists = lists_of_periods(self.spec)
+        lists = named_lists.lists_of_periods(self.spec)
         wanted = tables.pipeline | "Public" >> beam.Create(
             [(name, None) for name in lists], reshuffle=False
         )
@@ -185,8 +174,7 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Records of windows without
-        # a name are left out.
+        # The partition travels with its window until it is in a table. Other windows are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -239,11 +227,8 @@ class ReleaseWindowedLists(_ByWindow):
     ...         | beam.WindowInto(beam.window.FixedWindows(day))
     ...     )
     ...     release = ReleaseWindowedLists(
-    ...         epsilon=200,
-    ...         start=0,
-    ...         stop=3 * day,
-    ...         max_windows_per_user=2,
-    ...         max_partitions_per_user=1,
+    ...         epsilon=200, start=0, stop=3 * day,
+    ...         max_windows_per_user=2, max_partitions_per_user=1,
     ...     )
     ...     _ = windowed | release | beam.MapTuple(lambda begin, one: print(begin, list(one)))
     1970-01-01T00:00:00Z [(2, 1)]
@@ -264,16 +249,14 @@ class SelectPartitionsByPeriod(_ByPeriod):
       epsilon, delta: what all periods together cost.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
-      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
-        ``SelectPartitions``.
+      strategy, noisy_counts, pre_threshold, ...: see ``SelectPartitions``.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
-    ``low`` and ``high``.
+    Gives ``list``, ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
@@ -286,7 +269,7 @@ class SelectPartitionsByPeriod(_ByPeriod):
         select = SelectPartitions(
             **arguments(self.spec.names), secret=secret, num_buckets=self._num_buckets
         )
-        split = beam.Map(names_of_periods).with_output_types(pa.Table)
+        split = beam.Map(named_lists.names_of_periods).with_output_types(pa.Table)
         return bounded | "Select" >> select | "OfPeriods" >> split
 
     def display_data(self) -> dict[str, Any]:
@@ -319,12 +302,8 @@ class SelectWindowedPartitions(_ByWindow):
     ...         | beam.Map(lambda v: beam.window.TimestampedValue(v[:2], v[2]))
     ...         | beam.WindowInto(beam.window.FixedWindows(60))
     ...         | SelectWindowedPartitions(
-    ...             epsilon=1,
-    ...             delta=1e-9,
-    ...             start=0,
-    ...             stop=120,
-    ...             max_windows_per_user=1,
-    ...             max_partitions_per_user=1,
+    ...             epsilon=1, delta=1e-9, start=0, stop=120,
+    ...             max_windows_per_user=1, max_partitions_per_user=1,
     ...         )
     ...         | beam.Map(print)
     ...     )
@@ -387,12 +366,14 @@ def _windows_of(records: beam.PCollection) -> FixedWindows:
 
 def _split(table: pa.Table) -> pa.Table:
     name, partition = single(table[PARTITION]).flatten()
-    return pa.table({USER: table[USER], PARTITION: partition, LIST: name})
+    return pa.table({USER: table[USER], PARTITION: partition, named_lists.LIST: name})
 
 
 def _in_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
-    return in_known_periods(table_from(table, (USER, PARTITION, LIST)), periods)
+    return named_lists.in_known_periods(
+        table_from(table, (USER, PARTITION, named_lists.LIST)), periods
+    )
 
 
 def _in_lists(table: pa.Table) -> list[pa.Table]:
-    return [in_periods(table)]
+    return [named_lists.in_periods(table)]

@@ -1,7 +1,6 @@
 """The transforms as Beam YAML knows them: over rows, with plain parameters, and rows as results.
 
-``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. No secret can be given: each
-job draws its own.
+``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. Each job draws its secret.
 """
 
 # Beam YAML reads these signatures' types, so they are not deferred.
@@ -14,8 +13,11 @@ from dp_transforms.mechanisms.degree_projection import UNDIRECTED
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.runtime.records import ToRecords
 from dp_transforms.specs import Attribute
-from dp_transforms.transforms.contributions import BoundContributions, DeclareBounded
-from dp_transforms.transforms.counting import CountDistinctUsers
+from dp_transforms.transforms.contributions import (
+    BoundContributions,
+    CountDistinctUsers,
+    DeclareBounded,
+)
 from dp_transforms.transforms.degrees import CountDegrees, CountProjectedDegrees
 from dp_transforms.transforms.grouped import ReleaseGroupedLists
 from dp_transforms.transforms.release import ReleaseFrequencyList
@@ -77,8 +79,7 @@ def select_partitions(
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
       delta: the probability with which it may be exceeded.
-      max_partitions_per_user: how many partitions of each user count; by default what contributions
-        were bounded to before.
+      max_partitions_per_user: how many partitions of each user count; by default the known bound.
       strategy: how to select; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.
@@ -100,8 +101,7 @@ def release_frequency_list(
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: how many partitions the noise is for, if not as many as contributions
-        were bounded to.
+      max_partitions_per_user: how many partitions the noise is for, if not the known bound.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user
@@ -157,8 +157,7 @@ def release_degree_list(
     degree_bound: int | None = None,
     num_buckets: int | None = None,
 ) -> beam.PTransform:
-    """Rows of frequency and multiplicity: how many nodes (multiplicity) have which degree
-    (frequency), released.
+    """Rows of frequency (a degree) and multiplicity (how many nodes have it), released.
 
     Takes rows with the fields source and target, one for each edge.
 

@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from pipelines.workers.pool import listens
+from pipelines.worker_pool import listens
 from runner_configs.parts import (
     BEAM_VERSION,
     MENDED,

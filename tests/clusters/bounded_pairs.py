@@ -16,9 +16,10 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.transforms.contributions import BoundContributions
 from dp_transforms.transforms.reading import ReadRecords
-from pipelines.command_line import Job, make_runner, run
-from pipelines.file_flags import records
+from pipelines.command_line import Job, run
+from pipelines.job_flags import records
 from pipelines.release_frequency_list import make_parser
+from pipelines.worker_pool import make_runner
 
 PAIRS_FILE = "bounded_pairs.csv"
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dp_transforms.columnar.keyed_uniforms import KeyedUniforms, name_bytes
+from dp_transforms.columnar.hashing import KeyedUniforms, name_bytes
 
 KEY = bytes(range(32))
 

@@ -2,7 +2,7 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dp_transforms.columnar.packing import pack, unpack
+from dp_transforms.columnar.scattering import pack, unpack
 
 ROWS = st.lists(
     st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))

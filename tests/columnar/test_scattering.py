@@ -8,8 +8,14 @@ from hypothesis import strategies as st
 
 from dp_transforms.columnar import scattering
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.packing import pack, unpack
-from dp_transforms.columnar.scattering import buckets_of, gather, hash_columns, scatter
+from dp_transforms.columnar.scattering import (
+    buckets_of,
+    gather,
+    hash_columns,
+    pack,
+    scatter,
+    unpack,
+)
 from tests import reference
 from tests.columnar.tables import KEY, pairs_of, table_of
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.counting import (
     is_in,
-    sum_weights,
+    sum_counts,
     weigh_pairs,
     without_partitions,
 )
@@ -57,9 +57,9 @@ def test_weights_are_summed_by_partition(pairs):
 def test_sums_of_parts_are_the_whole(pairs, cut):
     parts = [[p for p in pairs if p[0] < cut], [p for p in pairs if p[0] >= cut]]
     tables = [weigh_pairs(distinct_pairs(table_of(part)), square) for part in parts]
-    merged = sum_weights(pa.concat_tables(tables).combine_chunks())
+    merged = sum_counts(pa.concat_tables(tables).combine_chunks())
     assert as_dict(merged) == expected(pairs)
-    assert as_dict(sum_weights(merged)) == as_dict(merged)
+    assert as_dict(sum_counts(merged)) == as_dict(merged)
 
 
 @given(PAIRS, st.sets(NAMES))

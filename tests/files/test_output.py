@@ -12,8 +12,7 @@ from dp_transforms.files.filenames import (
     PRIVACY_FILE,
     REPORT_FILES,
 )
-from dp_transforms.files.frequency_files import csv_lines
-from dp_transforms.files.output import ReleaseDirectory
+from dp_transforms.files.output import ReleaseDirectory, csv_lines
 from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms import FrequencyList
 from pipelines.release_job import write_names

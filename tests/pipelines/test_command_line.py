@@ -18,7 +18,8 @@ from pipelines import (
     release_grouped_lists,
     select_partitions,
 )
-from pipelines.command_line import JobParser, OneLineParser, make_runner, run
+from pipelines.command_line import JobParser, OneLineParser, run
+from pipelines.worker_pool import make_runner
 
 SECRET = "zanzibar"
 

@@ -9,8 +9,7 @@ import sys
 import pytest
 
 from dp_transforms.version import VERSION
-from pipelines.__main__ import main
-from pipelines.jobs import COMMANDS
+from pipelines.__main__ import COMMANDS, main
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -25,7 +24,7 @@ def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     assert len(first.splitlines()) <= 24 and max(map(len, first.splitlines())) <= 100
     assert first == whole or "--help-all explains every flag" in first
     assert f"usage: dp-frequency-lists {name}" in first and "None" not in whole
-    parser = importlib.import_module(f"pipelines.{COMMANDS[name].module}").make_parser()
+    parser = importlib.import_module(f"pipelines.{COMMANDS[name][0]}").make_parser()
     told = [action for action in parser._actions if action.help != argparse.SUPPRESS]
     assert all(flag in whole for action in told for flag in action.option_strings)
     with pytest.raises(SystemExit) as stopped:
@@ -33,7 +32,7 @@ def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     assert stopped.value.code == 0
     assert capsys.readouterr().out == f"dp-frequency-lists {VERSION}\n"
     # Every command is also a module to run.
-    module = importlib.import_module(f"pipelines.{COMMANDS[name].module}")
+    module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
 
 

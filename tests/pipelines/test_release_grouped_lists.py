@@ -8,8 +8,8 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.files.filenames import LISTS_HEADER
-from dp_transforms.files.frequency_files import parse_lists
 from dp_transforms.files.record_files import RecordFiles
+from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import Attribute, GroupsSpec

@@ -23,7 +23,8 @@ from dp_transforms.files.filenames import (
     RANKS_FILE,
     REPORT_FILE,
 )
-from dp_transforms.files.frequency_files import csv_lines, parse_lists
+from dp_transforms.files.output import csv_lines
+from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,

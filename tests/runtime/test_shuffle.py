@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.packing import pack
-from dp_transforms.columnar.scattering import hash_columns, num_buckets_for
+from dp_transforms.columnar.scattering import hash_columns, num_buckets_for, pack
 from dp_transforms.runtime import shuffle, threads
 from dp_transforms.runtime.shuffle import OnThreads, ReduceByHash
 from tests.beam_runs import rows_of, run, table_of

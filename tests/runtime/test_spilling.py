@@ -13,8 +13,8 @@ import pytest
 from dp_transforms import JobSecret
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
-from dp_transforms.runtime import local, spilling
-from dp_transforms.runtime.spilling import Buckets, SpillError
+from dp_transforms.runtime import local
+from dp_transforms.runtime.local import Buckets, SpillError
 from dp_transforms.specs import Attribute, GroupsSpec, ListSpec, NamesSpec
 from tests.engines import NoNoise, in_process
 
@@ -36,7 +36,7 @@ def by_bucket(buckets):
 @pytest.mark.parametrize("most_bytes", [0, 100, 10**6])
 @pytest.mark.parametrize("segment", [1, 1 << 22])
 def test_pieces_come_back_in_order(tmp_path, monkeypatch, most_bytes, segment):
-    monkeypatch.setattr(spilling, "_SEGMENT_BYTES", segment)
+    monkeypatch.setattr(local, "_SEGMENT_BYTES", segment)
     expected = {bucket: [p for b, p in PIECES if b == bucket] for bucket, _ in PIECES}
     with Buckets(most_bytes, str(tmp_path)) as buckets:
         for start in range(0, len(PIECES), 10):
@@ -120,17 +120,17 @@ ENDLESS = """
     import pyarrow as pa
     from dp_transforms import JobSecret
     from dp_transforms.columnar.bounding import distinct_pairs
-    from dp_transforms.runtime import local, spilling
+    from dp_transforms.runtime import local
 
     local.memory_limit = lambda: 0
     local.is_full = lambda *_: True
-    write = spilling.Buckets._write
+    write = local.Buckets._write
 
     def told(self, placed):
         write(self, placed)
         print("spilled", flush=True)
 
-    spilling.Buckets._write = told
+    local.Buckets._write = told
     tables = (pa.table({"user": [i], "partition": ["page"]}) for i in itertools.count())
     names = ("user", "partition")
     list(local.reduced(tables, names, distinct_pairs, JobSecret.from_os().key("route"), 16))

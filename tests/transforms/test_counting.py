@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.transforms import counting
+from dp_transforms.transforms import contributions
 from tests import reference
 from tests.beam_runs import few_pipelines, rows_of, run, same, table_of
 
@@ -114,7 +114,7 @@ def watched_pairs(table, **options):
 def test_no_stage_holds_more_users_of_a_partition_than_the_cap(monkeypatch):
     # Nobody is bounded, and every record is there twelve times: what is shuffled and merged is
     # still at most the cap, and the counts are right on both of its sides.
-    monkeypatch.setattr(counting, "distinct_pairs", watched_pairs)
+    monkeypatch.setattr(contributions, "distinct_pairs", watched_pairs)
     sizes = {"tiny": 3, "below": 24, "at": 25, "above": 26, "huge": 4000}
     records = [(user, name) for name, size in sizes.items() for user in range(size)] * 12
     random.Random(1).shuffle(records)

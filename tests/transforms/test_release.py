@@ -16,10 +16,10 @@ from dp_transforms import (
     ReleaseFrequencyList,
     release_frequency_list,
 )
+from dp_transforms.columnar.counting import add_histograms
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.transforms.release import add_histograms
 from tests.beam_runs import run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)

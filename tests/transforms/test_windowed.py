@@ -21,10 +21,10 @@ from dp_transforms import (
     SelectPartitionsByPeriod,
     SelectWindowedPartitions,
 )
-from dp_transforms.columnar.attributes import bound_periods
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.bounds import Bound, bound_of
+from dp_transforms.runtime.named_lists import bound_periods
 from tests.beam_runs import run, same, table_of
 
 SECRET = JobSecret.insecure_for_testing(9)

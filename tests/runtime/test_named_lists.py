@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dp_transforms.columnar.attributes import attribute_text, bound_users, only
 from dp_transforms.columnar.columns import concat, decoded
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.runtime.job_secret import JobSecret
+from dp_transforms.runtime.named_lists import attribute_text, bound_users, only
 from tests import reference
 
 SECRET = JobSecret.insecure_for_testing(21)

@@ -18,7 +18,7 @@ from apache_beam.portability.api import (
 from apache_beam.runners.worker.bundle_processor import DATA_INPUT_URN
 
 from pipelines import worker_pool
-from pipelines.workers.pool import WorkerPool
+from pipelines.worker_pool import WorkerPool
 from tests.clusters.agreement import ROOT
 
 
@@ -68,7 +68,7 @@ def pool_in_a_process():
 
 def test_nodes_can_share_a_pool(monkeypatch):
     # Two nodes have a worker of the same number. One asks to stop its own, the other dies.
-    monkeypatch.setattr("pipelines.workers.pool._SECONDS_BETWEEN_LOOKS", 0.2)
+    monkeypatch.setattr("pipelines.worker_pool._SECONDS_BETWEEN_LOOKS", 0.2)
     pool = WorkerPool()
     # What they are copied from may end; there is another one then.
     pool._warm.kill()
@@ -107,7 +107,7 @@ def test_a_pool_that_is_told_to_end_takes_its_workers_along():
 
 
 def test_a_runner_hears_of_a_worker_that_ends_before_it_is_ready(monkeypatch):
-    monkeypatch.setattr("pipelines.workers.pool._SECONDS_BETWEEN_LOOKS", 0.2)
+    monkeypatch.setattr("pipelines.worker_pool._SECONDS_BETWEEN_LOOKS", 0.2)
     pool = WorkerPool()
     try:
         with socket.socket() as gone:

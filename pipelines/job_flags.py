@@ -1,4 +1,4 @@
-"""The flags that describe files: of records, of periods, and of a release."""
+"""The flags that several jobs have: their values, records, periods, privacy and a release."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import argparse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from dp_transforms.files.filenames import FORMATS
+from dp_transforms.files.filenames import FORMATS, REPORT_FILE
 from dp_transforms.files.output import FORMATS as OUTPUT_FORMATS
 from dp_transforms.files.period_names import PERIODS
-from pipelines import flag_types
-from pipelines.command_line import refuse
+from dp_transforms.mechanisms.decimals import ExactNumber, exact_fraction
+from dp_transforms.mechanisms.partition.registry import AUTO, MECHANISMS
+from pipelines.command_line import JobParser, refuse
 
 if TYPE_CHECKING:
-    from dp_transforms.files.record_source import RecordSource
+    from dp_transforms.files.record_files import RecordSource
 
 # Readers are imported where they are used: a command's help needs neither Arrow nor Beam.
 
@@ -21,6 +22,54 @@ PERIOD_FLAGS = ("time_column", "periods", "max_periods_per_user")
 """The flags that go with --period alone."""
 _TEXT_FLAGS = ("delimiter", "no_header", "no_quotes", "multiline", "encoding")
 _NAMED_DELIMITERS = {"tab": "\t", "\\t": "\t", "space": " "}
+MAX_EPSILON = 100
+
+
+def epsilon(text: str) -> ExactNumber:
+    """A number above 0, also as a float, and at most 100.
+
+    >>> epsilon("0.5")
+    0.5
+    """
+    value = _number(text)
+    if not (float(value) > 0 and value <= MAX_EPSILON):
+        raise argparse.ArgumentTypeError(
+            f"must be a number above 0 and at most {MAX_EPSILON}, got {text!r}"
+        )
+    return value
+
+
+def proportion(text: str) -> ExactNumber:
+    """A number above 0 and below 1, such as delta.
+
+    >>> proportion("1e-6")
+    1e-06
+    """
+    value = _number(text)
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"must be a number above 0 and below 1, got {text!r}")
+    return value
+
+
+def positive_integer(text: str) -> int:
+    """An integer above 0 and below 10**18.
+
+    >>> positive_integer("10")
+    10
+    """
+    digits = text.lstrip("0")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 18):
+        raise argparse.ArgumentTypeError(
+            f"must be a positive integer of at most 18 digits, got {text!r}"
+        )
+    return int(text)
+
+
+def _number(text: str) -> ExactNumber:
+    try:
+        return exact_fraction("value", text)
+    except ValueError:
+        return ExactNumber(0)
 
 
 def add_column_flags(group: Any) -> None:
@@ -42,8 +91,7 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """The flags from which ``records`` makes a reader; ``add_columns`` adds the ones that
-    name columns to a group."""
+    """The flags from which ``records`` makes a reader; ``add_columns`` adds those of columns."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -96,8 +144,7 @@ def add_input_flags(
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """The files, or the query, that the flags of ``add_input_flags`` describe. Raises what these
-    do."""
+    """The files, or the query, that the flags of ``add_input_flags`` describe."""
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 
@@ -162,15 +209,65 @@ def add_period_flags(parser: argparse.ArgumentParser) -> None:
     )
     periods.add_argument(
         "--max_periods_per_user",
-        type=flag_types.positive_integer,
+        type=positive_integer,
         metavar="N",
         help="keep at most N periods of each user, at random, and KAPPA partitions in each: the "
         "budget is that of all periods together",
     )
 
 
-def add_output_flags(group: Any) -> None:
-    """The flags of a ReleaseDirectory, for a group of a parser's flags."""
+def add_release_flags(
+    parser: JobParser,
+    *,
+    cost: str | None = None,
+    delta: str | None = None,
+    max_partitions: str | None = None,
+    lists: bool = True,
+) -> Any:
+    """Adds the flags of privacy and output that jobs share; returns their group.
+
+    The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
+    the release --delta is for: without a text there is no such flag. --mechanism is for lists.
+    """
+    group = parser.add_argument_group("privacy and output")
+    if cost is not None:
+        group.add_argument("--epsilon", type=epsilon, help=cost)
+    if delta is not None:
+        group.add_argument(
+            "--delta",
+            type=proportion,
+            help=f"the probability with which epsilon may fail{delta}; far below 1 / number of "
+            "users",
+        )
+    if max_partitions is not None:
+        group.add_argument(
+            "--max_partitions_per_user",
+            type=positive_integer,
+            metavar="KAPPA",
+            help=max_partitions,
+        )
+    group.add_argument(
+        "--ledger",
+        metavar="FILE",
+        help="a privacy ledger that several jobs share (pipelines.ledger makes one): what this job "
+        "releases is reserved there, or refused, before data are read",
+    )
+    group.add_argument(
+        "--label", metavar="WORDS", help="words for the ledger's rows of this job; not private"
+    )
+    group.add_argument(
+        "--job_id",
+        metavar="NAME",
+        help="a name that only reruns of this job share: a rerun finds its release in the ledger, "
+        "and ends with exit code 3, instead of paying twice",
+    )
+    group.add_argument(
+        "--if_exists",
+        choices=("fail", "skip"),
+        default="fail",
+        help="what a job does whose release is there already: fail, with exit code 3 (default), or "
+        "nothing, with exit code 0",
+    )
     group.add_argument(
         "--output", metavar="DIR", help="directory for the release, on any filesystem"
     )
@@ -184,6 +281,23 @@ def add_output_flags(group: Any) -> None:
         default=[],
         help="write the release in this format too, beside the CSV file; may be given twice",
     )
+    if lists:
+        group.add_argument(
+            "--mechanism",
+            choices=MECHANISMS,
+            default=AUTO,
+            help="what releases lists; auto is the most accurate one that epsilon and the bound "
+            "allow",
+        )
+        group.add_argument(
+            "--report",
+            action="store_true",
+            help=f"draw the release as well: {REPORT_FILE} and pictures (matplotlib, extra: "
+            "report)",
+        )
+    else:
+        parser.set_defaults(report=False)
+    return group
 
 
 def _num_buckets(text: str) -> int:
