@@ -70,15 +70,6 @@ def test_partitions_of_every_type(name):
     assert {hashable(p) for (p,) in rows_of(everything)} == set(reference.count(expected))
 
 
-@pytest.mark.parametrize("name", [*COLUMNS, "dictionary"])
-def test_users_of_every_type(name):
-    array, values = column(name)
-    table = pa.table({"user": array, "partition": USERS})
-    records = list(zip(values, USERS, strict=True))
-    expected = reference.bound(records, KAPPA, SECRET.key("bound contributions"))
-    assert set(rows_of(run([table], BoundContributions(KAPPA, secret=SECRET)))) == expected
-
-
 SHAPES = st.one_of(
     st.just([]),
     st.lists(st.tuples(st.just("ann"), st.integers(0, 30)), min_size=1),
