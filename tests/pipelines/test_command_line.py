@@ -91,15 +91,6 @@ def test_bad_option_files(parser, config, capsys, text, says):
     assert says in refusal(parser, capsys, config(text))
 
 
-def test_every_option_file_of_the_repository_parses(parser, repository):
-    found = (repository / "runner_configs").glob("*/*.yaml")
-    # config.yaml is of Flink itself.
-    files = sorted(path for path in found if path.name != "config.yaml")
-    assert files
-    for path in files:
-        parser.parse_job([f"--config={path}"])
-
-
 def test_workers_do_not_log_unless_asked_to(parser):
     def level(*argv):
         return parser.parse_job(argv)[1]().view_as(WorkerOptions).default_sdk_harness_log_level
