@@ -1,7 +1,6 @@
 import csv
 import html
 import json
-import pathlib
 import re
 import shutil
 import subprocess
@@ -38,7 +37,6 @@ from dp_transforms.postprocessing.guessing_metrics import (
 )
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
-from dp_transforms.reports.phrases import Words
 from dp_transforms.reports.privacy_statement import frequency_list_statement
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
@@ -228,13 +226,6 @@ def test_a_shared_budget_has_its_lines(directory, tmp_path):
     assert "a budget of epsilon = 1.25" in page
     row = "<td>names &amp; all</td><td>0.25</td><td>0.00001</td><td>reserved</td>"
     assert row in page
-
-
-def test_an_empty_release_has_a_page(tmp_path, directory):
-    shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "released_frequencies.csv").write_text("frequency,multiplicity\n")
-    assert main([str(tmp_path)]) == 0
-    assert "list is empty" in (tmp_path / REPORT_FILE).read_text()
 
 
 def test_a_directory_without_a_release(tmp_path, capsys):
@@ -521,14 +512,3 @@ def test_a_statement_names_its_mechanism_exactly(epsilon, max_partitions):
         said = json.loads(json.dumps(frequency_list_statement(mechanism, bounded_by_job=True)))
         assert Fraction(said["epsilon_exact"]) == Fraction(epsilon)
         assert Fraction(said["rate_exact"]) == mechanism.decay.rate
-
-
-def test_the_report_of_a_day_has_all_its_parts(tmp_path):
-    lines = [f"{user},{user % 5},2026-01-{5 + user % 7:02}" for user in range(700)]
-    (tmp_path / "visits.csv").write_text("\n".join(["user,page,at", *lines, ""]))
-    flags = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
-    flags += ["--period=day", "--time_column=at", "--periods=2026-01-05..2026-01-11"]
-    flags += ["--max_periods_per_user=7", "--epsilon=10", f"--output={tmp_path}/out"]
-    assert release([f"--input={tmp_path}/visits.csv", *flags]) == 0
-    page = write_report(f"{tmp_path}/out/2026-01-06", Words(about="password"))
-    assert "How hard to guess" in pathlib.Path(page).read_text()

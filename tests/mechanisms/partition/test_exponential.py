@@ -1,7 +1,5 @@
 """The mechanism: square corners, its parameters, and its errors."""
 
-from fractions import Fraction
-
 import numpy as np
 import pytest
 
@@ -31,11 +29,6 @@ def test_square_corners(private, epsilon):
     one = sum(n * q**n / (1 - q**n) for n in range(1, 2000))
     assert np.mean(distances) <= 2 * corners * one + 1
     assert any(distances) or epsilon == 8
-
-
-def test_a_parameter_may_be_text():
-    for text, number in (("0.1", 0.1), ("1e-1", 0.1), ("1/3", Fraction(1, 3))):
-        assert IntegerPartitionMechanism(text) == IntegerPartitionMechanism(number)
 
 
 def test_sensitivity_divides_the_rate():

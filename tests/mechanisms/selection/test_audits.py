@@ -266,8 +266,3 @@ def test_weighted_rounds_when_a_user_is_replaced():
                 if moved in distributions:
                     pairs.append((users, moved))
         assert worst_delta(distributions, pairs) <= DELTA
-
-
-def test_the_audit_finds_an_overspent_budget():
-    generous = OptimalSelection(EPSILON, 2 * DELTA, 2)
-    assert deltas_of_names(generous, 9, neighbouring_counts(9)) > 1.5 * DELTA

@@ -14,7 +14,6 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from dp_transforms.reports.plots import plot_explanation
 from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
 from tests.tapes import InsecureSeededTape
 
@@ -212,9 +211,3 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
 def test_explained_users_are_checked(users):
     with pytest.raises(ValueError, match="users must be positive integers"):
         explain(1, 1e-5, users=users)
-
-
-def test_the_plot_is_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    plot_explanation(explain(1, 1e-3), tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
