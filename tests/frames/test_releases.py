@@ -375,6 +375,9 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
         json.loads((tmp_path / where / "privacy.json").read_text()) for where in ("here", "job")
     )
     assert {**statement, "budget": 0} == {**job, "budget": 0}
+    loaded = dp.load(tmp_path / "job")
+    assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
+    assert "Epsilon adds up from" in loaded.privacy
     one = lists["sex", "f"]
     assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
