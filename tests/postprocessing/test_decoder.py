@@ -270,7 +270,6 @@ def test_without_noise_the_list_comes_back():
     [
         (sample("rockyou.csv"), 1.0, 2, 8, 822, 20),
         (sample("rockyou.csv"), 0.25, 2, 17, 2502, 80),
-        (sample("yahoo.csv"), 1.0, 2, 8, 1035, 25),
         (FrequencyList([1], [300]), 0.5, 25, 14, 1.4, 2),
         (FrequencyList([9, 1], [1, 20]), 0.5, 25, 14, 4.8, 3),
     ],

@@ -36,7 +36,7 @@ def names(tables, strategy):
 class TestDistributions:
     """Enough partitions with the same users to see the distribution, by one run per strategy."""
 
-    each = 3000
+    each = 2000
 
     @pytest.mark.parametrize("name", STRATEGIES)
     def test_every_strategy(self, name):
