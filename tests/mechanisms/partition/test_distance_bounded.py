@@ -18,12 +18,8 @@ from dp_transforms.mechanisms.partition.narrowed import (
     probability_outside,
     smallest_distance,
 )
-from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
-from tests.cases import slow_unless
-from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 EIGHTH = Eta(1, 3, 1)
@@ -33,18 +29,6 @@ def near(target, distance):
     bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
     outcomes = enumeration.partitions_of_at_most(sum(target) + 20)
     return [x for x in outcomes if bounds.contain(enumeration.as_list(x))]
-
-
-@pytest.mark.parametrize("distance", slow_unless([0, 1, 3], [1]))
-@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 1)], ids=str)
-def test_releases_follow_the_distribution(target, distance):
-    outcomes = near(target, distance)
-    distribution = enumeration.distribution(Fraction(1, 2), target, iter(outcomes))
-    bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
-    sampler = Sampler(Blocks.of(enumeration.as_list(target), bounds), Decay(base=Eta(1, 1, 1)))
-    distributions.assert_follows(
-        [sampler.release(InsecureSeededTape(i)) for i in range(800)], distribution
-    )
 
 
 @pytest.mark.parametrize("rate", [Fraction(2), Fraction(4)], ids=str)
