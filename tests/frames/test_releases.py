@@ -375,7 +375,7 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
         json.loads((tmp_path / where / "privacy.json").read_text()) for where in ("here", "job")
     )
     assert {**statement, "budget": 0} == {**job, "budget": 0}
-    loaded = dp.load(tmp_path / "job")
+    loaded = dp.load(tmp_path / "here")
     assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
     assert "Epsilon adds up from" in loaded.privacy
     one = lists["sex", "f"]
