@@ -303,7 +303,7 @@ def test_a_comparison_holds_with_its_confidence():
     first, second = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]
     truth = {"partitions": 1, "total": -39, "users at rank 1": -100}
     misses = dict.fromkeys(truth, 0)
-    for _ in range(50):
+    for _ in range(30):
         one, two = (
             dp.release_counts(counts, epsilon=1, max_partitions_per_user=2)
             for counts in (first, second)
@@ -312,7 +312,7 @@ def test_a_comparison_holds_with_its_confidence():
         for name, difference in zip(found.questions, found.differences, strict=True):
             if name in truth:
                 misses[name] += not difference.low <= truth[name] <= difference.high
-    # Of 50 draws more than 16 miss with a probability below 7e-6, if a tenth may.
-    assert max(misses.values()) <= 16
+    # Of 30 draws more than 12 miss with a probability below 7e-6, if a tenth may.
+    assert max(misses.values()) <= 12
     assert {"first", "difference", "low", "high"} < set(found.to_pandas().columns)
     assert "users at rank 1" in repr(found)

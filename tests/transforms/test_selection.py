@@ -57,6 +57,7 @@ def test_selections_agree_with_the_reference(name, max_partitions):
     on_beam = name in ON_BEAM and max_partitions == 3
     if on_beam:
         transform = SelectPartitions(2.0, 1e-2, max_partitions, strategy=name, secret=secret)
+        assert transform.strategy == strategy
         tables += run(as_tables(RECORDS), transform, element_type=pa.Table)
     assert all(table.column_names == ["partition"] for table in tables)
     found = [name for (name,) in rows_of(tables)]

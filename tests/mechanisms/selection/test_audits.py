@@ -127,7 +127,7 @@ def test_replacing_a_users_records():
 
 @pytest.mark.parametrize("strategy", slow_unless(COUNT_STRATEGIES[1:4], COUNT_STRATEGIES[1:2]))
 def test_names_with_noisy_counts(strategy):
-    chosen, most = strategy(EPSILON, DELTA, 2), 7
+    chosen, most = strategy(EPSILON, DELTA, 2), 5
     single = [counts_distribution(chosen, n) for n in range(most + 1)]
     # The delta of a pair of distributions does not change if one partition's distribution is the
     # same in both.

@@ -45,7 +45,8 @@ def test_at_a_delta_of_one_half_a_single_user_is_the_median():
     assert make_strategy("auto", 1, 0.5, noisy_counts=True).name in NOISY
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The rounds of "measured" are those of "renyi_rounds".
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "renyi_rounds"])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(1e308, 1e-5), (10**30, 0.5), (1e-9, 1e-300), (1, 5e-324)]
 )
@@ -56,7 +57,7 @@ def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
         assert name == "measured" and epsilon > 1
     else:
         # What a constructor leaves for later does not fail either.
-        if name in ("renyi_rounds", "measured"):
+        if name == "measured":
             assert made.keep_probability(2**48) == 1
 
 
