@@ -10,90 +10,42 @@ import pytest
 ROOT = pathlib.Path(__file__).parent.parent
 PACKAGES = ("dp_transforms", "pipelines", "runner_configs")
 
-MECHANISMS = "dp_transforms.mechanisms"
+ROOT_PACKAGE = "dp_transforms"
+MECHANISMS = f"{ROOT_PACKAGE}.mechanisms"
+NOISE, PARTITION, SELECTION, WALK = (
+    f"{MECHANISMS}.{name}" for name in ("noise", "partition", "selection", "partition.walk")
+)
+KERNELS = {MECHANISMS, NOISE, PARTITION, SELECTION}
+
+
+def packages(*names):
+    return {f"{ROOT_PACKAGE}.{name}" for name in names}
+
+
 ARROWS = {
-    f"{MECHANISMS}.noise": {MECHANISMS},
-    f"{MECHANISMS}.partition.walk": {MECHANISMS},
-    f"{MECHANISMS}.selection": {MECHANISMS, f"{MECHANISMS}.noise"},
-    f"{MECHANISMS}.partition": {
-        MECHANISMS,
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.partition.walk",
-    },
-    "dp_transforms.columnar": set(),
-    "dp_transforms.sample_data": {MECHANISMS},
-    "dp_transforms.runtime": {
-        "dp_transforms",
-        "dp_transforms.budget",
-        "dp_transforms.columnar",
-        MECHANISMS,
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.selection",
-    },
-    "dp_transforms.transforms": {
-        "dp_transforms",
-        "dp_transforms.budget",
-        "dp_transforms.columnar",
-        "dp_transforms.files",
-        MECHANISMS,
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.selection",
-        "dp_transforms.runtime",
-    },
-    "dp_transforms.files": {
-        "dp_transforms",
-        "dp_transforms.columnar",
-        MECHANISMS,
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.partition",
-        "dp_transforms.runtime",
-    },
-    "dp_transforms.reports": {
-        "dp_transforms",
-        "dp_transforms.budget",
-        "dp_transforms.files",
-        MECHANISMS,
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.selection",
-        "dp_transforms.postprocessing",
-    },
-    "dp_transforms.budget": {MECHANISMS, f"{MECHANISMS}.partition"},
+    NOISE: {MECHANISMS},
+    WALK: {MECHANISMS},
+    SELECTION: {MECHANISMS, NOISE},
+    PARTITION: {MECHANISMS, NOISE, WALK},
+    f"{ROOT_PACKAGE}.columnar": set(),
+    f"{ROOT_PACKAGE}.sample_data": {MECHANISMS},
+    f"{ROOT_PACKAGE}.budget": {MECHANISMS, PARTITION},
     # The wall: neither of these two knows the other, and nothing that releases knows them.
-    "dp_transforms.postprocessing": {
-        MECHANISMS,
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.selection",
-    },
-    "dp_transforms.evaluation": {
-        MECHANISMS,
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.partition.walk",
-    },
-    "dp_transforms.frames": {
-        "dp_transforms",
-        "dp_transforms.budget",
-        "dp_transforms.files",
-        MECHANISMS,
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.selection",
-        "dp_transforms.postprocessing",
-        "dp_transforms.reports",
-        "dp_transforms.runtime",
-    },
-    "dp_transforms": {
-        "dp_transforms.budget",
-        "dp_transforms.columnar",
-        MECHANISMS,
-        f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
-        f"{MECHANISMS}.selection",
-        "dp_transforms.runtime",
-    },
+    f"{ROOT_PACKAGE}.postprocessing": KERNELS,
+    f"{ROOT_PACKAGE}.evaluation": {MECHANISMS, PARTITION, WALK},
+    ROOT_PACKAGE: packages("budget", "columnar", "runtime") | KERNELS,
+    f"{ROOT_PACKAGE}.runtime": packages("budget", "columnar") | KERNELS | {ROOT_PACKAGE},
+    f"{ROOT_PACKAGE}.files": packages("columnar", "runtime")
+    | {ROOT_PACKAGE, MECHANISMS, NOISE, PARTITION},
+    f"{ROOT_PACKAGE}.transforms": packages("budget", "columnar", "files", "runtime")
+    | KERNELS
+    | {ROOT_PACKAGE},
+    f"{ROOT_PACKAGE}.reports": packages("budget", "files", "postprocessing")
+    | KERNELS
+    | {ROOT_PACKAGE},
+    f"{ROOT_PACKAGE}.frames": packages("budget", "files", "postprocessing", "reports", "runtime")
+    | KERNELS
+    | {ROOT_PACKAGE},
 }
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},

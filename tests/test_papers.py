@@ -1,25 +1,21 @@
 """What the papers state, in their own parameters, beside what is computed here: docs/papers.md."""
 
-import itertools
 import math
 import pathlib
 import re
-from collections import Counter
 
 import mpmath
 import pytest
 
-from dp_transforms.mechanisms import Eta, ExponentialMechanism, FrequencyList
+from dp_transforms.mechanisms import Eta, ExponentialMechanism
 from dp_transforms.mechanisms.partition.narrowed import (
     DistanceBoundedPartitionMechanism,
 )
-from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.selection import (
     GaussianSelection,
     LaplaceSelection,
     OptimalSelection,
 )
-from tests.enumeration import l1_distance, partitions_of_at_most
 
 PAGE = (pathlib.Path(__file__).parents[1] / "docs/papers.md").read_text()
 
@@ -71,49 +67,6 @@ def test_our_d_is_that_of_lemma_1_where_it_applies():
         ]
 
 
-def partition_numbers(most):
-    """p(0), ..., p(most), by Euler's pentagonal numbers."""
-    p = [1]
-    for n in range(1, most + 1):
-        p.append(
-            sum(
-                (-1) ** (k + 1) * p[n - g]
-                for k in range(1, n + 1)
-                for g in (k * (3 * k - 1) // 2, k * (3 * k + 1) // 2)
-                if g <= n
-            )
-        )
-    return p
-
-
-def test_ingredients_of_lemma_1():
-    p = partition_numbers(300)
-    assert p[100] == 190_569_292
-    for n in range(1, len(p)):
-        grown = math.exp(math.pi * math.sqrt(2 * n / 3))
-        # Pribitkin's, which the paper takes, and Apostol's, which is taken here.
-        assert p[n] <= n**-0.75 * grown <= grown
-    lists = list(partitions_of_at_most(20))
-    for f in [(), (1,), (3, 1), (2, 2, 1), (1,) * 7, (4, 2, 1)]:
-        near = Counter(l1_distance(f, x) for x in lists)
-        for m in range(20 - sum(f) + 1):
-            # Lemma 4, and the bound that is taken here.
-            assert near[m] <= 2 * p[sum(f) + m]
-            assert near[m] <= (m + 1) * p[sum(f) + m]
-
-
-def test_the_table_of_2016_is_as_large_as_said():
-    for f, d in itertools.product(
-        [FrequencyList([9, 4, 1], [1, 2, 11]), FrequencyList([1], [30]), FrequencyList([50], [1])],
-        [1, 3, 10],
-    ):
-        bounds = PartitionBounds.within_distance(f, d)
-        upper = list(itertools.chain.from_iterable([v] * r for v, r in bounds.upper))
-        lower = list(itertools.chain.from_iterable([v] * r for v, r in bounds.lower))
-        entries = sum(u - v for u, v in itertools.zip_longest(upper, lower, fillvalue=0))
-        assert 0 < entries <= 2 * d**2 + 2 * d * f.total
-
-
 # Ilvento 2019.
 
 
@@ -132,44 +85,6 @@ def test_bits_of_lemma_3_4(x, y, z, low, high, most):
     # What the worst case needs is less.
     needed = ExponentialMechanism(eta, low, high, max_outcomes=most, precision="empirical")
     assert needed.precision_bits <= bits
-
-
-@pytest.mark.parametrize(
-    "utilities", [(0.5, 1.25), (0.1, 0.9, 2.5), (0.0, 0.5, 3.75, 1.0), (-0.5, 0.75, 4.2, 0.3, 0.3)]
-)
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 5.0])
-def test_bound_of_lemma_a_2(utilities, epsilon):
-    """Rounding at random as done here, by enumeration of all ways to round."""
-    down = [math.ceil(u) - u for u in utilities]
-
-    def probability(us, o):
-        return math.exp(-epsilon * us[o]) / sum(math.exp(-epsilon * u) for u in us)
-
-    def weight(o):
-        w = (
-            math.exp(-epsilon * math.floor(utilities[o])),
-            math.exp(-epsilon * math.ceil(utilities[o])),
-        )
-        return down[o] * w[0] + (1 - down[o]) * w[1]
-
-    def q(o):
-        others = sum(weight(i) for i in range(len(utilities)) if i != o)
-        ends = (math.exp(-epsilon * end(utilities[o])) for end in (math.floor, math.ceil))
-        return sum(
-            part * w / (w + others) for part, w in zip((down[o], 1 - down[o]), ends, strict=True)
-        )
-
-    rounded = [0.0] * len(utilities)
-    for ups in itertools.product((False, True), repeat=len(utilities)):
-        chance = math.prod(1 - p if up else p for up, p in zip(ups, down, strict=True))
-        us = [math.ceil(u) if up else math.floor(u) for up, u in zip(ups, utilities, strict=True)]
-        for o in range(len(utilities)):
-            rounded[o] += chance * probability(us, o)
-    a = 1 - sum(map(q, range(len(utilities))))
-    for o, with_rounding in enumerate(rounded):
-        b = probability(utilities, o) - q(o)
-        assert q(o) <= with_rounding + 1e-12
-        assert abs(with_rounding - probability(utilities, o)) <= a + abs(b) + 1e-12
 
 
 # Desfontaines, Voss, Gipson, Mandayam 2022.

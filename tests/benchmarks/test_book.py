@@ -1,37 +1,12 @@
 """The benchmark book: what it runs exists, and its parts become one page."""
 
-import asyncio
 import importlib.metadata
 import importlib.util
 import json
-import os
-import pathlib
-import sys
-import time
 
 import pytest
 
 from benchmarks import __main__ as book
-
-PAGE = book.Benchmark("page", "about", "module", minutes=5)
-ENDLESS = "while True: pass"
-
-
-def python_that_runs(code, directory):
-    """A script in the interpreter's place, which runs this code whatever it is asked to run."""
-    script = directory / "python"
-    script.write_text(f"#!{sys.executable}\n{code}\n")
-    script.chmod(0o755)
-    return str(script)
-
-
-def runs(pid):
-    """Tells whether a process exists, other than as one that has ended and waits to be reaped."""
-    try:
-        os.kill(pid, 0)
-        return ") Z" not in pathlib.Path(f"/proc/{pid}/stat").read_text()
-    except (ProcessLookupError, FileNotFoundError):
-        return False
 
 
 @pytest.mark.parametrize("one", book.BENCHMARKS, ids=lambda one: one.page)
@@ -55,46 +30,6 @@ def test_pages_become_parts(tmp_path):
         "![plot](results/b.png)",
     ]
     assert list(book.page(tmp_path / "none.md")) == ["No results yet."]
-
-
-@pytest.mark.parametrize(
-    ("code", "fault"),
-    [("pass", None), ("raise SystemExit(3)", "exit code 3"), (ENDLESS, "took more")],
-)
-def test_faults_and_limits_are_told(tmp_path, monkeypatch, code, fault):
-    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    limited = PAGE._replace(minutes=1 / 60) if code == ENDLESS else PAGE
-    found = asyncio.run(book.run(limited, {}))
-    assert (found is None) if fault is None else (fault in found)
-
-
-def test_nothing_of_a_benchmark_outlives_its_limit(tmp_path, monkeypatch):
-    told = tmp_path / "started"
-    code = (
-        "import pathlib, subprocess, time\n"
-        "process = subprocess.Popen(['sleep', '60'])\n"
-        f"pathlib.Path({str(told)!r}).write_text(str(process.pid))\n"
-        "time.sleep(60)"
-    )
-    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    assert "took more" in asyncio.run(book.run(PAGE._replace(minutes=1 / 20), {}))
-    started = int(told.read_text())
-    for _ in range(100):
-        if not runs(started):
-            return
-        time.sleep(0.05)
-    raise AssertionError("a process of the benchmark still runs")
-
-
-def test_the_option_is_handed_on(tmp_path, monkeypatch):
-    told = tmp_path / "arguments"
-    code = f"import pathlib, sys\npathlib.Path({str(told)!r}).write_text(' '.join(sys.argv[1:]))"
-    monkeypatch.setattr(book.sys, "executable", python_that_runs(code, tmp_path))
-    given = {"lists": "DIR", "edges": None, "pairs": "OTHER"}
-    both = " --lists=DIR --pairs=OTHER"
-    for options, expected in (((), ""), (("lists", "edges", "pairs"), both)):
-        assert asyncio.run(book.run(PAGE._replace(options=options), given)) is None
-        assert told.read_text() == f"-m benchmarks.module{expected}"
 
 
 def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):

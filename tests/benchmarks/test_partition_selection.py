@@ -2,7 +2,6 @@
 
 import math
 
-import numpy as np
 import pytest
 
 from benchmarks.partition_selection import (
@@ -11,7 +10,6 @@ from benchmarks.partition_selection import (
     Released,
     made,
     released,
-    zipf_records,
 )
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
@@ -43,11 +41,3 @@ def test_auto_is_compared_with_the_best_published_strategy():
     # Both means have a standard error of 3.
     ratio, error = one.beside_best
     assert ratio == 0.9 and error == pytest.approx(0.9 * math.hypot(3 / 90, 3 / 100))
-
-
-def test_users_of_the_zipf_universe_have_so_many_draws():
-    records = zipf_records(500, 10, np.random.default_rng(1))
-    assert np.bincount(records["user"].to_numpy()).tolist() == [10] * 500
-    items = np.bincount(records["partition"].to_numpy())
-    # About 5000 / ln(100000) draws of the first, and half as many of the second.
-    assert 300 < items[0] < 520 and 130 < items[1] < 290

@@ -8,8 +8,6 @@ import pytest
 from benchmarks.row_dynamic_program import (
     FloatRowProgram,
     distance_bounds,
-    harmonic_bounds,
-    zipf_list,
 )
 from dp_transforms.mechanisms import Eta, PartitionTable
 from tests import enumeration
@@ -51,15 +49,3 @@ def test_float_samples_follow_the_exact_distribution_within_the_bounds(target):
     distributions.assert_follows(samples, distribution)
     exact = PartitionTable(private, eta, upper.tolist(), lower.tolist())
     assert all(exact.probability(y) == p for y, p in distribution.items())
-
-
-@pytest.mark.parametrize("total", [1, 100, 12_345])
-def test_zipf_lists_have_their_total(total):
-    assert zipf_list(total).total == total
-
-
-def test_harmonic_bounds_hold_every_list_of_that_total():
-    bounds = harmonic_bounds(8)
-    assert bounds.tolist() == [8, 4, 2, 2, 1, 1, 1, 1]
-    for y in enumeration.partitions_of_at_most(8):
-        assert all(v <= bound for v, bound in zip(y, bounds, strict=False))

@@ -2,13 +2,12 @@
 
 import collections
 
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput import duckdb, duckdb_arg_min, measure_once
 from benchmarks.throughput_data import MILLION, hot_partition, hot_user
 from benchmarks.throughput_data import write as write_records
-from benchmarks.throughput_shapes import Shape, compared, polars
+from benchmarks.throughput_shapes import Shape, polars
 from dp_transforms import JobSecret
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.specs import ListSpec
@@ -44,17 +43,6 @@ def test_all_engines_do_the_same(tmp_path, seed, suffix):
             assert sum(count * partitions for count, partitions in found) == kept
     # Nothing is dropped by the last bound.
     assert all(dict(found) == ours for found in others)
-
-
-def test_a_shape_is_drawn_from_its_seed_and_measured(tmp_path):
-    pytest.importorskip("duckdb", reason="DuckDB is for benchmarks")
-    shapes = [Shape.draw(seed, 3_000) for seed in (4, 4, 5)]
-    tables = [pq.read_table(shape.write(tmp_path)) for shape in shapes]
-    assert tables[0].equals(tables[1]) and not tables[0].equals(tables[2])
-    assert [table.num_rows for table in tables] == [3_000] * 3
-    found = compared(f"{tmp_path}/shape4.parquet", 3, 1, ("ours", "arg_min"))
-    assert set(found) == {"ours", "arg_min"}
-    assert all(0 < cost.gibibytes < LIMIT_GIBIBYTES for cost in found.values())
 
 
 @pytest.mark.slow

@@ -1,13 +1,8 @@
-import math
-
 import numpy as np
 import pytest
-from dp_accounting.dp_event import SelfComposedDpEvent
 
 from benchmarks import yahoo_retelling
 from benchmarks.yahoo_retelling import attribute_shares, made_up_users, metrics, true_lists
-from dp_transforms.budget import ApproximateDpEvent, compose
-from dp_transforms.mechanisms import FrequencyList
 
 USERS = 4_000
 
@@ -36,16 +31,6 @@ def test_the_table_has_every_list_and_the_differences(page):
         assert sum(n for name, n in groups.items() if name.startswith(attribute)) == USERS
 
 
-def test_composition_with_a_delta_is_cheaper_for_many_small_lists():
-    """By zCDP, epsilon**2 / 2 each, at most rho + 2 sqrt(rho ln(1 / d))."""
-    rho = 220 * 0.0182**2 / 2
-    bound = rho + 2 * math.sqrt(rho * math.log(1e9))
-    assert 0.5 * bound < yahoo_retelling.composed_epsilon(0.0182, 220) <= bound < 220 * 0.0182
-    # The range of these mechanisms is twice their epsilon, which says no more than that.
-    pure = [SelfComposedDpEvent(ApproximateDpEvent(1.1), 22)]
-    assert yahoo_retelling.composed_epsilon(1.1, 22) == compose(pure, yahoo_retelling.DELTA).epsilon
-
-
 def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():
     shares = attribute_shares(22)
     table = made_up_users(50_000, shares, np.random.default_rng(1))
@@ -59,23 +44,3 @@ def test_users_are_a_sample_of_yahoo_s_in_groups_of_the_right_size():
             assert share / 1.5 - slack < lists[name, group].total / 50_000 < share * 1.5 + slack
     # Published for the whole list: 6.5 bits, rounded; 5 standard deviations of the sample are 0.31.
     assert abs(metrics(lists["", ""])[0] - 6.5) < 0.36
-
-
-def test_differences_are_the_largest_of_the_metrics():
-    """Of 2,000,008 users, and of some other list."""
-    original = {("", ""): FrequencyList([2_000_000, 1], [1, 8])}
-    released = {("", ""): FrequencyList([1_500_000, 1], [1, 500_000])}
-    true = metrics(original["", ""])
-    expected = max(abs(a - b) for a, b in zip(true, metrics(released["", ""]), strict=True))
-    raw = f"{expected:.2f} bits, 0 within 0.1 for the 1 lists of more than 1,000,000"
-    assert raw in yahoo_retelling.summary(original, released)
-
-
-def test_without_the_job_all_users_have_a_budget_of_their_own():
-    shares = attribute_shares(2)
-    table = made_up_users(USERS, shares, np.random.default_rng(2))
-    originals = true_lists(table, list(shares))
-    # At 100 for each attribute a frequency changes with probability below 1e-20.
-    released = yahoo_retelling.release_originals(originals, 2, "200")
-    changed = [name for name in originals if released[name] != originals[name]]
-    assert released.keys() == originals.keys() and changed == [("", "")]

@@ -9,8 +9,6 @@ from tests.clusters.runs import (
     COMPLETE,
     FREQUENCY_LIST,
     EndedEarly,
-    look,
-    most_partitions_of_a_user,
 )
 
 SCENARIO = Scenario("none", FREQUENCY_LIST, "", faults.nothing)
@@ -61,20 +59,3 @@ def test_what_is_as_it_must_be(code, output, leaks, sound, ended):
     outcome = Outcome(code, output, 12.3, leaks)
     assert (outcome.sound, outcome.ended) == (sound, ended)
     assert f"| {ended} | {output} | 12 s |" in faults.row(SCENARIO, outcome)
-
-
-def test_outputs(tmp_path):
-    assert look(tmp_path / "none", "list.csv", b"a") == ABSENT
-    (tmp_path / ".list.csv.1.part").write_bytes(b"a")
-    assert look(tmp_path, "list.csv", b"a") == ABSENT
-    (tmp_path / "list.csv").write_bytes(b"a")
-    assert look(tmp_path, "list.csv", b"a").startswith("PARTIAL")
-    (tmp_path / "privacy.json").write_bytes(b"{}")
-    assert look(tmp_path, "list.csv", b"a") == COMPLETE
-    assert look(tmp_path, "list.csv", b"b") == "DIFFERENT"
-
-
-def test_partitions_of_users():
-    assert most_partitions_of_a_user(b"user,partition\na,1\nb,1\na,2\n") == 2
-    with pytest.raises(AssertionError, match="twice"):
-        most_partitions_of_a_user(b"user,partition\na,1\na,1\n")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from runner_configs.parts import Unavailable, alive, check_java, end, maven, run, wait_until
+from runner_configs.parts import Unavailable, check_java, maven
 
 
 def install(directory, name, script):
@@ -51,11 +51,6 @@ def test_a_failed_download_is_quoted_in_one_line(tmp_path, monkeypatch):
         maven(tmp_path / "pom.xml", tmp_path, "package")
 
 
-def test_a_command_without_output():
-    with pytest.raises(Unavailable, match=r"^nothing came$"):
-        run(["false"], "nothing came")
-
-
 def test_the_command_says_it_in_one_line(tmp_path):
     root = pathlib.Path(__file__).parents[2]
     done = subprocess.run(
@@ -67,17 +62,3 @@ def test_the_command_says_it_in_one_line(tmp_path):
     )
     assert done.returncode == 1
     assert done.stderr == "error: there is no java: install version 17, or set JAVA_HOME\n"
-
-
-def test_a_process_is_ended():
-    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
-    assert alive(process.pid)
-    end(process.pid)
-    assert not alive(process.pid)
-    process.wait()
-    assert not alive(process.pid)
-
-
-def test_waiting_has_an_end():
-    with pytest.raises(TimeoutError, match="not within 0 s"):
-        wait_until(lambda: False, 0.3)

@@ -188,10 +188,3 @@ def test_the_sample_is_uniform_over_secrets():
         assert sum((n - 200) ** 2 / 200 for n in cells) < 50.8
     # Users are independent: the same set by chance, 200 of 4,000, within 4.5 standard deviations.
     assert abs(same - 200) < 62
-
-
-@settings(max_examples=20)
-@given(st.integers(1, 40), st.integers(1, 40))
-def test_one_user_of_many_partitions(max_partitions, partitions):
-    table = table_of([("ann", p) for p in range(partitions)] * 2)
-    assert distinct_pairs(table, max_partitions, KEY).num_rows == min(max_partitions, partitions)

@@ -26,19 +26,3 @@ def test_unpacking_gives_the_table_back(rows, start, length, compress):
     again = unpack(pack(table, compress))
     assert again.equals(table)
     again.validate(full=True)
-
-
-def test_a_slice_does_not_carry_its_parent():
-    table = pa.table({"user": [f"user{i}" for i in range(100_000)]})
-    assert len(pack(table.slice(5, 10))) < 2_000
-
-
-def test_records_are_compact():
-    # As Arrow's own columns these take 8 bytes for the offsets of each record, and 21 for its text.
-    table = pa.table(
-        {
-            "user": [f"user{i * 7919 % 100_003:06}" for i in range(20_000)],
-            "partition": [f"page{i * 31 % 997:07}" for i in range(20_000)],
-        }
-    )
-    assert len(pack(table)) / table.num_rows < 10

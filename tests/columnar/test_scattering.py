@@ -92,29 +92,6 @@ def test_pieces_are_reduced_where_it_pays(records):
     assert sum(unpack(piece).num_rows for _, piece in pieces) <= 2 * 1_000 + len(others)
 
 
-@pytest.mark.parametrize("sampled", [True, False])
-def test_one_hot_user_is_reduced_whether_or_not_the_sample_has_rows(sampled):
-    # The sample is the rows of every fourth hash, here all rows or none: then it is enlarged.
-    hashes = {user: BY_USER(table_of([(user, 0)]))[0] for user in range(100)}
-    user = next(user for user in hashes if (hashes[user] % 4 == 0) == sampled)
-    records = [(user, i) for i in range(20_000)]
-    ((_, piece),) = scatter(table_of(records), BY_USER, 16, BOUND)
-    assert unpack(piece).num_rows == 2
-    assert set(pairs_of(unpack(piece))) == reference.bound(records, 2, KEY)
-
-
-def test_pieces_without_duplicates_are_left_alone():
-    table = table_of([(i, i) for i in range(20_000)])
-    calls = []
-
-    def reduce(piece):
-        calls.append(piece.num_rows)
-        return BOUND(piece)
-
-    assert len(list(scatter(table, BY_USER, 8, reduce))) == 8
-    assert len(calls) == 1  # the sample
-
-
 def test_no_more_than_the_limit_is_held():
     held = []
 

@@ -79,15 +79,6 @@ def test_a_leak_of_probability_delta_is_forgiven():
     assert epsilon_lower_bound(honest, leaking).epsilon > 4
 
 
-@pytest.mark.parametrize("delta", [0, 0.01, 0.2])
-def test_randomized_response(delta):
-    """P = (p, 1 - p) against its reverse: the best event has one outcome, where it helps."""
-    p = gmpy2.mpq(9, 10)
-    expected = math.log((0.9 - delta) / 0.1)
-    found = exact_epsilon({0: p, 1: 1 - p}, {0: 1 - p, 1: p}, delta)
-    assert found == pytest.approx(expected, abs=1e-12)
-
-
 def test_exact_epsilon_is_the_smallest_that_any_event_allows():
     distributions_of_pair = [
         dict(zip("abcd", row, strict=True)) for row in ([1, 2, 3, 4], [4, 1, 2, 3])

@@ -78,46 +78,9 @@ def test_columns_by_name_and_in_the_order_asked(write):
     assert records(DelimitedText(), path, ("page", "user")) == [("home", "ann"), ("help", "bob")]
 
 
-def test_columns_by_position(write):
-    path = write("ann\t1\thome\nbob\t2\thelp\n")
-    text_format = DelimitedText(delimiter="\t", header=False)
-    assert records(text_format, path, ("1", "3")) == [("ann", "home"), ("bob", "help")]
-
-
-def test_text_stays_as_it_is(write):
-    path = write("user,page\n007,NA\n7,null\n 7 ,NaN\n1e3,true\n")
-    assert records(DelimitedText(), path, ("user", "page")) == [
-        ("007", "NA"),
-        ("7", "null"),
-        (" 7 ", "NaN"),
-        ("1e3", "true"),
-    ]
-
-
-def test_an_empty_field_is_null_and_a_quoted_one_is_empty(write):
-    path = write('user,page\nann,\nbob,""\n,home\n')
-    assert records(DelimitedText(), path, ("user", "page")) == [
-        ("ann", None),
-        ("bob", ""),
-        (None, "home"),
-    ]
-
-
-def test_without_quotes_a_quote_is_a_character(write):
-    path = write('user,page\nann,"ho\nbob,me"\n')
-    text_format = DelimitedText(quotes=False)
-    assert records(text_format, path, ("user", "page")) == [("ann", '"ho'), ("bob", 'me"')]
-
-
 def test_line_ends_blank_lines_and_a_byte_order_mark(write):
     path = write('\ufeffuser,page\r\nann,"home"\r\n\r\n\nbob,help')
     assert records(DelimitedText(), path, ("user", "page")) == [("ann", "home"), ("bob", "help")]
-
-
-def test_line_breaks_in_fields(write):
-    path = write('user,page\nann,"ho\nme"\nbob,help\n')
-    text_format = DelimitedText(multiline=True)
-    assert records(text_format, path, ("user", "page")) == [("ann", "ho\nme"), ("bob", "help")]
 
 
 @pytest.mark.parametrize("content", ["user,page\n", "user,page", 'user,"page"\r\n'])
@@ -125,16 +88,6 @@ def test_line_breaks_in_fields(write):
 def test_a_header_alone_is_no_records(write, content, multiline):
     path = write(content)
     assert records(DelimitedText(multiline=multiline), path, ("user", "page")) == []
-
-
-def test_an_empty_file_without_a_header_is_no_records(write):
-    assert records(DelimitedText(header=False), write(""), ("1", "2")) == []
-
-
-def test_encoding(write):
-    path = write("user,page\njosé,naïve\n".encode("cp1252"))
-    text_format = DelimitedText(encoding="cp1252")
-    assert records(text_format, path, ("user", "page")) == [("josé", "naïve")]
 
 
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst"])
@@ -175,25 +128,6 @@ def test_any_cuts_give_what_the_csv_module_reads(tmp_path_factory, rows, cuts, b
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(text_lines, "BLOCK_BYTES", block)
         assert records(DelimitedText(), path, ("user", "page"), cuts) == expected
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    lines=st.lists(st.text(st.sampled_from('a",\n'), max_size=8), max_size=6),
-    cuts=st.lists(st.integers(1, 60), max_size=3),
-)
-def test_cuts_never_change_what_is_read(tmp_path_factory, lines, cuts):
-    """Whatever the quotes: either the file is refused, or cuts make no difference."""
-    path = tmp_path_factory.mktemp("cuts") / "records.csv"
-    path.write_bytes(b"user,page\n" + "".join(f"{line}\n" for line in lines).encode())
-    multiline = DelimitedText(multiline=True)
-    try:
-        in_parts = records(DelimitedText(), path, ("user", "page"), cuts)
-        # Which is strict about quotes.
-        whole = records(multiline, path, ("user", "page"))
-    except InputError:
-        return
-    assert in_parts == whole
 
 
 @pytest.mark.parametrize("block", [3, 1 << 20])

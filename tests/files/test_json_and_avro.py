@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dp_transforms.errors import InputError
-from dp_transforms.files import json_lines, text_lines
+from dp_transforms.files import json_lines
 from dp_transforms.files.avro_files import AvroFiles
 from dp_transforms.files.json_lines import JsonLines
 from dp_transforms.files.logical_types import logical_name
@@ -20,7 +20,6 @@ from dp_transforms.files.parquet_files import ParquetFiles
 from dp_transforms.files.paths import FileRange
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.transforms.reading import ReadRecords
-from pipelines import release_frequency_list
 from tests.beam_runs import rows_of, run
 
 VISITS = [{"user": f"u{i % 90}", "page": i % 7, "more": [i, {"x": None}]} for i in range(200)]
@@ -56,25 +55,6 @@ def test_records_of_a_job(tmp_path, name):
     reader = RecordFiles(str(path), "user", ["page"])
     assert sorted(rows_of(run(lambda pipeline: pipeline | ReadRecords(reader)))) == PAIRS
     assert [logical_name(field) for field in reader.partition_fields] == ["integer"]
-
-
-def test_a_release_of_json_lines(tmp_path, capsys):
-    write_json(tmp_path / "visits.jsonl")
-    flags = ["--user_column=user", "--partition_column=page", "--epsilon=90"]
-    more = ["--max_partitions_per_user=7", f"--output={tmp_path}/out"]
-    command = [f"--input={tmp_path}/*.jsonl", *flags, *more]
-    assert release_frequency_list.main(command) == 0
-    assert release_frequency_list.main([*command, "--overwrite", "--no_quotes"]) == 2
-    assert "these files are JSON lines" in capsys.readouterr().err
-
-
-def test_ranges_of_json_lines(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_lines, "BLOCK_BYTES", 100)
-    monkeypatch.setattr(text_lines, "RANGE_BYTES", 333)
-    path = tmp_path / "a.jsonl"
-    write_json(path, start="\ufeff\r\n \n")
-    assert sorted(rows_of(read(JsonLines(), path, ("user", "page")))) == PAIRS
-    assert 100 < JsonLines().estimated_rows(str(path), path.stat().st_size) < 300
 
 
 @pytest.mark.parametrize(
@@ -153,21 +133,6 @@ def test_lines_that_another_parser_may_read(tmp_path, monkeypatch, lines):
     path.write_text("".join(f"{line}\n" for line in [LINE] * 2 + lines), newline="")
     with pytest.raises(InputError, match=r"JSON object|are of the type of the first one"):
         list(RecordFiles(str(path), "user", ["page"], drop_nulls=True).tables())
-
-
-@pytest.mark.parametrize("odd", ["", '{"user": NaN, "user": "a", "page": "\\u00e9"}\n', " \n"])
-def test_lines_are_read_alike_by_both_parsers(tmp_path, odd):
-    lines = [
-        '{"user": "é", "page": "\\u0000b"}',
-        '{"x": [1], "page": null, "user": "\\ud83d\\ude00"}',
-    ]
-    lines += ['{"page": "c", "user": "u", "page": "d"}', "{}", '{"us\\u0065r": "a\\n", "page": ""}']
-    path = tmp_path / "a.jsonl"
-    path.write_bytes((odd + "\r\n".join(lines)).encode())
-    (table,) = read(JsonLines(), path, ["user", "page"])
-    records = [json.loads(line) for line in (odd + "\n".join(lines)).split("\n") if line.strip()]
-    expected = {name: [record.get(name) for record in records] for name in ("user", "page")}
-    assert table.to_pydict() == expected
 
 
 TYPED = {

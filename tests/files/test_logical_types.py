@@ -1,13 +1,10 @@
 """Equal values are equal, whatever types of files hold them."""
 
-import datetime
 import decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from dp_transforms import BoundContributions, JobSecret
 from dp_transforms.columnar.columns import decoded
@@ -19,40 +16,6 @@ from dp_transforms.transforms.reading import ReadRecords
 from tests.beam_runs import rows_of, run
 
 SECRET = JobSecret.insecure_for_testing(3)
-START = datetime.datetime(2026, 1, 1)
-
-
-def exact(number):
-    return decimal.Decimal(number) / 4
-
-
-TYPES = {
-    "integer": (int, [pa.int8(), pa.uint8(), pa.int32(), pa.uint32(), pa.int64()]),
-    "unsigned": (int, [pa.uint64()]),
-    "decimal": (exact, [pa.decimal128(5, 2), pa.decimal128(38, 30), pa.decimal256(60, 22)]),
-    "string": (str, [pa.string(), pa.large_string()]),
-    "binary": (
-        lambda n: b"%04d" % n,
-        [pa.binary(), pa.large_binary(), pa.binary(4)],
-    ),
-    "boolean": (lambda n: n % 2 == 0, [pa.bool_()]),
-    "date": (lambda n: START.date() + datetime.timedelta(n), [pa.date32(), pa.date64()]),
-    "timestamp": (
-        lambda n: START + datetime.timedelta(seconds=n),
-        [pa.timestamp(unit) for unit in ("s", "ms", "us", "ns")],
-    ),
-    "instant": (
-        lambda n: (START + datetime.timedelta(seconds=n)).replace(tzinfo=datetime.timezone.utc),
-        [pa.timestamp(unit, zone) for unit in ("ms", "ns") for zone in ("UTC", "Europe/Oslo")],
-    ),
-}
-PHYSICAL = [(name, kind) for name, (_, kinds) in TYPES.items() for kind in kinds]
-
-
-def write(path, name, kind, numbers, **options):
-    users = pa.array([TYPES[name][0](n) for n in numbers], kind)
-    partitions = [f"p{i}" for i in range(len(numbers))]
-    pq.write_table(pa.table({"user": users, "partition": partitions}), path, **options)
 
 
 def read(path):
@@ -60,30 +23,6 @@ def read(path):
     RecordFiles(str(path), "user", ["partition"])
     parts = [FileRange(str(file), 0, 1 << 40) for file in sorted(path.parent.glob(path.name))]
     return [table for part in parts for table in ParquetFiles().read(part, ("user",))]
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    st.lists(st.integers(0, 100), min_size=1, max_size=9),
-    st.sampled_from(PHYSICAL),
-    st.sampled_from(PHYSICAL),
-    st.booleans(),
-)
-def test_two_files_have_the_same_users_or_there_is_an_error(
-    tmp_path_factory, numbers, one, other, plain
-):
-    directory = tmp_path_factory.mktemp("pair")
-    write(directory / "a.parquet", *one, numbers)
-    write(directory / "b.parquet", *other, numbers, use_dictionary=not plain)
-    if one[0] != other[0]:
-        with pytest.raises(InputError, match=r"'user' is read as .* give both the same type"):
-            read(directory / "*.parquet")
-        return
-    first, second = (decoded(table)["user"] for table in read(directory / "*.parquet"))
-    assert first.type == second.type
-    assert first.to_pylist() == second.to_pylist()
-    values = {TYPES[one[0]][0](n) for n in numbers}
-    assert len(set(first.to_pylist())) == len(values)
 
 
 def test_small_and_large_decimals_have_a_text_of_their_own(tmp_path):

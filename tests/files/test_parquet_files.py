@@ -27,12 +27,6 @@ def read(path, columns, cuts=(1 << 40,)):
     return pa.concat_tables(tables).to_pydict()
 
 
-def test_columns_in_the_order_asked(tmp_path):
-    table = pa.table({"user": ANN_AND_BOB, "x": [1, 2], "page": ["home", None]})
-    path = write(tmp_path / "a.parquet", table)
-    assert read(path, ("page", "user")) == {"page": ["home", None], "user": ["ann", "bob"]}
-
-
 @pytest.mark.parametrize(
     ("array", "kind", "values"),
     [
@@ -59,14 +53,6 @@ def test_timestamps_of_96_bits_have_any_year(tmp_path):
     table = pa.table({"user": ANN_AND_BOB, "page": times})
     path = write(tmp_path / "a.parquet", table, use_deprecated_int96_timestamps=True)
     assert read(path, ("page",)) == {"page": ["9999-12-31 00:00:00", "1600-02-29 01:00:00"]}
-
-
-def test_every_row_group_is_in_one_range_wherever_the_cuts_are(tmp_path):
-    users = [f"user{i}" for i in range(1000)]
-    path = write(tmp_path / "a.parquet", pa.table({"user": users}), row_group_size=100)
-    size = (tmp_path / "a.parquet").stat().st_size
-    for cuts in [(size,), (4, size), (5, size // 3, size), (*range(7, size, 97), size)]:
-        assert read(path, ("user",), cuts) == {"user": users}
 
 
 @pytest.mark.parametrize(
@@ -118,20 +104,6 @@ def test_ranges_cover_the_file():
     assert max(sizes) <= parquet_files.RANGE_BYTES and max(sizes) - min(sizes) <= 1
 
 
-@pytest.mark.parametrize(
-    ("array", "says"),
-    [
-        (pa.array([1.0, 2.0]), "double"),
-        (pa.array([["a"], ["b"]]), "list"),
-        (pa.array([{"id": 1}, {"id": 2}]), r"\(int64\)"),
-    ],
-)
-def test_types_without_clear_equality_are_refused(tmp_path, array, says):
-    path = write(tmp_path / "a.parquet", pa.table({"user": ANN_AND_BOB, "page": array}))
-    with pytest.raises(InputError, match=rf"a\.parquet.*'page'.*{says}"):
-        ParquetFiles().schema(path, ("user", "page"))
-
-
 def test_missing_and_repeated_columns(tmp_path):
     table = pa.table([ANN_AND_BOB, ANN_AND_BOB, ANN_AND_BOB], names=["user", "x", "x"])
     path = write(tmp_path / "a.parquet", table)
@@ -139,11 +111,3 @@ def test_missing_and_repeated_columns(tmp_path):
         ParquetFiles().schema(path, ("user", "page"))
     with pytest.raises(InputError, match="more than one column 'x'"):
         ParquetFiles().schema(path, ("user", "x"))
-
-
-@pytest.mark.parametrize("content", [b"", b"user,page\nann,home\n", b"PAR1", b"PAR1" + b"x" * 100])
-def test_what_is_not_parquet(tmp_path, content):
-    path = tmp_path / "a.parquet"
-    path.write_bytes(content)
-    with pytest.raises(InputError, match=r"a\.parquet is not a Parquet file, or is cut short"):
-        ParquetFiles().schema(str(path), ("user",))

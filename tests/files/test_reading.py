@@ -5,15 +5,13 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
-from dp_transforms.columnar.scattering import num_buckets_for
 from dp_transforms.errors import InputError
 from dp_transforms.files import record_files
 from dp_transforms.files.paths import local_path, match_files
 from dp_transforms.files.record_files import RecordFiles, format_of
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.shuffle import ReduceByHash
 from dp_transforms.transforms.reading import ReadRecords
-from pipelines import on_beam, release_frequency_list, select_partitions
+from pipelines import on_beam
 
 LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
@@ -40,44 +38,6 @@ def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
     assert 29_000 <= found <= 31_000
 
 
-def test_files_in_process_are_read_as_a_whole(tmp_path, monkeypatch):
-    # At the end of a range nothing is read ahead.
-    for name in "ab":
-        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
-    monkeypatch.setattr("dp_transforms.files.text_lines.RANGE_BYTES", 10_000)
-    source = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"])
-    read, parts = source.read, []
-    monkeypatch.setattr(source, "read", lambda one: parts.append(one) or read(one))
-    assert sum(table.num_rows for table in source.tables()) == 20_000
-    assert len(parts) == 2
-    assert len(list(source.split(match_files(source.pattern)[0]))) > 10
-
-
-@pytest.mark.parametrize(
-    ("job", "more", "in_order"),
-    # One worker puts selected names in order.
-    [(release_frequency_list, [], []), (select_partitions, ["--delta=1e-6"], [1])],
-)
-def test_every_shuffle_has_so_many_buckets(tmp_path, monkeypatch, job, more, in_order):
-    (tmp_path / "a.csv").write_text("user,page\n" + LINES)
-    numbers = []
-    init = ReduceByHash.__init__
-
-    def record(self, reduce, names, key, num_buckets=None):
-        numbers.append(num_buckets)
-        init(self, reduce, names, key, num_buckets)
-
-    monkeypatch.setattr(ReduceByHash, "__init__", record)
-    for given, expected in (([], num_buckets_for(10_000)), (["--num_buckets=7"], 7)):
-        numbers.clear()
-        parser = job.make_parser()
-        job.prepare(
-            *parser.parse_job(flags(tmp_path, "--overwrite", "--runner=FnApiRunner", *more, *given))
-        )()
-        others = len(numbers) - len(in_order)
-        assert others >= 2 and numbers == [expected] * others + in_order
-
-
 @pytest.mark.parametrize(
     "pattern", ["a.csv", "*.csv", "*", ".*", "a*", "a*b*", "*.c[st]v", "?.csv", "*/a.csv", "**.csv"]
 )
@@ -98,14 +58,6 @@ def test_a_glob_needs_no_directory(tmp_path, monkeypatch):
     (tmp_path / "a.csv").touch()
     monkeypatch.chdir(tmp_path)
     assert [file.path for file in match_files(local_path("*.csv"))] == ["./a.csv"]
-
-
-@pytest.mark.parametrize("number", ["0", "65537", "-1", "many", ""])
-def test_the_number_of_buckets_is_checked(tmp_path, capsys, number):
-    with pytest.raises(SystemExit) as stop:
-        release_frequency_list.main(flags(tmp_path, f"--num_buckets={number}"))
-    assert stop.value.code == 2
-    assert "--num_buckets: must be between 1 and 65536" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("given", "few", "parts"), [(4, 2, 4), (4, 3, 1), (1, 3, 1), (-1, 3, -1)])

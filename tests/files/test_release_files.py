@@ -9,7 +9,6 @@ import dp_transforms as dp
 from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_release, release_directories, write_all_periods
 from pipelines.release_frequency_list import main as release
-from pipelines.release_grouped_lists import main as release_groups
 from pipelines.select_partitions import main as select
 from tests.usual_flags import flags_over
 
@@ -36,14 +35,13 @@ PERIODS = ("--time_column=at", "--max_periods_per_user=2")
 
 
 @pytest.mark.parametrize(
-    ("period", "names"),
+    ("job", "period", "names"),
     [
-        ("day", [f"2026-02-{day:02}" for day in range(1, 5)]),
-        ("week", ["2026-01-26", "2026-02-02"]),
-        ("month", ["2026-02"]),
+        (select, "day", [f"2026-02-{day:02}" for day in range(1, 5)]),
+        (release, "week", ["2026-01-26", "2026-02-02"]),
+        (release, "month", ["2026-02"]),
     ],
 )
-@pytest.mark.parametrize("job", [release, select])
 def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, period, names):
     more = [] if job is release else ["--delta=1e-6", "--noisy_counts"]
     span = "--periods=2026-02-01..2026-02-04"
@@ -64,23 +62,6 @@ def test_periods_are_read_back_and_written_into_one_file(flags, tmp_path, job, p
     shutil.rmtree(tmp_path / "out" / names[0])
     with pytest.raises(InputError, match="cannot be read"):
         write_all_periods(str(tmp_path / "out"), names, file)
-
-
-def test_groups_are_read_back_with_what_each_costs(flags, tmp_path):
-    more = ["--group_by=tongue", "--groups=tongue=a,b", "--epsilon_all=40", "--epsilon_groups=50"]
-    job = [flag for flag in flags(*more) if not flag.startswith("--epsilon=")]
-    assert release_groups(job) == 0
-    found = dp.load(tmp_path / "out")
-    assert [*found] == [("", ""), ("tongue", "a"), ("tongue", "b")]
-    assert found.labels == ["all users", "tongue: a", "tongue: b"]
-    assert [one.statement["epsilon"] for one in found.values()] == [40, 50, 50]
-    assert found.statement["epsilon"] == 90 and "Epsilon adds up from" in found.privacy
-    assert all("at most 2 partitions" in one.privacy for one in found.values())
-    assert [one.number_of_partitions().value for one in found.values()] == [5, 5, 5]
-    assert found.to_arrow().column_names[:3] == ["attribute", "group", "rank"]
-    found.save(tmp_path / "copy")
-    copy = dp.load(tmp_path / "copy")
-    assert dict(copy) == dict(found) and copy.statement == found.statement
 
 
 def test_what_is_no_release(tmp_path):

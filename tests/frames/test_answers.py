@@ -90,8 +90,6 @@ def test_a_release_shows_its_numbers_and_its_guarantee(tmp_path):
     release.report(tmp_path / "report.html", about="password")
     page = (tmp_path / "report.html").read_text()
     assert "How hard to guess" in page and "data:image/png" in page
-    empty = dp.release([], **LIST | {"epsilon": 60})
-    assert "partitions: 0 (0 to 0, 95% confidence)" in repr(empty) and len(empty.to_pandas()) == 0
 
 
 @pytest.mark.parametrize(
@@ -286,15 +284,6 @@ def test_kappa_and_plans(capsys):
     assert f" {plan.expected_dist:,.0f} " in capsys.readouterr().out
 
 
-def test_numbers_as_text_are_the_same_numbers():
-    text = {"epsilon": "1", "delta": "1e-6"}
-    one, two = (
-        dp.select(VISITS, **NAMES | more, secret=JobSecret.insecure_for_testing(5))
-        for more in ({"epsilon": 1, "delta": 1e-6}, text)
-    )
-    assert one == two
-
-
 def test_show_says_what_python_says(tmp_path, capsys):
     release, names = dp.release(VISITS, **LIST), dp.select(VISITS, **NAMES)
     release.save(tmp_path / "list")
@@ -314,7 +303,7 @@ def test_a_comparison_holds_with_its_confidence():
     first, second = [400, 90, 20, 20, 1, 1], [300, 120, 40, 15, 15, 2, 1]
     truth = {"partitions": 1, "total": -39, "users at rank 1": -100}
     misses = dict.fromkeys(truth, 0)
-    for _ in range(50):
+    for _ in range(30):
         one, two = (
             dp.release_counts(counts, epsilon=1, max_partitions_per_user=2)
             for counts in (first, second)
@@ -323,7 +312,7 @@ def test_a_comparison_holds_with_its_confidence():
         for name, difference in zip(found.questions, found.differences, strict=True):
             if name in truth:
                 misses[name] += not difference.low <= truth[name] <= difference.high
-    # Of 50 draws more than 16 miss with a probability below 7e-6, if a tenth may.
-    assert max(misses.values()) <= 16
+    # Of 30 draws more than 12 miss with a probability below 7e-6, if a tenth may.
+    assert max(misses.values()) <= 12
     assert {"first", "difference", "low", "high"} < set(found.to_pandas().columns)
     assert "users at rank 1" in repr(found)

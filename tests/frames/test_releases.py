@@ -375,17 +375,23 @@ def test_groups_are_those_of_the_job(tmp_path, monkeypatch):
         json.loads((tmp_path / where / "privacy.json").read_text()) for where in ("here", "job")
     )
     assert {**statement, "budget": 0} == {**job, "budget": 0}
+    loaded = dp.load(tmp_path / "here")
+    assert dict(loaded) == dict(lists) and loaded.labels == lists.labels
+    assert "Epsilon adds up from" in loaded.privacy
     one = lists["sex", "f"]
     assert (one.statement["epsilon"], one.statement["delta"]) == (1.5, 0) and "1.5" in repr(one)
     assert lists.to_arrow().column_names[:4] == ["attribute", "group", "rank", "frequency"]
 
 
-def test_names_of_groups_are_those_that_records_can_have():
+def test_names_of_groups_are_those_that_records_can_have(tmp_path):
     data = {"who": [1, 2, 3], "page": ["a"] * 3, "year": [2024, 2025, 2025]}
     options = {**GROUPS, "epsilon_all": 90, "epsilon_groups": 90, "max_partitions_per_user": 1}
     options |= {"epsilon_selection": None, "delta": None}
     lists = dp.release_groups(data, **options | {"groups": {"year": [2024, 2025]}})
     assert list(lists["year", "2025"].released) == [(2, 1)]
+    assert "pure epsilon" in lists.privacy
+    lists.save(tmp_path)
+    assert dict(dp.load(tmp_path)) == dict(lists)
     session = dp.Session(epsilon=200)
     for wrong, message in (("02025", "has the text '2025'"), ("next", "is not of the type")):
         with pytest.raises(ValueError, match=message):

@@ -17,6 +17,9 @@ from dp_transforms.mechanisms.selection import STRATEGIES
 
 TENTHS = [
     0.1,
+    "0.1",
+    "1e-1",
+    "1/10",
     Fraction(1, 10),
     Decimal("0.1"),
     ExactNumber("0.1"),

@@ -60,15 +60,6 @@ def test_from_epsilon_default_is_close_and_never_above(epsilon):
     assert lo >= gmpy2.mpq(epsilon) * gmpy2.mpq(999, 1000)
 
 
-@given(st.floats(0.01, 8), st.integers(9, 14))
-def test_from_epsilon_is_the_largest_within_the_bits(epsilon, bits):
-    eta = Eta.from_epsilon(epsilon, max_bits=bits)
-    assert eta.bits <= bits
-    # The next larger eta of as many bits has the next smaller base, and is above epsilon (or 0).
-    smaller = eta.base - gmpy2.mpq(1, 2**bits)
-    assert smaller == 0 or -gmpy2.log(smaller) > epsilon
-
-
 def test_from_epsilon_against_all_parameters_of_few_bits():
     candidates = [
         Eta(x, y, z) for y in range(1, 7) for z in range(1, 7 // y + 1) for x in range(1, 2**y)

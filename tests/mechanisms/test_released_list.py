@@ -4,7 +4,6 @@ import apache_beam as beam
 import pyarrow as pa
 import pytest
 
-from dp_transforms import CountDistinctUsers, DeclareBounded, ReleaseFrequencyList
 from dp_transforms.mechanisms import (
     FrequencyList,
     IntegerPartitionMechanism,
@@ -76,16 +75,6 @@ def test_a_pipeline_writes_the_list_or_nothing(tmp_path):
     with pytest.raises(TypeError, match="a private frequency list has no text"):
         write(PRIVATE, "private")
     assert not (tmp_path / "private").exists()
-
-
-def test_the_transform_releases_such_lists(tmp_path):
-    with beam.Pipeline() as pipeline:
-        records = pipeline | beam.Create([("ann", "jazz")]) | DeclareBounded(2)
-        released = records | CountDistinctUsers() | ReleaseFrequencyList(epsilon=1)
-        assert released.element_type is ReleasedList
-        path = str(tmp_path / "list.csv")
-        _ = released | beam.io.WriteToText(path, shard_name_template="")
-    ReleasedList.from_csv(path)
 
 
 @pytest.mark.parametrize("wrong", [[3, 1, 1], (3, 1), {"jazz": 3}, 3, None])

@@ -84,32 +84,6 @@ def test_a_broken_promise_is_seen(tmp_path, capsys):
     assert 1 < certified(said.out) < exact(said.out)
 
 
-def test_the_exact_value_alone_can_break_a_promise(records, capsys, monkeypatch):
-    """A strategy that thinks that users have one partition each, where ann has two."""
-    make, counts = audit.make_strategy, audit._counts
-    monkeypatch.setattr(
-        audit,
-        "make_strategy",
-        lambda *given, max_partitions_per_user: make(*given, max_partitions_per_user=1),
-    )
-    monkeypatch.setattr(audit, "_is_bounded_at_random", lambda *_: False)
-    monkeypatch.setattr(
-        audit,
-        "_counts",
-        lambda records, max_partitions, secret: counts(records, max_partitions + 1, secret),
-    )
-    code, said = run(
-        capsys,
-        "--mechanism=optimal",
-        *records,
-        *PROMISES["optimal"],
-        "--max_partitions_per_user=2",
-        "--draws=200",
-    )
-    assert code == 1
-    assert exact(said.out) > 1
-
-
 def test_decimals_that_repeat_in_parquet(tmp_path, capsys):
     path = tmp_path / "visits.parquet"
     users = pa.array([decimal.Decimal("1.50"), decimal.Decimal(2)] * 1_000, pa.decimal128(9, 2))

@@ -103,17 +103,6 @@ def test_a_shared_ledger_pays_for_both_or_for_neither(tmp_path, capsys):
     assert str(Ledger.open(path).remaining()) == "epsilon 0.5, delta 0.000009"
 
 
-def test_what_a_failed_job_reserved_is_given_back(tmp_path, capsys):
-    path = tmp_path / "ledger"
-    Ledger.create(path, 1.5, 1e-5)
-    (tmp_path / "bad.csv").write_bytes(b"user,page\nann,home\nb\xffb,zanzibar\n")
-    assert command(tmp_path, f"--ledger={path}", f"--input={tmp_path}/bad.csv") == 1
-    err = capsys.readouterr().err
-    assert "not all text is valid utf-8" in err and "zanzibar" not in err
-    assert [line.state.value for line in Ledger.open(path).lines()] == ["abandoned"] * 2
-    assert not (tmp_path / "out").exists()
-
-
 def test_an_earlier_release_is_not_replaced_by_accident(tmp_path, capsys):
     assert command(tmp_path) == 0
     assert command(tmp_path) == 3

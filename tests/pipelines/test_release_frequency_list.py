@@ -141,26 +141,6 @@ def test_without_memory_and_disk_nothing_is_spent(tmp_path, capsys, monkeypatch)
     assert command(tmp_path, f"--ledger={tmp_path}/budget") == 0
 
 
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ["--runner=DirectRunner"],
-        pytest.param(
-            ["--direct_running_mode=multi_processing", "--direct_num_workers=2"],
-            marks=pytest.mark.slow,
-        ),
-    ],
-)
-def test_other_local_runners_release_the_same(tmp_path, flags, monkeypatch):
-    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
-    pattern, (user, page), _ = write_gzipped_shards(tmp_path)
-    given = [f"--input={pattern}", f"--user_column={user}", f"--partition_column={page}"]
-    given += ["--epsilon=1", f"--max_partitions_per_user={KAPPA}", f"--output={tmp_path}/out"]
-    assert main([*given, "--mechanism=exponential", *flags]) == 0
-    mechanism = IntegerPartitionMechanism(epsilon=1, sensitivity=KAPPA)
-    assert released(tmp_path) == release_frequency_list(COUNTS, mechanism, SECRET)
-
-
 # At epsilon = 100 and kappa = 1 a release differs from its input with probability below 1e-15.
 ALMOST_EXACT = ["--epsilon=100", "--max_partitions_per_user=1"]
 
@@ -200,11 +180,6 @@ def test_partitions_of_several_columns(tmp_path):
     flags = ["--partition_column=country", "--partition_column=device"]
     assert command(tmp_path, *flags, records=records, privacy=ALMOST_EXACT) == 0
     assert released(tmp_path) == FrequencyList([2, 1], [1, 2])
-
-
-def test_no_records_release_like_any_others(tmp_path):
-    assert command(tmp_path, records="user,page\n", privacy=ALMOST_EXACT) == 0
-    assert released(tmp_path) == FrequencyList()
 
 
 def test_records_with_nulls_are_left_out_on_demand(tmp_path, capsys):
@@ -267,16 +242,6 @@ def test_the_statement_in_base_2(tmp_path):
     assert statement["max_partitions_per_user_is"] == "declared"
 
 
-def test_an_earlier_release_stays_unless_told_otherwise(tmp_path, capsys):
-    assert command(tmp_path, privacy=ALMOST_EXACT) == 0
-    before = (tmp_path / "out" / "privacy.json").read_bytes()
-    assert command(tmp_path) == 3
-    assert "exists: give another --output, --overwrite" in capsys.readouterr().err
-    assert (tmp_path / "out" / "privacy.json").read_bytes() == before
-    assert command(tmp_path, "--overwrite") == 0
-    assert (tmp_path / "out" / "privacy.json").read_bytes() != before
-
-
 def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path, capfd):
     records = "user,page\n" + "".join(f"user{i},page{i % 21}\n" for i in range(4321))
     assert command(tmp_path, "--progress", records=records) == 0
@@ -319,13 +284,3 @@ def test_epsilon_is_the_same_with_and_without_a_ledger(tmp_path):
             mechanism = mechanism_from_flags(flags, 2)
             assert mechanism == FrobeniusMechanism(exact, sensitivity=2)
             assert mechanism.decay.rate == exact / 2
-
-
-def test_a_ledger_charges_no_less_than_a_third(tmp_path):
-    FrequencyList([5], [1]).to_csv(tmp_path / "counts.csv")
-    ledger = Ledger.create(tmp_path / "budget", 1)
-    given = [f"--frequency_list={tmp_path}/counts.csv", f"--ledger={tmp_path}/budget"]
-    assert command(tmp_path, *given, privacy=["--epsilon=1/3"]) == 0
-    assert Fraction(1, 3) <= ledger.spent().epsilon < Fraction(1, 3) * (1 + Fraction(1, 10**14))
-    statement = json.loads((tmp_path / "out" / "privacy.json").read_text())
-    assert Fraction(repr(statement["epsilon"])) >= Fraction(1, 3)

@@ -225,12 +225,6 @@ def test_groups_that_no_record_can_have_are_refused(tmp_path, failure, group, sa
     assert main([*flags, "--groups=sex=1.5"]) == 0
 
 
-def test_files_that_hold_no_lists(tmp_path):
-    (tmp_path / "other.csv").write_text("frequency,multiplicity\n3,1\n")
-    with pytest.raises(ValueError, match="must begin with the line attribute,group,"):
-        parse_lists((tmp_path / "other.csv").read_bytes(), LISTS_HEADER)
-
-
 def test_the_costs_add_up():
     spec = release(TO_SELECT, selection=SELECTION).spec
     assert [one.purpose for one in spec.requests] == [

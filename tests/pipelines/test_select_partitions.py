@@ -2,19 +2,15 @@ import csv
 import datetime
 import decimal
 import json
-import random
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from dp_transforms import JobSecret
-from dp_transforms.files.parquet_files import ParquetFiles
-from dp_transforms.files.paths import FileRange
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
-from tests.selection_reference import SECRET
 from tests.usual_flags import flags_over
 
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
@@ -111,13 +107,6 @@ def test_users_of_other_partitions_cost_a_part_of_epsilon(tmp_path):
     assert said["other_partitions"]["epsilon"] == 30
     spent = [(line["purpose"], line["epsilon"]) for line in said["budget"]["ledger"]]
     assert spent == [("names of partitions", "10"), ("users of other partitions", "30")]
-
-
-def test_nothing_selected_is_a_release_too(tmp_path):
-    assert command(tmp_path, records="user,page\n" + lines(1, "rare", "other")) == 0
-    assert released(tmp_path) == [["partition"]]
-    assert command(tmp_path, "--overwrite") == 0
-    assert released(tmp_path) == [["partition"]]
 
 
 def test_the_statement_says_this_and_no_more(tmp_path):
@@ -222,41 +211,6 @@ def test_public_partitions_that_no_record_can_have_are_refused(tmp_path, failure
     code, err = failure(command, tmp_path, public, f"--input={tmp_path}/a.parquet")
     assert code == 1
     assert f"public.csv, line 1: {written!r} is not of the type" in err and "write it like" in err
-
-
-def test_the_same_records_give_the_same_release_in_every_format(tmp_path, monkeypatch):
-    monkeypatch.setattr(JobSecret, "from_os", lambda: SECRET)
-    rng = random.Random(2)
-    rows = [(f"user{rng.randrange(300)}", f"page{rng.randrange(60)}") for _ in range(4_000)]
-    users, pages = map(list, zip(*rows, strict=True))
-    table = pa.table({"user": users, "page": pages})
-    pq.write_table(table, tmp_path / "plain.parquet", use_dictionary=False)
-    pq.write_table(table, tmp_path / "coded.parquet", row_group_size=1_900)
-    (tmp_path / "text.csv").write_text("user,page\n" + "".join(f"{u},{p}\n" for u, p in rows))
-    files = {name: tmp_path / name for name in ("text.csv", "plain.parquet", "coded.parquet")}
-    kinds = {
-        name: next(ParquetFiles().read(FileRange(str(path), 0, 1 << 40), ("user",)))["user"].type
-        for name, path in files.items()
-        if name != "text.csv"
-    }
-    assert kinds["plain.parquet"] == pa.string() and pa.types.is_dictionary(kinds["coded.parquet"])
-    releases = set()
-    # Some pages are kept and some are not, by the secret.
-    privacy = ["--epsilon=1.5", "--delta=1e-3", "--max_partitions_per_user=3", "--noisy_counts"]
-    for path in files.values():
-        assert command(tmp_path, f"--input={path}", "--overwrite", privacy=privacy) == 0
-        releases.add((tmp_path / "out" / "released_partitions.csv").read_bytes())
-    (release,) = releases
-    assert 5 < release.count(b"\n") < 55
-
-
-def test_users_above_kappa_are_bounded(tmp_path):
-    # One user with everything, and 40 users of one page: of the former's pages none is released.
-    rng = random.Random(1)
-    rows = [f"hoarder,page{i}\n" for i in range(2000)] + [f"{user},home\n" for user in range(40)]
-    rng.shuffle(rows)
-    assert command(tmp_path, records="user,page\n" + "".join(rows)) == 0
-    assert released(tmp_path) == [["partition"], ["home"]]
 
 
 def test_the_explanation_needs_no_data(tmp_path, capsys):

@@ -204,22 +204,19 @@ def stopped_job(repository, step, when, signal_, arguments):
 
 
 @pytest.mark.parametrize(
-    ("step", "when", "free", "engine"),
+    ("step", "when", "free", "flag"),
     [
-        ("publish", "before", True, "here"),
-        ("begin_release", "before", True, "on Beam"),
-        ("begin_release", "after", False, "here"),
-        ("begin_release", "after", False, "on Beam"),
-        ("publish", "after", False, "here"),
+        ("begin_release", "before", True, ON_BEAM),
+        ("begin_release", "after", False, ON_BEAM),
+        ("publish", "after", False, "--progress"),
     ],
 )
-def test_kill_9_and_its_price(tmp_path, path, repository, step, when, free, engine):
+def test_kill_9_and_its_price(tmp_path, path, repository, step, when, free, flag):
     Ledger.create(path, 1)
-    job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
+    job = [*list_flags(tmp_path, path), flag]
     killed = stopped_job(repository, step, when, signal.SIGKILL, job)
     assert killed.returncode == -signal.SIGKILL
-    whole = (step, when) == ("publish", "after")
-    assert (tmp_path / "out" / "released_frequencies.csv").exists() == whole
+    assert (tmp_path / "out" / "released_frequencies.csv").exists() == (step == "publish")
     assert states(path) == ["reserved"]
     assert Ledger.open(path).spent().epsilon == (0 if free else Fraction(2, 5))
     # The next jobs have what is left, and no more.
@@ -401,21 +398,3 @@ def test_three_thirds_are_one(tmp_path, path):
         statement = json.loads((tmp_path / f"out{i}" / "privacy.json").read_text())
         assert (statement["epsilon"], statement["epsilon_exact"]) == (0.333333333333334, "1/3")
     assert Ledger.open(path).remaining() == PrivacyBudget(0)
-
-
-def test_jobs_at_the_same_time_share_what_there_is(tmp_path, path, repository):
-    Ledger.create(path, "0.7")
-    jobs = [
-        subprocess.Popen(
-            [sys.executable, "-m", "pipelines", "release", *list_flags(tmp_path, path, f"out{i}")],
-            cwd=repository,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for i in range(2)
-    ]
-    errors = [job.communicate(timeout=120)[1] for job in jobs]
-    assert sorted(job.returncode for job in jobs) == [0, 1]
-    assert [error for error in errors if "only epsilon 0.3" in error]
-    assert states(path) == ["committed"]
-    assert sum((tmp_path / f"out{i}").exists() for i in range(2)) == 1

@@ -216,7 +216,7 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
 @given(
     rows=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
     columns=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-30, 30), max_size=12),
-    log_rate=st.integers(-12, 16),
+    log_rate=st.integers(-20, 16),
     width=st.integers(0, 5),
     max_total=st.integers(0, 500),
 )
@@ -260,13 +260,6 @@ def test_corner_cases_are_no_worse_than_the_noise(name, rate):
     assert decode(given_noise).l1_distance(truth) / 2 <= 1.1 * raw + 2
 
 
-@pytest.mark.parametrize("log_rate", [-10, -20])
-@pytest.mark.parametrize("name", ["empty", "billion", "square"])
-def test_small_rates_give_lists(name, log_rate):
-    given_noise = noisy(LISTS[name], 2.0**log_rate, np.random.default_rng(6), 40)
-    decode(given_noise)
-
-
 def test_without_noise_the_list_comes_back():
     truth = sample("rockyou.csv")
     assert decode(Noisy(*coordinates(truth, 5), 16.0)) == truth
@@ -277,7 +270,6 @@ def test_without_noise_the_list_comes_back():
     [
         (sample("rockyou.csv"), 1.0, 2, 8, 822, 20),
         (sample("rockyou.csv"), 0.25, 2, 17, 2502, 80),
-        (sample("yahoo.csv"), 1.0, 2, 8, 1035, 25),
         (FrequencyList([1], [300]), 0.5, 25, 14, 1.4, 2),
         (FrequencyList([9, 1], [1, 20]), 0.5, 25, 14, 4.8, 3),
     ],

@@ -81,8 +81,8 @@ def between(lower, private, upper):
 @pytest.mark.parametrize("rate", [1, 0.1])
 @pytest.mark.parametrize("name", LISTS)
 def test_every_interval_holds_as_often_as_it_says(name, rate):
-    """At 80%, in 40 draws. Some 250 right intervals fail together with a probability below 3e-6."""
-    private, draws = LISTS[name], 40
+    """At 80%, in 25 draws. Some 250 right intervals fail together with a probability below 3e-6."""
+    private, draws = LISTS[name], 25
     hits = []
     for seed in range(draws):
         facts = noisy(private, rate, seed)

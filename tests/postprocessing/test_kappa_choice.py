@@ -120,8 +120,3 @@ def test_too_much_noise_is_said_and_too_little_epsilon_too():
     # Where only larger values of kappa are too much, they are left out.
     few = choose_kappa(ReleasedDegrees((1, 2, 3, 8), (10, 10, 90, 90), 1.0), 0.008)
     assert [plan.kappa for plan in few.plans][-1] <= 4
-
-
-def test_the_comparison_is_a_function_of_the_release(pairs):
-    released = ReleasedDegrees((1, 2, 3), (900, 200, 10), 1.0)
-    assert choose_kappa(released, 2) == choose_kappa(released, 2)

@@ -173,21 +173,6 @@ def test_codes_are_probabilities():
     assert sum(math.exp(-_log_uniform(x)) for x in lists) < 1
 
 
-def test_the_l1_bound_by_hand():
-    # Runs: one difference of 3, one multiplicity of 2, one run: 1/12 * 1/6 * 1/6. Less likely: all
-    # lists of total 6, 1/56 * e**(-2 pi). Either with probability 1/2; gamma / 2 = 1/200; c = 1/2.
-    error = ReleaseError.of(FrequencyList([3], [2]), ExponentialDistribution(0.5), 0.99)
-    assert error.l1 == math.ceil(math.log(12 * 6 * 6 * 2 * 200) * 2)
-    # A square staircase is described better by its total.
-    error = ReleaseError.of(
-        FrequencyList.from_counts(range(1, 200)), ExponentialDistribution(0.5), 0.9
-    )
-    total = 199 * 200 // 2
-    nats = math.pi * math.sqrt(2 * total / 3) + math.log((total + 1) * (total + 2))
-    runs = 2 * 199 * math.log(2) + math.log(200 * 201)
-    assert error.l1 == math.ceil((min(nats, runs) + math.log(2 * 20)) * 2)
-
-
 @pytest.mark.parametrize("epsilon", [0.1, 1, 8])
 def test_the_head_bound_follows_from_lemma_2(epsilon):
     decay, confidence = epsilon / 2, 0.95

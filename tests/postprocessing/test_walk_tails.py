@@ -23,7 +23,7 @@ LISTS = [
     FrequencyList(),
     FrequencyList([1], [1]),
     FrequencyList([300], [1]),
-    FrequencyList([300], [300]),
+    FrequencyList([80], [80]),
     FrequencyList([50, 3, 2, 1], [1, 3, 10, 300]),
     FrequencyList(list(range(40, 0, -1)), [1] * 40),
     FrequencyList([100, 5], [4, 300]),
@@ -71,7 +71,7 @@ def by_cells(rate, private):
 
 @pytest.mark.parametrize(
     ("own_distribution", "exact"),
-    [(ExponentialDistribution(rate), by_rows) for rate in (0.15, 0.5, 2.0)]
+    [(ExponentialDistribution(rate), by_rows) for rate in (0.3, 2.0)]
     + [(GeometricDistribution(rate), by_cells) for rate in (1.1, 3.0)],
     ids=lambda value: getattr(value, "__name__", str(value)),
 )
@@ -100,7 +100,7 @@ def test_every_rank_of_every_list_is_covered(own_distribution, exact):
             assert missed(partitions, private.distinct, number_of) <= 1 - confidence
 
 
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 4.0])
+@pytest.mark.parametrize("epsilon", [0.4, 1.0, 4.0])
 def test_bounds_cannot_be_tighter(epsilon):
     """At the corner of a large rectangle one step less would fail too often."""
     side = math.ceil(90 / epsilon)

@@ -50,41 +50,9 @@ def test_named_tuples_with_a_composite_partition():
     assert {row.partition.device for row in rows if row.partition.country == "it"} == {2}
 
 
-def test_rows_with_a_composite_partition():
-    visits = [beam.Row(**visit._asdict()) for visit in VISITS]
-    counts = run(visits, ToRecords("account", ["country", "device"]), CountDistinctUsers())
-    assert sorted((tuple(row.partition), row.count) for row in counts) == [
-        (("it", 2), 1),
-        (("no", 1), 2),
-    ]
-
-
-def test_tuples_with_a_composite_partition():
-    pairs = run(list(map(tuple, VISITS)), ToRecords(0, [1, 2]), ALL, element_type=tuple)
-    assert sorted(pairs) == PAIRS
-    assert type(pairs[0][1]) is tuple
-
-
-def test_tables_with_a_composite_partition():
-    tables = [table_of(VISITS[:1], Visit._fields), table_of(VISITS[1:], Visit._fields)]
-    bounded = run(tables, ToRecords("account", ["country", "device"]), ALL)
-    rows = [(user, tuple(partition.values())) for user, partition in rows_of(bounded)]
-    assert sorted(rows) == PAIRS
-
-
 def test_a_composite_may_be_of_named_tuples():
     records = [(user, Plain(country, device)) for user, (country, device) in PAIRS]
     assert sorted(run(records, ALL)) == PAIRS
-
-
-def test_a_single_partition_column():
-    assert sorted(run(list(map(tuple, VISITS)), ToRecords(0, 2), ALL, element_type=tuple)) == [
-        ("ann", 1),
-        ("bob", 1),
-        ("bob", 2),
-    ]
-    rows = run(VISITS, ToRecords("account", "device"), ALL)
-    assert sorted((row.user, row.partition) for row in rows) == [("ann", 1), ("bob", 1), ("bob", 2)]
 
 
 WITH_NULLS = [

@@ -1,7 +1,6 @@
 import collections
 import random
 
-import apache_beam as beam
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -11,7 +10,7 @@ from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.transforms import contributions
 from tests import reference
-from tests.beam_runs import few_pipelines, rows_of, run, same, table_of
+from tests.beam_runs import few_pipelines, rows_of, run, table_of
 
 SECRET = JobSecret.insecure_for_testing(5)
 RECORDS = st.lists(
@@ -42,49 +41,6 @@ def test_bounded_tables_agree_with_the_reference(batches, max_partitions, cap):
     records = [record for batch in batches for record in batch]
     bounded = reference.bound(records, max_partitions, SECRET.key("bound contributions"))
     assert dict(counts) == capped(reference.count(bounded), cap)
-
-
-def steps(transform, *before):
-    pipeline = beam.Pipeline()
-    pcoll = pipeline | beam.Create([table_of([("a", "b")])])
-    for i, other in enumerate(before):
-        pcoll |= f"{i}" >> other
-    _ = pcoll | "Count" >> transform
-    return [part.full_label for part in pipeline.transforms_stack[0].parts[-1].parts]
-
-
-def test_bounded_records_are_not_made_distinct_again():
-    assert "Count/Distinct" in steps(CountDistinctUsers())
-    assert "Count/Distinct" in steps(
-        CountDistinctUsers(already_distinct=False), BoundContributions(1)
-    )
-    assert steps(CountDistinctUsers(), BoundContributions(1)) == [
-        "Count/Count",
-        "Count/Batch",
-        "Count/ByPartition",
-        "Count/FromTables",
-    ]
-    # What comes after another step is not known to be distinct any more.
-    copied = beam.Map(same).with_output_types(pa.Table)
-    assert "Count/Distinct" in steps(CountDistinctUsers(), BoundContributions(1), copied)
-    assert "Count/Distinct" not in steps(CountDistinctUsers(already_distinct=True), copied)
-
-
-@pytest.mark.parametrize(
-    "column",
-    [
-        pa.array(["a", "b", "a"]),
-        pa.array(["a", "b", "a"], pa.large_string()),
-        pa.array(["a", "b", "a"]).dictionary_encode(),
-        # Codes of another type, and a dictionary that names a value twice.
-        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int8()), pa.array(["a", "b", "a"])),
-        pa.DictionaryArray.from_arrays(pa.array([0, 1, 2], pa.int32()), pa.array(["a", "b", "a"])),
-    ],
-)
-def test_distinct_tables_may_have_any_columns(column):
-    table = pa.table({"user": ["x", "y", "z"], "partition": column})
-    counts = rows_of(run([table], CountDistinctUsers(already_distinct=True)))
-    assert sorted(counts) == [("a", 2), ("b", 1)]
 
 
 def test_nulls_in_distinct_tables_are_refused():

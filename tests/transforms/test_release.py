@@ -16,7 +16,6 @@ from dp_transforms import (
     ReleaseFrequencyList,
     release_frequency_list,
 )
-from dp_transforms.columnar.counting import add_histograms
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
@@ -47,17 +46,6 @@ def test_the_transform_releases_what_the_function_does(kind):
         "tables": [table_of(pairs[:2], columns), table_of(pairs[2:], columns)],
     }[kind]
     assert release(counts) == expected(COUNTS.values())
-
-
-def test_the_whole_path_releases_the_library_s_list():
-    records = [(f"{user} of {p}", p) for p, n in COUNTS.items() for user in range(n)]
-    (released,) = run(
-        records * 2,
-        BoundContributions(2, secret=SECRET),
-        CountDistinctUsers(secret=SECRET),
-        ReleaseFrequencyList(epsilon=0.5, max_partitions_per_user=2, secret=SECRET),
-    )
-    assert released == expected(COUNTS.values())
 
 
 @pytest.mark.parametrize("element_type", [None, pa.Table])
@@ -172,7 +160,3 @@ def test_hints_are_for_the_release_alone():
     hints = hinted["ReleaseFrequencyList/Release"]
     assert hints[resource_hints.MIN_RAM_BYTES.urn] == b"16000000000"
     assert hints[resource_hints.MAX_ACTIVE_BUNDLES_PER_WORKER.urn] == b"1"
-
-
-def test_histograms_add():
-    assert add_histograms([{1: 2, 5: 1}, {}, {1: 1}]) == {1: 3, 5: 1}

@@ -4,14 +4,12 @@ import collections
 import functools
 import itertools
 import math
-import os
-import typing
 
 import apache_beam as beam
 import pyarrow as pa
 import pytest
 from apache_beam.transforms import trigger, window
-from hypothesis import Phase, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import (
@@ -31,8 +29,6 @@ SECRET = JobSecret.insecure_for_testing(9)
 KEYS = [SECRET.key("a"), SECRET.key("b")]
 DAY = 24 * 60 * 60
 NO_NOISE = 400
-# Each is a pipeline; ``make test-long`` tries some.
-MORE = int(os.environ.get("PIPELINE_EXAMPLES", "0")) // 6
 ALL = {"epsilon": NO_NOISE, "start": 0, "stop": 5 * DAY, "secret": SECRET, "num_buckets": 1}
 
 
@@ -109,77 +105,46 @@ def timed(records):
 
 
 @beam.ptransform_fn
-def Composed(begin, kind, changes, records):
-    def create(part):
-        pcoll = begin | f"Create {part}" >> beam.Create(records[part::2])
-        pcoll |= f"Time {part}" >> beam.Map(lambda r: window.TimestampedValue(r[:2], r[2]))
-        if kind == "rows":
-            pcoll |= f"Rows {part}" >> beam.Map(
-                lambda r: beam.Row(user=int(r[0]), partition=int(r[1]))
-            )
-        elif kind == "dicts":
-            pcoll |= f"Dicts {part}" >> beam.Map(
-                lambda r: {"user": r[0], "partition": r[1]}
-            ).with_output_types(dict[str, typing.Any])
-        elif kind == "tables":
-            pcoll |= f"Tables {part}" >> beam.Map(lambda r: table_of([r])).with_output_types(
+def InWindows(begin, kind, size, records):
+    """Records of a kind, put together from two parts, in windows of a size."""
+
+    def part(number):
+        pcoll = begin | f"Create {number}" >> timed(records[number::2])
+        if kind == "tables":
+            pcoll |= f"Tables {number}" >> beam.Map(lambda one: table_of([one])).with_output_types(
                 pa.Table
             )
-        return pcoll | f"Windows {part}" >> beam.WindowInto(window.FixedWindows(DAY))
+        return pcoll | f"Windows {number}" >> beam.WindowInto(window.FixedWindows(size))
 
-    pcoll = (create(0), create(1)) | beam.Flatten()
-    for i, change in enumerate(changes):
-        pcoll |= (
-            f"{i}"
-            >> {
-                "reshuffle": beam.Reshuffle(),
-                "filter": beam.Filter(bool),
-                "half days": beam.WindowInto(window.FixedWindows(DAY // 2)),
-            }[change]
-        )
-    return pcoll
+    return (part(0), part(1)) | beam.Flatten() | beam.Reshuffle()
 
 
 def test_one_user_moves_so_many_lists_and_each_by_so_much():
-    accepted = [("tables", ["half days", "filter"], 2, 2)]
-
-    @settings(max_examples=MORE or 1, deadline=None, derandomize=True, phases=[Phase.generate])
-    @given(
-        st.sampled_from(["tuples", "rows", "dicts", "tables"]),
-        st.lists(st.sampled_from(["reshuffle", "filter", "half days"]), max_size=2),
-        st.integers(1, 3),
-        st.integers(1, 3),
-    )
-    def draw(kind, changes, w, max_partitions):
-        accepted.append((kind, changes, w, max_partitions))
-
-    if MORE:
-        draw()
+    cases = [("tables", DAY // 2, 2, 2), ("tuples", DAY, 1, 3)]
 
     def results(pipeline):
         return [
             pipeline
-            | f"{i} {len(records)}" >> Composed(kind, changes, records)
+            | f"{i} {len(records)}" >> InWindows(kind, size, records)
             | f"Release {i} {len(records)}"
             >> ReleaseWindowedLists(
                 **ALL, max_windows_per_user=w, max_partitions_per_user=max_partitions
             )
             | f"Named {i} {len(records)}"
             >> beam.Map(lambda one, *name: (name, one), i, records is OTHERS)
-            for i, (kind, changes, w, max_partitions) in enumerate(accepted)
+            for i, (kind, size, w, max_partitions) in enumerate(cases)
             for records in (OTHERS, OTHERS + PLANTED)
         ] | beam.Flatten()
 
     found = collections.defaultdict(dict)
     for name, (begin, released) in run(results):
         found[name][begin] = released
-    for i, (_, changes, w, max_partitions) in enumerate(accepted):
+    for i, (_, size, w, max_partitions) in enumerate(cases):
         before, after = found[i, True], found[i, False]
-        assert before.keys() == after.keys()
-        assert len(before) == (10 if "half days" in changes else 5)
+        assert before.keys() == after.keys() and len(before) == 5 * DAY // size
         moved = [before[begin].l1_distance(after[begin]) for begin in before]
-        assert max(moved) <= max_partitions, accepted[i]
-        assert sum(move > 0 for move in moved) <= w, accepted[i]
+        assert max(moved) <= max_partitions
+        assert sum(move > 0 for move in moved) <= w
 
 
 def test_each_list_is_that_of_its_window():
@@ -340,7 +305,7 @@ def selected(kind, **options):
         "num_buckets": 2,
     } | options
     return run(
-        lambda begin: begin | Composed(kind, [], records) | SelectWindowedPartitions(**options)
+        lambda begin: begin | InWindows(kind, DAY, records) | SelectWindowedPartitions(**options)
     )
 
 

@@ -56,7 +56,7 @@ def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
 
 @pytest.mark.parametrize(
     ("outcomes", "count"),
-    slow_unless([(1, 20), (3, 20_000), (100, 10_000), (10_000, 1_500)], [(1, 20), (100, 10_000)]),
+    slow_unless([(1, 20), (3, 20_000), (100, 3_000), (10_000, 1_500)], [(1, 20), (100, 3_000)]),
 )
 def test_sizes_from_one_to_ten_thousand(outcomes, count):
     eta = Eta(5, 3, 1)
@@ -78,7 +78,7 @@ def test_fractional_utilities_draw_the_mixture_over_all_roundings():
     eta, utilities = Eta(1, 1, 1), [Fraction(1, 4), Fraction(-3, 2), 1.75, 9]
     mechanism = ExponentialMechanism(eta, -1, 3, max_outcomes=4)
     distribution = mixture(eta, [min(max(Fraction(u), -1), 3) for u in utilities])
-    distributions.assert_follows(draws(mechanism, utilities, 8_000), distribution)
+    distributions.assert_follows(draws(mechanism, utilities, 2_500), distribution)
 
 
 def mixture(eta, utilities):
@@ -257,7 +257,7 @@ class CountingTape:
 def test_the_distribution_of_a_clamped_number(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)
-    draws = [laplace.release(value, tape, f"release {i}") for i in range(5_000)]
+    draws = [laplace.release(value, tape, f"release {i}") for i in range(1_500)]
     clamped = min(max(Fraction(value), -10), 10)
     near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
     weights = {

@@ -75,15 +75,6 @@ def test_tails_and_probabilities_enclose_the_definition(noise):
         assert hi - lo <= 2.0**-64
 
 
-@pytest.mark.parametrize("noise", [*SMALL, DiscreteLaplace(511)], ids=str)
-def test_thresholds_are_rounded_down(noise):
-    thresholds = noise._thresholds[::-1].tolist()
-    assert thresholds[-1] == 0 and (thresholds[-2] > 0 if len(thresholds) > 1 else True)
-    for x in {0, 1, len(thresholds) // 3, len(thresholds) - 1} & set(range(len(thresholds))):
-        with gmpy2.context(precision=300):
-            assert thresholds[x] == int(gmpy2.floor(direct_tail(noise, x) * 2**64))
-
-
 @pytest.mark.parametrize("noise", LARGE, ids=str)
 def test_floats_enclose_the_tail(noise):
     assert noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * SCALES[noise]) > 200
@@ -105,27 +96,6 @@ def test_fast_draws_equal_exact_ones(noise):
 def test_words_near_a_threshold(noise, multiple, offset, positive, further_bits):
     x = int(multiple * SCALES[noise])
     noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
-
-
-def test_equality_with_a_threshold_reads_more_bits():
-    noise = DiscreteLaplace(3)
-    threshold = int(noise._thresholds[-1])
-    asked = []
-
-    def extend(element, bits):
-        asked.append(bits)
-        with gmpy2.context(precision=400):
-            tail = int(gmpy2.floor(direct_tail(noise, 0, digits=100) * 2**100))
-        return (tail + delta) << bits - 100
-
-    words = np.array([threshold], dtype=np.uint64)
-    delta = -1
-    assert noise.from_words(words, extend)[0] == -1
-    delta = 1
-    assert noise.from_words(words, extend)[0] == 0
-    assert asked == [128, 128]
-    noise.from_words(words - np.uint64(1), None)
-    noise.from_words(words + np.uint64(1), None)
 
 
 def test_draw_i_depends_on_channel_and_index_only():

@@ -105,7 +105,7 @@ def test_random_bounds_have_the_total_weight_of_enumeration(seed):
     "target", slow_unless([((),), ((3, 1),), ((6, 2, 2, 1, 1),)], [((3, 1),)]), ids=str
 )
 def test_releases_follow_the_distribution(name, target):
-    check_distribution([(name, target)], HALF, 1500)
+    check_distribution([(name, target)], HALF, 600)
 
 
 def many_cases():
@@ -169,44 +169,6 @@ def test_neighbours_keep_the_ratio_of_probabilities(name):
     for a, b in itertools.permutations(totals, 2):
         if enumeration.l1_distance(a, b) == 1:
             assert totals[b][0] <= totals[a][1] * 2
-
-
-@pytest.mark.parametrize("rate", slow_unless([1.0, 0.02], [1.0]), ids=str)
-@pytest.mark.parametrize(
-    ("private", "bounds"),
-    [
-        (
-            FrequencyList([10**6], [10**6]),
-            PartitionBounds.around(FrequencyList([10**6], [10**6]), 1000),
-        ),
-        (FrequencyList([1000], [1000]), PartitionBounds.of_total(10**6)),
-        (FrequencyList([10**9], [1]), PartitionBounds.around(FrequencyList([10**9], [1]), 3)),
-        (FrequencyList([1], [10**9]), PartitionBounds(unbounded_ranks=10**9)),
-        (FrequencyList([1], [10**9]), PartitionBounds(beyond=1)),
-        (
-            FrequencyList([10**12, 1], [1, 10**6]),
-            PartitionBounds(FrequencyList([7], [5]), beyond=9),
-        ),
-        (
-            FrequencyList(np.arange(400, 0, -1), [1] * 400),
-            PartitionBounds.within_distance(FrequencyList(np.arange(400, 0, -2), [2] * 200), 50),
-        ),
-        (FrequencyList(), PartitionBounds(FrequencyList([10**6], [10**6]), unbounded_ranks=10**6)),
-    ],
-    ids=[
-        "square",
-        "square below n / i",
-        "one item",
-        "no more items",
-        "no larger",
-        "gap",
-        "alternating",
-        "far",
-    ],
-)
-def test_large_lists_stay_between_large_bounds(private, bounds, rate):
-    for released in release_seeds(private, bounds, rate, 20):
-        assert bounds.contain(released)
 
 
 def test_the_mechanism_is_its_sampler_and_keeps_its_parameters():

@@ -18,12 +18,8 @@ from dp_transforms.mechanisms.partition.narrowed import (
     probability_outside,
     smallest_distance,
 )
-from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
-from tests.cases import slow_unless
-from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 EIGHTH = Eta(1, 3, 1)
@@ -33,18 +29,6 @@ def near(target, distance):
     bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
     outcomes = enumeration.partitions_of_at_most(sum(target) + 20)
     return [x for x in outcomes if bounds.contain(enumeration.as_list(x))]
-
-
-@pytest.mark.parametrize("distance", slow_unless([0, 1, 3], [1]))
-@pytest.mark.parametrize("target", [(), (3, 1), (2, 2, 1)], ids=str)
-def test_releases_follow_the_distribution(target, distance):
-    outcomes = near(target, distance)
-    distribution = enumeration.distribution(Fraction(1, 2), target, iter(outcomes))
-    bounds = PartitionBounds.within_distance(enumeration.as_list(target), distance)
-    sampler = Sampler(Blocks.of(enumeration.as_list(target), bounds), Decay(base=Eta(1, 1, 1)))
-    distributions.assert_follows(
-        [sampler.release(InsecureSeededTape(i)) for i in range(800)], distribution
-    )
 
 
 @pytest.mark.parametrize("rate", [Fraction(2), Fraction(4)], ids=str)
@@ -116,14 +100,6 @@ def test_neighbours_keep_epsilon_and_delta_prime(distance):
                 # q = e**(-epsilon / 2).
                 excess = sum(max(p - 64 * inside[b].get(x, 0), 0) for x, p in inside[a].items())
                 assert excess <= delta * (1 + 64)
-
-
-def test_a_real_release_is_near():
-    private = FrequencyList([4000, 300, 2, 1], [10, 200, 10**4, 10**5])
-    mechanism = DistanceBoundedPartitionMechanism(max_total=300_000, delta=1e-9, epsilon=1)
-    released = mechanism.release(private, InsecureSeededTape(1))
-    assert released.l1_distance(private) <= mechanism.distance
-    assert mechanism.delta_prime == pytest.approx(1e-9 * (1 + math.e))
 
 
 @pytest.mark.parametrize(

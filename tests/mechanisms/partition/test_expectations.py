@@ -20,21 +20,6 @@ from tests.row_distribution import RowDistribution
 from tests.tapes import InsecureSeededTape
 
 
-@pytest.mark.parametrize("private", [(), (1,), (3, 1), (2, 2, 2), (4, 1, 1, 1)], ids=str)
-@pytest.mark.parametrize("epsilon", [2.0, 4.0])
-def test_expectation_is_that_of_the_enumeration(private, epsilon):
-    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    q = np.exp(-mechanism.rate)
-    distances = np.array(
-        [enumeration.l1_distance(x, private) for x in enumeration.partitions_of_at_most(34)]
-    )
-    weights = q**distances
-    exact = (weights * distances).sum() / weights.sum()
-    assert evaluation.expected_l1(mechanism, enumeration.as_list(private)) == pytest.approx(
-        exact, rel=1e-6
-    )
-
-
 def test_expectation_on_rockyou_is_the_published_exact_value():
     """37.23: the exact dist at q = e**-4, the paper's for epsilon = 8; its Table II has 28.8."""
     exact = expected_l1(sample_data.rockyou(), 4.0) / 2

@@ -1,41 +1,9 @@
-"""The mechanism: square corners, its parameters, and its errors."""
+"""The parameters of the exponential mechanism."""
 
-from fractions import Fraction
-
-import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism
 from tests.tapes import InsecureSeededTape
-
-
-@pytest.mark.parametrize(
-    ("private", "epsilon"),
-    [
-        (FrequencyList([10**6], [10**6]), 8),
-        (FrequencyList([10**6], [10**6]), 0.02),
-        (FrequencyList([10**9], [1]), 1),
-        (FrequencyList([1], [10**9]), 0.1),
-        (FrequencyList([5, 4, 3, 2, 1], [1] * 5), 0.02),
-        (FrequencyList([5, 4, 3, 2, 1], [1] * 5), 1),
-        (FrequencyList(), 0.1),
-    ],
-)
-def test_square_corners(private, epsilon):
-    mechanism = IntegerPartitionMechanism(epsilon)
-    tapes = map(InsecureSeededTape, range(50))
-    distances = [x.l1_distance(private) for x in mechanism.release_many(private, 50, tapes)]
-    # Each corner adds sum_n n q**n / (1 - q**n) or less: two of them, and the two infinite runs.
-    q = np.exp(-mechanism.rate)
-    corners = 2 * len(private) + 1
-    one = sum(n * q**n / (1 - q**n) for n in range(1, 2000))
-    assert np.mean(distances) <= 2 * corners * one + 1
-    assert any(distances) or epsilon == 8
-
-
-def test_a_parameter_may_be_text():
-    for text, number in (("0.1", 0.1), ("1e-1", 0.1), ("1/3", Fraction(1, 3))):
-        assert IntegerPartitionMechanism(text) == IntegerPartitionMechanism(number)
 
 
 def test_sensitivity_divides_the_rate():

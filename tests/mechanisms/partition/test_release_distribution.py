@@ -1,5 +1,4 @@
-"""The geometric mechanism's distributions in closed form, against sums over all lists and against
-draws."""
+"""The geometric mechanism's distributions in closed form, against sums over all lists."""
 
 import math
 from fractions import Fraction
@@ -7,13 +6,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms import FrequencyList, GeometricPartitionMechanism
+from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.partition.distributions import (
     GeometricDistribution,
 )
 from tests import enumeration
 from tests.geometric_reference import frequency_distribution, probability
-from tests.tapes import InsecureSeededTape
 
 LISTS = [(), (1,), (3, 1), (2, 2), (3, 2, 2), (4, 1, 1)]
 SMALL = 14
@@ -48,31 +46,6 @@ def test_the_weight_of_a_list_is_its_own_probability(private):
     distribution = GeometricDistribution(math.log(4))
     exact = probability(Fraction(1, 4), private, private)
     assert distribution.log_weight(enumeration.as_list(private)) == pytest.approx(math.log(exact))
-
-
-def check_cells(private, epsilon, count):
-    """Each comparison fails with a probability of about 1e-10."""
-    mechanism = GeometricPartitionMechanism(epsilon=epsilon)
-    tapes = map(InsecureSeededTape, range(count))
-    ranks = private.distinct + 2
-    drawn = np.zeros((count, ranks), np.int64)
-    for row, released in zip(drawn, mechanism.release_many(private, count, tapes), strict=True):
-        values = np.repeat(released.frequencies, released.multiplicities)[:ranks]
-        row[: len(values)] = values
-    for rank in range(1, ranks + 1):
-        for value, chance in enumerate(frequency_distribution(epsilon, private, rank, 8)):
-            error = math.sqrt(chance * (1 - chance) / count) + 1 / count
-            assert abs((drawn[:, rank - 1] == value).mean() - chance) < 6.5 * error
-
-
-def test_cells_are_as_frequent_in_draws_as_in_closed_form():
-    check_cells(FrequencyList([6, 4, 3], [2, 1, 3]), 1.2, 5000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("epsilon", [1.1, 2.5])
-def test_cells_are_as_frequent_in_100_000_draws_as_in_closed_form(epsilon):
-    check_cells(FrequencyList([6, 4, 3], [2, 1, 3]), epsilon, 100_000)
 
 
 @pytest.mark.parametrize("rate", [math.log(3), 2.0, 8.0])

@@ -86,15 +86,6 @@ def test_samples_follow_the_distribution(target, upper, lower, eta):
     distributions.assert_follows(samples, exact_distribution(target, eta, upper, lower))
 
 
-def test_total_weight():
-    target, eta, upper = (4, 2, 1), Eta(3, 2, 1), [3, 3]
-    expected = sum(
-        rational(eta.base) ** enumeration.l1_distance(y, target)
-        for y in enumeration.partitions(2, 3)
-    )
-    assert PartitionTable(enumeration.as_list(target), eta, upper).total_weight == expected
-
-
 def test_neighbouring_lists_are_within_twice_eta():
     eta, upper = Eta(3, 2, 2), [5, 4, 3, 2]
     for target in enumeration.partitions(3, 3):

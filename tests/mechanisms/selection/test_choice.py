@@ -14,7 +14,6 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from dp_transforms.reports.plots import plot_explanation
 from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
 from tests.tapes import InsecureSeededTape
 
@@ -46,7 +45,8 @@ def test_at_a_delta_of_one_half_a_single_user_is_the_median():
     assert make_strategy("auto", 1, 0.5, noisy_counts=True).name in NOISY
 
 
-@pytest.mark.parametrize("name", NAMES)
+# The rounds of "measured" are those of "renyi_rounds".
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "renyi_rounds"])
 @pytest.mark.parametrize(
     ("epsilon", "delta"), [(1e308, 1e-5), (10**30, 0.5), (1e-9, 1e-300), (1, 5e-324)]
 )
@@ -57,7 +57,7 @@ def test_extreme_budgets_make_a_strategy_or_are_refused(name, epsilon, delta):
         assert name == "measured" and epsilon > 1
     else:
         # What a constructor leaves for later does not fail either.
-        if name in ("renyi_rounds", "measured"):
+        if name == "measured":
             assert made.keep_probability(2**48) == 1
 
 
@@ -212,9 +212,3 @@ def test_the_explanation_is_a_table_of_keep_probabilities():
 def test_explained_users_are_checked(users):
     with pytest.raises(ValueError, match="users must be positive integers"):
         explain(1, 1e-5, users=users)
-
-
-def test_the_plot_is_written(tmp_path):
-    pytest.importorskip("matplotlib")
-    plot_explanation(explain(1, 1e-3), tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")

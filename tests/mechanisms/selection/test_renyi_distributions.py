@@ -40,14 +40,13 @@ def interpolated(values, points):
     return np.interp(points, NODES, values) * below + beyond
 
 
-def game(values, distribution, partitions, gone, step=None):
+def game(values, distribution, partitions, gone):
     """V before a round in which the user has so many partitions, from V after it.
 
     Args:
       gone: whether the likelihood ratio is that of the records without the user to those with.
-      step: what the user adds to each partition, if it is not the distribution's.
     """
-    step = step or distribution.step(partitions)
+    step = distribution.step(partitions)
     # From there on pi stays what it is.
     end = distribution.reach + 1
     keep = np.array([distribution.keep_probability(x) for x in range(end + step)])
@@ -82,13 +81,13 @@ def distribution_of_counts(epsilon, delta, max_partitions):
     return RenyiDistribution(budget, max_partitions)
 
 
-def worst_delta(distributions, max_partitions, step=None):
+def worst_delta(distributions, max_partitions):
     worst = []
     for gone in (False, True):
         values = np.maximum(NODES - math.exp(EPSILON), 0)
         for distribution in reversed(distributions):
             values = np.max(
-                [game(values, distribution, d, gone, step) for d in range(1, max_partitions + 1)],
+                [game(values, distribution, d, gone) for d in range(1, max_partitions + 1)],
                 axis=0,
             )
         worst.append(float(np.interp(1, NODES, values)))
@@ -108,7 +107,7 @@ def test_worst_delta_of_counts(max_partitions):
 
 @pytest.mark.parametrize(
     ("max_partitions", "rounds", "growth"),
-    [(2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)],
+    [(2, 2, 64), (1, 3, 16), (3, 2, 1)],
 )
 def test_worst_delta_of_rounds(max_partitions, rounds, growth):
     strategy = RenyiRoundsSelection(
@@ -126,11 +125,6 @@ def test_rounds_share_the_budget(max_partitions, rounds):
         budgets = [strategy.round_after(i, named).budget for i in range(rounds)]
         assert len({budget.order for budget in budgets}) == 1
         assert 0.99 * DELTA < bound(budgets, EPSILON) <= DELTA
-
-
-def test_a_step_too_long_is_found_out():
-    distribution = distribution_of_counts(EPSILON, DELTA, 2)
-    assert worst_delta([distribution], 2, step=2) > 2 * DELTA
 
 
 def test_distributions_do_not_fall_and_end():
