@@ -86,7 +86,7 @@ def test_thresholds_are_rounded_down(noise):
 
 @pytest.mark.parametrize("noise", LARGE, ids=str)
 def test_floats_enclose_the_tail(noise):
-    assert noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * SCALES[noise]) > 200
+    noise_checks.assert_floats_enclose_tails(noise, reach=44 * SCALES[noise])
 
 
 @pytest.mark.parametrize("noise", slow_unless([*SMALL, *LARGE], [*SMALL, LARGE[0]]), ids=str)

@@ -23,7 +23,7 @@ TRUNCATED = [
 ]
 SMALL_GAUSSIANS = [RoundedGaussian(Fraction(1, 4)), RoundedGaussian(Fraction(1000, 7))]
 LARGE_GAUSSIANS = [
-    RoundedGaussian(Fraction(512**2) + Fraction(1, 3)),
+    RoundedGaussian(Fraction(2**26) + Fraction(1, 3)),
     RoundedGaussian(Fraction(10**11, 7)),
     RoundedGaussian(Fraction(2**90)),
 ]
@@ -59,9 +59,3 @@ def test_fast_draws_equal_exact_ones(noise):
 def test_words_near_a_threshold(noise, place, offset, positive, further_bits):
     x = int(place * (noise.k if noise in TRUNCATED else 9 * math.isqrt(math.ceil(noise.sigma2))))
     noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
-
-
-@pytest.mark.parametrize("noise", LARGE_GAUSSIANS, ids=str)
-def test_floats_enclose_the_rounded_gaussian(noise):
-    checked = noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * math.sqrt(noise.sigma2))
-    assert checked == 303
