@@ -19,13 +19,12 @@ what the noise can have done to them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import TypeVar
 
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decimals import Real, exact_fraction
 from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 
@@ -86,38 +85,6 @@ def success_rate_bits(frequency_list: FrequencyList, guesses: int) -> float:
     return math.log2(Fraction(guesses * frequency_list.total, covered))
 
 
-def min_entropy(frequency_list: FrequencyList) -> float:
-    """H_infinity = -lg p_1, in bits; the same as ``success_rate_bits`` for one guess."""
-    return success_rate_bits(frequency_list, 1)
-
-
-def guesses_to_reach(frequency_list: FrequencyList, alpha: Real) -> int:
-    """mu_alpha: the fewest guesses per account that break at least a fraction alpha of the
-    accounts.
-
-    Raises:
-      ValueError: the list is empty, or alpha is not in (0, 1].
-
-    >>> guesses_to_reach(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)
-    2
-    """
-    ranks = rank_sums(frequency_list)
-    return ranks.rank_reaching(check_alpha(alpha) * ranks.total)
-
-
-def alpha_guesswork(frequency_list: FrequencyList, alpha: Real) -> float:
-    """G_alpha: the mean guesses per account of an attacker who gives up after mu_alpha of them.
-
-    Raises:
-      ValueError: the list is empty, or alpha is not in (0, 1].
-
-    >>> alpha_guesswork(FrequencyList([5, 2, 1], [1, 1, 3]), alpha=0.7)  # 1 for half, else 2
-    1.5
-    """
-    work, _ = _guesswork_and_rate(frequency_list, alpha)
-    return float(work)
-
-
 def alpha_guesswork_bits(frequency_list: FrequencyList, alpha: Real) -> float:
     """G-tilde_alpha: G_alpha as an effective key length, in bits; resistance to offline guessing.
 
@@ -133,71 +100,6 @@ def guesswork_key_space(work: _Number, rate: _Number) -> _Number:
     Bonneau (2012): G-tilde = lg(2 G / lambda - 1) + lg(1 / (2 - lambda)).
     """
     return (2 * work / rate - 1) / (2 - rate)
-
-
-def guessing_curve(frequency_list: FrequencyList) -> tuple[IntArray, FloatArray]:
-    """Guesses per account, and the fraction of accounts that they break.
-
-    One point per distinct frequency; the curve between two points is a straight line.
-
-    >>> guesses, rates = guessing_curve(FrequencyList([5, 2, 1], [1, 1, 3]))
-    >>> guesses.tolist(), rates.tolist()
-    ([1, 2, 5], [0.5, 0.7, 1.0])
-    """
-    ranks = rank_sums(frequency_list)
-    rates = np.array(ranks.sums[1:], dtype=np.float64) / ranks.total
-    return np.array(ranks.ends[1:], dtype=np.int64), rates
-
-
-@dataclass(frozen=True)
-class Attack:
-    """The point where a rational attacker stops.
-
-    Attributes:
-      guesses: guesses per account after which the attacker gives up; 0 if attacking does not pay.
-      success_rate: the fraction of accounts broken.
-      profit: the mean profit per account, in units of the cost of one guess.
-    """
-
-    guesses: int
-    success_rate: float
-    profit: float
-
-
-def rational_attack(frequency_list: FrequencyList, value_per_cost: Real) -> Attack:
-    """The attack that pays best, if a broken account is worth ``value_per_cost`` guesses.
-
-    Blocki, Harsha and Zhou, "On the economics of offline password cracking" (IEEE S&P 2018): an
-    attacker who gives up on an account after B guesses gains value * lambda_B and spends one unit
-    for every guess made, on average the sum of 1 - lambda_j over 0 <= j < B. Guess B pays for
-    itself if value * p_B >= 1 - lambda_{B-1}. The profit may fall and rise again, so this is the
-    global maximum and not the first guess that does not pay; among equals it is the fewest guesses.
-
-    Raises:
-      ValueError: the list is empty, or value_per_cost is negative.
-
-    >>> rational_attack(FrequencyList([50, 1], [1, 50]), value_per_cost=4)
-    Attack(guesses=1, success_rate=0.5, profit=1.0)
-    """
-    value = exact_fraction("value_per_cost", value_per_cost)
-    if value < 0:
-        raise ValueError(f"value_per_cost must not be negative, got {value_per_cost}")
-    ranks = rank_sums(frequency_list)
-    best_profit, best_guesses = Fraction(0), 0
-    # Inside a run p is constant while 1 - lambda falls, so the profit is convex: only run ends can
-    # win.
-    spent = 0
-    for run, frequency in enumerate(ranks.frequencies):
-        width = ranks.ends[run + 1] - ranks.ends[run]
-        spent += width * (ranks.total - ranks.sums[run]) - frequency * (width * (width - 1) // 2)
-        profit = value * ranks.sums[run + 1] - spent
-        if profit > best_profit:
-            best_profit, best_guesses = profit, ranks.ends[run + 1]
-    return Attack(
-        guesses=best_guesses,
-        success_rate=float(Fraction(ranks.sum_to(best_guesses), ranks.total)),
-        profit=float(best_profit / ranks.total),
-    )
 
 
 def check_alpha(alpha: Real) -> Fraction:
