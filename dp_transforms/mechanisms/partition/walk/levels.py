@@ -17,6 +17,7 @@ from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, 
 from dp_transforms.mechanisms.partition.walk.messages import backward
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
+    LEAST_WIDTH,
     UNIT_ROUNDOFF,
     FloatTransfer,
     clipped,
@@ -28,7 +29,7 @@ from dp_transforms.mechanisms.randomness import RandomTape
 _TINY = 2.0**-940
 """A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
 
-_AT_ONCE = 4  # So many thresholds of all blocks are looked at together.
+_AT_ONCE = LEAST_WIDTH  # So many thresholds of all blocks are looked at together.
 _UNSETTLED = -1
 _WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
 _NARROWEST = 32  # The first window to look ahead on.
@@ -172,8 +173,9 @@ class Level:
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         matrix = self._transfer.matrix(length)
         start = self.window + (-state if bit else state)
-        row_lo, row_hi, scale = matrix.row(start, min(2 * self.window + 1 - start, length + 1))
-        lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
+        count = min(2 * self.window + 1 - start, length + 1)
+        bounds, exponents = matrix.bounds[:, start, :count], matrix.exponents[start, :count]
+        lo, hi = self._cumulative(index, bit, state, *bounds, exponents, matrix.error)
         return lo.tolist(), hi.tolist()
 
     def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
@@ -190,7 +192,8 @@ class Level:
             start = self.window + (-state if bit else state)
             for kind, length in enumerate(lengths.tolist()):
                 matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
-                row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
+                row_lo[same], row_hi[same] = matrix.bounds[:, start, :_AT_ONCE]
+                scales[same] = matrix.exponents[start, :_AT_ONCE]
                 errors[same] = matrix.error
         everywhere = np.arange(len(bits))[:, None]
         return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)

@@ -29,7 +29,6 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
 from dp_transforms.mechanisms.enclosure import Undecided
 from dp_transforms.mechanisms.partition.walk.transfer import (
-    CLEARANCE,
     LOST,
     UNIT_ROUNDOFF,
     FloatMatrix,
@@ -40,6 +39,7 @@ from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
 _DEEP = 2**48  # No exponent is kept that is further below the largest.
+_LEAST = 2**60
 
 
 @dataclass(frozen=True)
@@ -130,31 +130,21 @@ class _Vector:
         self._normalise()
 
     def _multiply(self, matrix: FloatMatrix, size: int) -> None:
-        values = np.empty_like(self.values)
-        exponents = np.empty_like(self.exponents)
         ratio, scale = self._above
         fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
-        lost = matrix.lost + LOST
-        clear = lost * size * CLEARANCE
         # Rows whose products still grow at the window's edge are left unbounded.
         beyond = np.where(fall < 1, fall / (1 - fall), math.inf)
-        for group in matrix.groups:
-            rows, columns = slice(group.start, group.stop), slice(group.start, group.end)
-            shifts = group.columns + self.exponents[columns]
-            top = shifts.max()
-            messages = np.ldexp(self.values[:, columns], clipped(shifts - top))
-            if matrix.centre is not None:
-                messages[0, : max(matrix.centre - group.start, 0)] = 0
-            product = messages @ group.entries.T
-            product[1] += len(shifts) * lost
-            if group.end == size:
-                product[1] += (group.entries[:, -1] * messages[1, -1] + lost) * beyond[rows]
-            if matrix.centre is not None:
-                product[0, max(matrix.centre + 1 - group.start, 0) :] = 0
-            product[0, product[0] < clear] = 0
-            values[:, rows] = product
-            exponents[rows] = group.rows + top
-        self.values, self.exponents = values, exponents
+        terms = self.values[:, matrix.ends] * matrix.bounds
+        exponents = self.exponents[matrix.ends] + matrix.exponents
+        # 0 times an unbounded message is 0.
+        counts = terms[1] > 0
+        top = exponents.max(axis=1, where=counts, initial=-_LEAST)
+        terms = np.ldexp(np.where(counts, terms, 0), clipped(exponents - top[:, None]))
+        self.values, self.exponents = terms.sum(axis=2), top
+        self.values[1] += LOST
+        edge = np.arange(max(size - terms.shape[2], 0), size)
+        self.values[1, edge] += (terms[1, edge, size - 1 - edge] + LOST) * beyond[edge]
+        self.values[0, self.values[0] < LOST] = 0
         self.error += matrix.error + (size + 4) * UNIT_ROUNDOFF
 
     def _normalise(self) -> None:
