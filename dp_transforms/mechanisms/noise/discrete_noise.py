@@ -170,7 +170,8 @@ class _GeometricNoise(IntegerNoise):
     def _float_tails(self, x: IntArray) -> FloatArray:
         """P[X > x], within ``RELATIVE_ERROR`` where it is at least 2**-65."""
         rate = float(self._decay.log_enclosure(WORD_BITS)[0])
-        return np.exp(-rate * (x + 1)) / (1 + math.exp(-rate))
+        tails: FloatArray = np.exp(-rate * (x + 1)) / (1 + math.exp(-rate))
+        return tails
 
 
 @dataclass(frozen=True)

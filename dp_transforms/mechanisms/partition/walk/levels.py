@@ -175,7 +175,8 @@ class Level:
         start = self.window + (-state if bit else state)
         count = min(2 * self.window + 1 - start, length + 1)
         bounds, exponents = matrix.bounds[:, start, :count], matrix.exponents[start, :count]
-        lo, hi = self._cumulative(index, bit, state, *bounds, exponents, matrix.error)
+        row = bounds[0], bounds[1], exponents
+        lo, hi = self._cumulative(index, bit, state, *row, matrix.error)
         return lo.tolist(), hi.tolist()
 
     def _table(self, state: int) -> tuple[FloatArray, FloatArray]:

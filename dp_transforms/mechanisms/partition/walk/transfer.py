@@ -148,13 +148,15 @@ class FloatTransfer:
         # What does not cross zero: q**(n d) times the weight of the moves.
         is_above, few = start >= w, np.minimum(moves, w + 1)
         distance = np.where(is_above, start - w, np.maximum(w - end, 0))
-        hi = stays[0][distance] * np.where(is_above, climbs[0][few], falls[0][few])
+        lo = stays[0][distance] * np.where(is_above, climbs[0][few], falls[0][few])
         exponents = stays[1][distance] + np.where(is_above, climbs[1][few], falls[1][few])
-        hi *= (is_above | (end <= w)) & (end < size)
-        lo = hi * ((start <= w) & (end >= w)) if is_long else hi.copy()
+        is_reached = (end < size) & (moves <= length)
+        # Of a constant that is not kept its exponent is the upper bound.
+        hi = np.where(lo > 0, lo, 1.0) * is_reached
+        lo *= is_reached & ((start <= w) & (end >= w) if is_long else 1)
         # Entries on one side are products of two constants of two units each.
         error = 6 * UNIT_ROUNDOFF
-        rows, moved = np.nonzero(~is_above & (end > w) & (end < size) & (moves <= length))
+        rows, moved = np.nonzero(~is_above & (end > w) & is_reached)
         columns = rows + moved
         if is_long:
             error += 2.0**-INDEPENDENCE_BITS
