@@ -329,9 +329,9 @@ class ListRelease(_Answers):
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
         """
-        from dp_transforms.postprocessing import views
+        from dp_transforms.reports import lists
 
-        return views.plot_released_list(self.released, path, confidence, self._known())
+        return lists.plot_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes what the job writes: the list, its noisy coordinates and privacy.json, whole or

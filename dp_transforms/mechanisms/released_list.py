@@ -90,22 +90,22 @@ class ReleasedList(FrequencyList):
     # a mechanism needs none of it.
 
     def to_arrow(self) -> Any:
-        """The columns as a ``pyarrow.Table``; see ``postprocessing.views``."""
-        from dp_transforms.postprocessing import views
+        """The columns as a ``pyarrow.Table``, and what the release cost as its metadata."""
+        from dp_transforms.reports import lists
 
-        return views.to_arrow(self)
+        return lists.to_arrow(self)
 
     def to_pandas(self) -> Any:
-        """The columns as a ``pandas.DataFrame``; see ``postprocessing.views``."""
-        from dp_transforms.postprocessing import views
+        """The columns as a ``pandas.DataFrame``, and what the release cost as its ``attrs``."""
+        from dp_transforms.reports import lists
 
-        return views.to_pandas(self)
+        return lists.to_pandas(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.99) -> Any:
-        """A picture with error bars; see ``postprocessing.views.plot_released_list``."""
-        from dp_transforms.postprocessing import views
+        """A picture with error bars; see ``reports.lists.plot_list``."""
+        from dp_transforms.reports import lists
 
-        return views.plot_released_list(self, path, confidence)
+        return lists.plot_list(self, path, confidence)
 
     def __str__(self) -> str:
         return "\n".join(["frequency,multiplicity", *(f"{n},{m}" for n, m in self)])
