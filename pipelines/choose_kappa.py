@@ -15,7 +15,7 @@ from dp_transforms.files.release_files import read_degrees
 from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
-from dp_transforms.reports.plots import kappa_table, plot_kappas
+from dp_transforms.reports.page import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import flag_types
 from pipelines.command_line import (

@@ -98,7 +98,7 @@ ARROWS = {
 LATE = {
     "dp_transforms.mechanisms.released_list": {"dp_transforms.reports.lists"},
     "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
-    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.plots"},
+    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
 }
 """What a module imports inside functions alone: a released list and a choice, which are public,
 show themselves, and noisy coordinates, which are public, are decoded."""

@@ -80,7 +80,7 @@ class KappaChoice:
     contributions: float
 
     def __repr__(self) -> str:
-        from dp_transforms.reports.plots import kappa_table
+        from dp_transforms.reports.page import kappa_table
 
         return kappa_table(self)
 

@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.selection import (
     make_strategy,
 )
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
-from dp_transforms.reports.plots import plot_explanation
+from dp_transforms.reports.page import plot_explanation
 from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
 from tests.tapes import InsecureSeededTape
 
