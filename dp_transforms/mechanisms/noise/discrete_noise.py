@@ -32,7 +32,6 @@ from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     refine_until_decided,
-    rounding_pair,
     same,
     smallest_where,
 )
@@ -43,8 +42,6 @@ Extend = Callable[[int, int], int]
 """(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
 
 _LARGEST_SCALE = 2**48
-_TABLE_SCALE = 512
-"""Up to this scale thresholds come from a table: 64 * ln 2 * 512 entries for discrete Laplace."""
 RELATIVE_ERROR = 2.0**-43
 """Of float tails. numpy's exp is within 4 units in the last place, and an argument of at most 46 is
 off by 2**-51 of itself at most, which comes to less than 2**-45."""
@@ -143,20 +140,8 @@ class _GeometricNoise(IntegerNoise):
         precision += _GUARD_BITS
         return self._decay.power(x + 1, precision) / (1 + self._decay.power(1, precision))
 
-    def _tails(self, precision: int) -> list[Enclosure]:
-        # Products of one power: a power for each would take most of a first release.
-        down, up = rounding_pair(precision + _GUARD_BITS)
-        ratio = self._decay.power(1, precision + _GUARD_BITS)
-        tails = [self.tail(0, precision)]
-        while tails[-1].upper >= _LEAST_TAIL:
-            lower, upper = tails[-1]
-            tails.append(Enclosure(down.mul(lower, ratio.lower), up.mul(upper, ratio.upper)))
-        return tails
-
     def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
         rate = float(self._decay.log_enclosure(WORD_BITS)[0])
-        if rate * _TABLE_SCALE >= 1:
-            return super()._magnitudes(folded)
         # A word is rounded once on the way to a float, by at most 2**-53 of itself.
         lower = folded.astype(np.float64) * 2.0**-WORD_BITS
         upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
@@ -168,7 +153,7 @@ class _GeometricNoise(IntegerNoise):
         return found, certain
 
     def _float_tails(self, x: IntArray) -> FloatArray:
-        """P[X > x], within ``RELATIVE_ERROR`` where it is at least 2**-65."""
+        """P[X > x], within ``RELATIVE_ERROR`` where it is at least 2**-65, and else below that."""
         rate = float(self._decay.log_enclosure(WORD_BITS)[0])
         tails: FloatArray = np.exp(-rate * (x + 1)) / (1 + math.exp(-rate))
         return tails
