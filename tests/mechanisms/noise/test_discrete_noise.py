@@ -124,8 +124,9 @@ def test_equality_with_a_threshold_reads_more_bits():
     delta = 1
     assert noise.from_words(words, extend)[0] == 0
     assert asked == [128, 128]
-    noise.from_words(words - np.uint64(1), None)
-    noise.from_words(words + np.uint64(1), None)
+    # Farther from it floats decide.
+    assert noise.from_words(words - np.uint64(2**24), None)[0] == -1
+    assert noise.from_words(words + np.uint64(2**24), None)[0] == 0
 
 
 def test_draw_i_depends_on_channel_and_index_only():
