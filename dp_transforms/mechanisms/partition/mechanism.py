@@ -167,7 +167,7 @@ class PartitionMechanism(ABC):
     @property
     def loss_range(self) -> float:
         """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
-        release, where the possible lists are public (see ``budget.events.BoundedRangeDpEvent``)."""
+        release, where the possible lists are public (see ``budget.BoundedRangeDpEvent``)."""
         _, up = rounding_pair(_COST_PRECISION)
         length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
         return float_above(as_fraction(length))
