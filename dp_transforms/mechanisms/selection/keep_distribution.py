@@ -194,12 +194,7 @@ class KeepDistribution(ABC):
 
 @dataclass(frozen=True)
 class OptimalDistribution(KeepDistribution):
-    """pi of Theorem 1 for one (epsilon, delta), and users with one partition each.
-
-    Args:
-      epsilon: not negative; an exact rational number.
-      delta: at least 0 and below 1; an exact rational number.
-    """
+    """pi of Theorem 1 for one (epsilon, delta), each at least 0, and users with one partition."""
 
     epsilon: Fraction
     delta: Fraction

@@ -178,12 +178,7 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
 
 @dataclass(frozen=True)
 class TruncatedGeometricNoise(IntegerNoise):
-    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
-
-    Args:
-      epsilon: positive; an exact rational number.
-      k: positive integer.
-    """
+    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere."""
 
     epsilon: Fraction
     k: int
@@ -216,12 +211,7 @@ class TruncatedGeometricNoise(IntegerNoise):
 
 
 def truncated_geometric_distribution(epsilon: Fraction, delta: Fraction) -> ThresholdDistribution:
-    """The distribution of a partition by its number of users, for users with one partition each.
-
-    Args:
-      epsilon: positive; an exact rational number.
-      delta: positive and below 1; an exact rational number.
-    """
+    """The distribution of a partition by its number of users, for users with one partition each."""
     k = truncation(epsilon, delta)
     return ThresholdDistribution(TruncatedGeometricNoise(epsilon, k), k, saturation=2 * k + 1)
 

@@ -64,12 +64,8 @@ LEAST_WIDTH = 4  # So many entries of each row there are at least.
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
-    """The length from which on a run's ends collide with a probability of at most 2**-bits.
-
-    Args:
-      decay: the ratio q.
-      window: W; the run is entered and left in states within -W..W.
-    """
+    """The length from which on the ends of a run, entered and left in states within -W..W, collide
+    with a probability of at most 2**-bits."""
     _, up = rounding_pair(64)
     rate, _ = decay.log_enclosure(64)
     cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
@@ -100,12 +96,7 @@ class FloatMatrix(NamedTuple):
 
 
 class FloatTransfer:
-    """T_n on the window -W..W in scaled float64; state D has index D + W.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-    """
+    """T_n on the window -W..W in scaled float64; state D has index D + W."""
 
     def __init__(self, decay: Decay, window: int):
         self.window = window
