@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
-        f"{_SELECTION}/count_strategies.py",
+        f"{_SELECTION}/keep_distribution.py",
         "return self._shrinking(n - self.crossover, precision)",
         "return (1 - gmpy2.mpq(float(1 - self._shrinking(n - self.crossover, precision)[0])),) * 2",
         (f"{_TEST_SELECTION}/test_optimal_distribution.py",),
@@ -397,7 +397,7 @@ MUTANTS = (
     ),
     Mutant(
         "each of kappa partitions gets the whole budget",
-        f"{_SELECTION}/composition.py",
+        f"{_SELECTION}/count_strategies.py",
         "return epsilon / parts, delta / parts",
         "return epsilon, delta",
         (f"{_TEST_SELECTION}/test_audits.py",),

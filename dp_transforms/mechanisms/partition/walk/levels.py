@@ -14,12 +14,12 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, partitions
-from dp_transforms.mechanisms.partition.walk.messages import backward
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
     LEAST_WIDTH,
     UNIT_ROUNDOFF,
     FloatTransfer,
+    backward,
     clipped,
     independence_length,
 )
