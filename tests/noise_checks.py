@@ -3,7 +3,7 @@
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.noise.discrete_noise import RELATIVE_ERROR
+from dp_transforms.mechanisms.discrete_noise import RELATIVE_ERROR
 from dp_transforms.mechanisms.selection.keep_distribution import as_float
 from tests.tapes import InsecureSeededTape
 

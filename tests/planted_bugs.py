@@ -40,10 +40,10 @@ MUTANTS = (
     ),
     Mutant(
         "how many partitions users have is released with half of its noise",
-        "dp_transforms/mechanisms/noise/user_degrees.py",
+        "dp_transforms/mechanisms/user_degrees.py",
         "DiscreteLaplace(1 / self.epsilon)",
         "DiscreteLaplace(1 / (2 * self.epsilon))",
-        ("tests/mechanisms/noise/test_user_degree_mechanism.py",),
+        ("tests/mechanisms/test_user_degree_mechanism.py",),
     ),
     Mutant(
         "sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensitivity)",
@@ -179,7 +179,7 @@ MUTANTS = (
         "dp_transforms/mechanisms/randomness.py",
         'index.to_bytes(16, "big") + channel.encode()',
         'index.to_bytes(16, "big")',
-        ("tests/mechanisms/noise/test_discrete_noise.py",),
+        ("tests/mechanisms/test_discrete_noise.py",),
     ),
     Mutant(
         "kappa is not enforced where a user's records are bounded for a frequency list",

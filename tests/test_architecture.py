@@ -12,12 +12,10 @@ PACKAGES = ("dp_transforms", "pipelines", "runner_configs")
 
 MECHANISMS = "dp_transforms.mechanisms"
 ARROWS = {
-    f"{MECHANISMS}.noise": {MECHANISMS},
     f"{MECHANISMS}.partition.walk": {MECHANISMS},
-    f"{MECHANISMS}.selection": {MECHANISMS, f"{MECHANISMS}.noise"},
+    f"{MECHANISMS}.selection": {MECHANISMS},
     f"{MECHANISMS}.partition": {
         MECHANISMS,
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition.walk",
     },
     "dp_transforms.columnar": set(),
@@ -27,7 +25,6 @@ ARROWS = {
         "dp_transforms.budget",
         "dp_transforms.columnar",
         MECHANISMS,
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition",
         f"{MECHANISMS}.selection",
     },
@@ -37,7 +34,6 @@ ARROWS = {
         "dp_transforms.columnar",
         "dp_transforms.files",
         MECHANISMS,
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition",
         f"{MECHANISMS}.selection",
         "dp_transforms.runtime",
@@ -46,7 +42,6 @@ ARROWS = {
         "dp_transforms",
         "dp_transforms.columnar",
         MECHANISMS,
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition",
         "dp_transforms.runtime",
     },
@@ -55,7 +50,6 @@ ARROWS = {
         "dp_transforms.budget",
         "dp_transforms.files",
         MECHANISMS,
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.partition",
         f"{MECHANISMS}.selection",
         "dp_transforms.postprocessing",
@@ -65,7 +59,6 @@ ARROWS = {
     "dp_transforms.postprocessing": {
         MECHANISMS,
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.selection",
     },
     "dp_transforms.evaluation": {
@@ -79,7 +72,6 @@ ARROWS = {
         "dp_transforms.files",
         MECHANISMS,
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.selection",
         "dp_transforms.postprocessing",
         "dp_transforms.reports",
@@ -90,7 +82,6 @@ ARROWS = {
         "dp_transforms.columnar",
         MECHANISMS,
         f"{MECHANISMS}.partition",
-        f"{MECHANISMS}.noise",
         f"{MECHANISMS}.selection",
         "dp_transforms.runtime",
     },

@@ -1,11 +1,11 @@
 # The public names and their homes: see public_names.
 
+from .discrete_noise import DiscreteLaplace as DiscreteLaplace
+from .discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from .eta import Eta as Eta
 from .exponential import ClampedLaplace as ClampedLaplace
 from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList
-from .noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
-from .noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from .noisy_coordinates import NoisyCoordinates as NoisyCoordinates
 from .partition.exponential import IntegerPartitionMechanism as IntegerPartitionMechanism
 from .partition.frobenius import FrobeniusMechanism as FrobeniusMechanism

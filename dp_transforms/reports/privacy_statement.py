@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
-from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition.distributions import (
     DISTRIBUTIONS,
     GeometricDistribution,
@@ -21,6 +20,7 @@ from dp_transforms.mechanisms.partition.distributions import (
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.specs import (
     DegreesSpec,
     GroupsSpec,

@@ -44,13 +44,13 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.noise.discrete_noise import (
+from dp_transforms.mechanisms.discrete_noise import (
     DiscreteLaplace,
     IntegerNoise,
     TwoSidedGeometric,
 )
+from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
     ROWS,

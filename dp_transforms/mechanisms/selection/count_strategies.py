@@ -30,8 +30,8 @@ from typing import Any, ClassVar
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
     RoundedGaussian,

@@ -40,13 +40,13 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     as_fraction,
     enclosed,
     rounding_pair,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import IntegerNoise
 
 _PRECISION = 192
 """The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""

@@ -50,6 +50,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
+from dp_transforms.mechanisms.discrete_noise import Extend, scaled_floor
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     Undecided,
@@ -59,7 +60,6 @@ from dp_transforms.mechanisms.enclosure import (
     same,
     smallest_where,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import Extend, scaled_floor
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
 
 _MOST_NODES = 1 << 11

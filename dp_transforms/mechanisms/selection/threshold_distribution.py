@@ -83,13 +83,13 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
+from dp_transforms.mechanisms.discrete_noise import Extend, IntegerNoise
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     exactly,
     refine_until_decided,
     smallest_where,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntegerNoise
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 
 _PRECISION = 256

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace, TwoSidedGeometric
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace, TwoSidedGeometric
 from tests import noise_checks
 from tests.cases import slow_unless
 from tests.statistical import distributions
