@@ -87,7 +87,7 @@ ARROWS = {
     },
 }
 LATE = {
-    "dp_transforms.mechanisms.released_list": {"dp_transforms.reports.lists"},
+    "dp_transforms.mechanisms.frequency_list": {"dp_transforms.reports.lists"},
     "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
     "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
 }

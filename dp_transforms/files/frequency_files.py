@@ -23,9 +23,8 @@ from dp_transforms.files.filenames import (
 )
 from dp_transforms.files.paths import local_path, reason
 from dp_transforms.mechanisms.arrays import IntArray
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
 Tables = dict[str, list[bytes]]

@@ -39,10 +39,9 @@ from dp_transforms.files.paths import filesystem, local_path, reason
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
 Statement = dict[str, Any]

@@ -26,7 +26,7 @@ from dp_transforms.files.frequency_files import Tables, grouped_tables, list_tab
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.release_files import is_decoded, read_release
 from dp_transforms.mechanisms.decimals import Real
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals

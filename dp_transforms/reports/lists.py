@@ -12,8 +12,7 @@ import numpy as np
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COMPARISON_PICTURE, CURVE_FILE, RANKS_FILE
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers, ReleaseIntervals
 from dp_transforms.postprocessing.intervals import intervals_of

@@ -46,8 +46,8 @@ from dp_transforms.mechanisms.degree_projection import (
     project_degrees,
     project_directed_degrees,
 )
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.selection import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram

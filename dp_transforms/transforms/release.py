@@ -15,9 +15,9 @@ from dp_transforms.columnar.attributes import histograms
 from dp_transforms.columnar.columns import plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound

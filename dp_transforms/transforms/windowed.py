@@ -41,7 +41,7 @@ from dp_transforms.columnar.attributes import LIST
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime.batching import ToTables, objects
 from dp_transforms.runtime.bounds import Releases, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for

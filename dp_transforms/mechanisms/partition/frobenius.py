@@ -50,7 +50,7 @@ from dp_transforms.mechanisms.discrete_noise import (
     TwoSidedGeometric,
 )
 from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
     ROWS,
@@ -59,7 +59,6 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.mechanisms.partition.mechanism import WithinBounds, check_total
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.released_list import ReleasedList
 
 _REFUTING_BITS = 60
 _LARGEST_SQUARE = 2**24
