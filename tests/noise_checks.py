@@ -38,7 +38,7 @@ def assert_right_near_a_threshold(noise, x, offset, positive, further_bits):
 
 def assert_floats_enclose_tails(noise, reach):
     """The floats that decide are as near to the tails, out to ``reach``, as they claim to be."""
-    points = np.concatenate([[0, 1, 2], np.linspace(0, reach, 300)]).astype(np.int64)
+    points = np.minimum([0, 1, 2, *np.linspace(0, reach, 300)], int(reach)).astype(np.int64)
     for x, value in zip(points.tolist(), noise._float_tails(points).tolist(), strict=True):
         lo, hi = noise.tail(x, 160)
         assert abs(value / lo - 1) < RELATIVE_ERROR / 2 and abs(value / hi - 1) < RELATIVE_ERROR / 2

@@ -31,6 +31,7 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
+    exactly,
     refine_until_decided,
     same,
     smallest_where,
@@ -43,8 +44,8 @@ Extend = Callable[[int, int], int]
 
 _LARGEST_SCALE = 2**48
 RELATIVE_ERROR = 2.0**-43
-"""Of float tails. numpy's exp is within 4 units in the last place, and an argument of at most 46 is
-off by 2**-51 of itself at most, which comes to less than 2**-45."""
+"""Of float tails. numpy's exp and expm1 are within 4 units in the last place, and an argument of at
+most 46 is off by 2**-51 of itself at most, which comes to less than 2**-45."""
 _LEAST_TAIL = gmpy2.mpq(1, 1 << WORD_BITS)
 _GUARD_BITS = 32
 
@@ -131,22 +132,41 @@ class IntegerNoise(ABC):
         return refine_until_decided(draw, 2 * WORD_BITS)
 
 
-class _GeometricNoise(IntegerNoise):
-    """P[X = x] proportional to q**|x|; then P[X > x] = q**(x + 1) / (1 + q)."""
+class GeometricNoise(IntegerNoise):
+    """P[X = x] proportional to q**|x|, on all integers or on those from -k to k.
 
-    _decay: Decay
+    P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)), where q**k may be 0.
+    """
+
+    @property
+    @abstractmethod
+    def _decay(self) -> Decay:
+        """q."""
+
+    @property
+    def _largest(self) -> int | None:
+        """k."""
+        return None
 
     def tail(self, x: int, precision: int) -> Enclosure:
         precision += _GUARD_BITS
-        return self._decay.power(x + 1, precision) / (1 + self._decay.power(1, precision))
+        decay, k = self._decay, self._largest
+        if k is not None and x >= k:
+            return exactly(0)
+        power, total = decay.power(x + 1, precision), 1 + decay.power(1, precision)
+        if k is None:
+            return power / total
+        # 1 + q - 2 q**(k + 1), by terms that are all positive.
+        gap, inner, rest = (decay.one_minus_power(i, precision) for i in (1, k, k - x))
+        return power * rest / (total * inner + gap * decay.power(k, precision))
 
     def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
-        rate = float(self._decay.log_enclosure(WORD_BITS)[0])
         # A word is rounded once on the way to a float, by at most 2**-53 of itself.
         lower = folded.astype(np.float64) * 2.0**-WORD_BITS
         upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
         lower *= 1 - 2 * RELATIVE_ERROR
-        steps = -np.log(np.maximum(lower, 2.0**-WORD_BITS) * (1 + math.exp(-rate))) / rate
+        rate, total, end = self._floats
+        steps = -np.log(np.maximum(lower, 2.0**-WORD_BITS) * total + end) / rate
         found = np.maximum(np.ceil(steps).astype(np.int64) - 1, 0)
         certain = self._float_tails(found) < lower
         certain &= (found == 0) | (self._float_tails(found - 1) > upper)
@@ -154,13 +174,25 @@ class _GeometricNoise(IntegerNoise):
 
     def _float_tails(self, x: IntArray) -> FloatArray:
         """P[X > x], within ``RELATIVE_ERROR`` where it is at least 2**-65, and else below that."""
-        rate = float(self._decay.log_enclosure(WORD_BITS)[0])
-        tails: FloatArray = np.exp(-rate * (x + 1)) / (1 + math.exp(-rate))
+        rate, total, _ = self._floats
+        tails: FloatArray = np.exp(-rate * (x + 1)) / total
+        if self._largest is not None:
+            tails *= -np.expm1(-rate * (self._largest - x))
         return tails
+
+    @cached_property
+    def _floats(self) -> tuple[float, float, float]:
+        """-ln q, 1 + q - 2 q**(k + 1), and q**(k + 1)."""
+        rate = float(self._decay.log_enclosure(WORD_BITS)[0])
+        total, k = 1 + math.exp(-rate), self._largest
+        if k is None:
+            return rate, total, 0.0
+        total = -total * math.expm1(-rate * k) - math.expm1(-rate) * math.exp(-rate * k)
+        return rate, total, math.exp(-rate * (k + 1))
 
 
 @dataclass(frozen=True)
-class DiscreteLaplace(_GeometricNoise):
+class DiscreteLaplace(GeometricNoise):
     """Discrete Laplace noise: P[X = x] proportional to e**(-|x| / scale) on all integers.
 
     A count that changes by at most s between neighbours (add or remove all records of one user)
@@ -187,12 +219,12 @@ class DiscreteLaplace(_GeometricNoise):
         object.__setattr__(self, "scale", exact)
 
     @cached_property
-    def _decay(self) -> Decay:  # type: ignore[override]
+    def _decay(self) -> Decay:
         return Decay(1 / Fraction(self.scale))
 
 
 @dataclass(frozen=True)
-class TwoSidedGeometric(_GeometricNoise):
+class TwoSidedGeometric(GeometricNoise):
     """Two-sided geometric noise: P[X = x] proportional to 2**(-eta * |x|) on all integers.
 
     The ratio 2**-eta is ``eta.base`` exactly. A count that changes by at most s between neighbours
@@ -209,7 +241,7 @@ class TwoSidedGeometric(_GeometricNoise):
             raise ValueError(f"eta must be an Eta, got {self.eta!r}")
 
     @cached_property
-    def _decay(self) -> Decay:  # type: ignore[override]
+    def _decay(self) -> Decay:
         return Decay(base=self.eta)
 
 

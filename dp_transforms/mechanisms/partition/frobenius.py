@@ -37,7 +37,6 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -207,6 +206,5 @@ def _draw_arm(
     raise AssertionError("unreachable")
 
 
-@lru_cache(maxsize=64)
 def _noise(decay: Decay) -> IntegerNoise:
     return DiscreteLaplace(1 / decay.rate) if decay.base is None else TwoSidedGeometric(decay.base)
