@@ -38,8 +38,10 @@ from scipy.special import betainccinv, betaincinv
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.distributions import pairs, window_for
-from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.partition.exponential import (
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+)
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks

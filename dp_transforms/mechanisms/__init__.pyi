@@ -8,9 +8,9 @@ from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList
 from .frequency_list import ReleasedList as ReleasedList
 from .noisy_coordinates import NoisyCoordinates as NoisyCoordinates
+from .partition.exponential import GeometricPartitionMechanism as GeometricPartitionMechanism
 from .partition.exponential import IntegerPartitionMechanism as IntegerPartitionMechanism
 from .partition.frobenius import FrobeniusMechanism as FrobeniusMechanism
-from .partition.geometric import GeometricPartitionMechanism as GeometricPartitionMechanism
 from .partition.narrowed import (
     DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
 )

@@ -146,7 +146,7 @@ def corner_chains(released: FrequencyList) -> IntArray:
 
 @dataclass(frozen=True)
 class GeometricDistribution(ReleaseDistribution):
-    """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.geometric``.
+    """Pr_f[x] = q**||x - f||_1 w(x), q <= 1/3: see ``partition.exponential``.
 
     For every f, i and k >= 1, Pr[x_i >= f_i + k] and Pr[x_i <= f_i - k] are at most q**k / (1 + q).
     They are equal to it at a large corner, as above.
