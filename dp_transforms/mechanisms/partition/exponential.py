@@ -1,8 +1,9 @@
 """The exponential and the geometric mechanism, which draw a list as a walk: epsilon-DP, exactly.
 
-**The exponential mechanism.** Theorem. Let q = e**-c, phi(q) = prod_{i >= 1} (1 - q**i), and Pr_f[x] = q**||x - f||_1 / Z(f) over
-all lists, or over those between two walls. If the Young diagrams of f and f' differ in kappa cells,
-the probability of any x differs by a factor of at most e**(kappa (c + ln R(c))),
+**The exponential mechanism.** Theorem. Let q = e**-c, phi(q) = prod_{i >= 1} (1 - q**i), and
+Pr_f[x] = q**||x - f||_1 / Z(f) over all lists, or over those between two walls. If the Young
+diagrams of f and f' differ in kappa cells, the probability of any x differs by a factor of at most
+e**(kappa (c + ln R(c))),
 
     R(c) = e**c - phi(e**-c) (e**c - e**-c) < e**c.
 
@@ -26,9 +27,10 @@ factor of at most e**c. (If b is not between the walls, no probability changes.)
 It is exact for kappa = 1: with f empty, p = 1 - phi and x = b has a ratio of e**c R(c). It needs
 the lattice: lists of a known total are none.
 
-**The geometric mechanism** gives frequency lists at the price of their weights. Theorem. Let X, F be Young diagrams, d(X, F) = |X xor F|, which is the L1 distance of the two lists,
-0 < q < 1 and t = q / (1 + q). A corner of X is a cell that can be added to X or removed from it;
-each belongs to a vertex of X's boundary. For m corners at consecutive vertices let
+**The geometric mechanism** has no normalizer to pay for. Theorem. Let X, F be Young diagrams, d(X,
+F) = |X xor F|, which is the L1 distance of the two lists, 0 < q < 1 and t = q / (1 + q). A corner
+of X is a cell that can be added to X or removed from it; each belongs to a vertex of X's boundary.
+For m corners at consecutive vertices let
 
     I_0 = 1,  I_1 = 1 - t,  I_m = I_{m-1} - t I_{m-2},     w(X) = the product of I_m over the
                                                            maximal chains of corners of X.
