@@ -21,8 +21,8 @@ from benchmarks.frequency_lists import Input
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition.exponential import GeometricPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,

@@ -32,8 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dp_accounting.dp_event import SelfComposedDpEvent
 
-from dp_transforms.budget.accounting import compose
-from dp_transforms.budget.events import partition_event
+from dp_transforms.budget.accounting import compose, partition_event
 from dp_transforms.files.filenames import LISTS_FILE, LISTS_HEADER
 from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism

@@ -22,7 +22,6 @@ from dp_transforms.mechanisms.degree_projection import (
     node_private_sensitivity,
 )
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, UserDegreeMechanism
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
@@ -35,6 +34,7 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, UserDegreeMechanism
 
 MOST_PERIODS = 10_000
 ALL_USERS = ""

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
 from dp_transforms.files.release_files import read_degrees
-from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from dp_transforms.reports import page
-from dp_transforms.reports.plots import kappa_table, plot_kappas
+from dp_transforms.reports.page import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import command_line, job_flags
 from pipelines.job_flags import add_input_flags, add_release_flags, records

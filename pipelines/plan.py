@@ -13,7 +13,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_frequency_list
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.mechanisms.decimals import ExactNumber
-from dp_transforms.mechanisms.partition.geometric import least_epsilon
+from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.postprocessing.planning import (
     ReleasePlan,

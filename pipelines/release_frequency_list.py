@@ -41,7 +41,7 @@ from pipelines.job_flags import (
 from pipelines.release_job import period_release, release_job, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.released_list import ReleasedList
+    from dp_transforms.mechanisms.frequency_list import ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 

@@ -14,7 +14,7 @@ from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.selection import STRATEGIES, explain
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
-from dp_transforms.reports.plots import plot_explanation
+from dp_transforms.reports.page import plot_explanation
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta

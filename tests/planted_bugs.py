@@ -40,10 +40,10 @@ MUTANTS = (
     ),
     Mutant(
         "how many partitions users have is released with half of its noise",
-        "dp_transforms/mechanisms/noise/user_degrees.py",
+        "dp_transforms/mechanisms/user_degrees.py",
         "DiscreteLaplace(1 / self.epsilon)",
         "DiscreteLaplace(1 / (2 * self.epsilon))",
-        ("tests/mechanisms/noise/test_user_degree_mechanism.py",),
+        ("tests/mechanisms/test_user_degree_mechanism.py",),
     ),
     Mutant(
         "sensitivity off by a factor of two: epsilon / sensitivity for epsilon / (2 sensitivity)",
@@ -179,7 +179,7 @@ MUTANTS = (
         "dp_transforms/mechanisms/randomness.py",
         'index.to_bytes(16, "big") + channel.encode()',
         'index.to_bytes(16, "big")',
-        ("tests/mechanisms/noise/test_discrete_noise.py",),
+        ("tests/mechanisms/test_discrete_noise.py",),
     ),
     Mutant(
         "kappa is not enforced where a user's records are bounded for a frequency list",
@@ -383,7 +383,7 @@ MUTANTS = (
     ),
     Mutant(
         "1 - pi in floats, past the crossover at epsilon = 20",
-        f"{_SELECTION}/count_strategies.py",
+        f"{_SELECTION}/keep_distribution.py",
         "return self._shrinking(n - self.crossover, precision)",
         "return (1 - gmpy2.mpq(float(1 - self._shrinking(n - self.crossover, precision)[0])),) * 2",
         (f"{_TEST_SELECTION}/test_optimal_distribution.py",),
@@ -397,7 +397,7 @@ MUTANTS = (
     ),
     Mutant(
         "each of kappa partitions gets the whole budget",
-        f"{_SELECTION}/composition.py",
+        f"{_SELECTION}/count_strategies.py",
         "return epsilon / parts, delta / parts",
         "return epsilon, delta",
         (f"{_TEST_SELECTION}/test_audits.py",),

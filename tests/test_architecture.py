@@ -12,10 +12,10 @@ PACKAGES = ("dp_transforms", "pipelines", "runner_configs")
 
 ROOT_PACKAGE = "dp_transforms"
 MECHANISMS = f"{ROOT_PACKAGE}.mechanisms"
-NOISE, PARTITION, SELECTION, WALK = (
-    f"{MECHANISMS}.{name}" for name in ("noise", "partition", "selection", "partition.walk")
+PARTITION, SELECTION, WALK = (
+    f"{MECHANISMS}.{name}" for name in ("partition", "selection", "partition.walk")
 )
-KERNELS = {MECHANISMS, NOISE, PARTITION, SELECTION}
+KERNELS = {MECHANISMS, PARTITION, SELECTION}
 
 
 def packages(*names):
@@ -23,10 +23,9 @@ def packages(*names):
 
 
 ARROWS = {
-    NOISE: {MECHANISMS},
     WALK: {MECHANISMS},
-    SELECTION: {MECHANISMS, NOISE},
-    PARTITION: {MECHANISMS, NOISE, WALK},
+    SELECTION: {MECHANISMS},
+    PARTITION: {MECHANISMS, WALK},
     f"{ROOT_PACKAGE}.columnar": set(),
     f"{ROOT_PACKAGE}.sample_data": {MECHANISMS},
     f"{ROOT_PACKAGE}.budget": {MECHANISMS, PARTITION},
@@ -36,7 +35,7 @@ ARROWS = {
     ROOT_PACKAGE: packages("budget", "columnar", "runtime") | KERNELS,
     f"{ROOT_PACKAGE}.runtime": packages("budget", "columnar") | KERNELS | {ROOT_PACKAGE},
     f"{ROOT_PACKAGE}.files": packages("columnar", "runtime")
-    | {ROOT_PACKAGE, MECHANISMS, NOISE, PARTITION},
+    | {ROOT_PACKAGE, MECHANISMS, PARTITION},
     f"{ROOT_PACKAGE}.transforms": packages("budget", "columnar", "files", "runtime")
     | KERNELS
     | {ROOT_PACKAGE},
@@ -48,9 +47,9 @@ ARROWS = {
     | {ROOT_PACKAGE},
 }
 LATE = {
-    "dp_transforms.mechanisms.released_list": {"dp_transforms.postprocessing.views"},
+    "dp_transforms.mechanisms.frequency_list": {"dp_transforms.reports.lists"},
     "dp_transforms.mechanisms.partition.frobenius": {"dp_transforms.postprocessing.decoder"},
-    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.plots"},
+    "dp_transforms.postprocessing.kappa_choice": {"dp_transforms.reports.page"},
 }
 """What a module imports inside functions alone: a released list and a choice, which are public,
 show themselves, and noisy coordinates, which are public, are decoded."""

@@ -1,16 +1,16 @@
 # The public names and their homes: see public_names.
 
+from .accounting import ApproximateDpEvent as ApproximateDpEvent
+from .accounting import BoundedRangeDpEvent as BoundedRangeDpEvent
 from .accounting import Composition as Composition
 from .accounting import compose as compose
+from .accounting import gaussian_threshold_event as gaussian_threshold_event
 from .accounting import largest_epsilon as largest_epsilon
+from .accounting import partition_event as partition_event
 from .budget import Cost as Cost
 from .budget import PrivacyBudget as PrivacyBudget
 from .budget import PrivacyFilter as PrivacyFilter
 from .budget import PrivacyUnit as PrivacyUnit
-from .events import ApproximateDpEvent as ApproximateDpEvent
-from .events import BoundedRangeDpEvent as BoundedRangeDpEvent
-from .events import gaussian_threshold_event as gaussian_threshold_event
-from .events import partition_event as partition_event
 from .ledger import BudgetExceededError as BudgetExceededError
 from .ledger import JobExistsError as JobExistsError
 from .ledger import Ledger as Ledger

@@ -1,4 +1,4 @@
-"""Composition: the cost of several mechanisms on the same users.
+"""The cost of a mechanism as a DpEvent of Google's dp-accounting library, and of several together.
 
 All bounds here hold for mechanisms that may be chosen after seeing earlier outputs, while their
 privacy parameters are fixed in advance (for parameters that are chosen as one goes, see
@@ -8,19 +8,31 @@ public numbers only, so the smallest holds too.
 | method | theorem |
 | --- | --- |
 | basic | epsilons and deltas add up |
-| zcdp | rhos add up: epsilon**2 / 8 for bounded range, epsilon**2 / 2 for pure DP |
-| rdp | the exact Renyi divergence of the worst case adds up, order by order |
+| rdp | the exact Renyi divergences of the worst case add up, order by order |
 | pld | privacy-loss distributions of the worst case convolve |
 
 A mechanism's own delta is the probability of a failure that hides nothing: an (epsilon, delta)-DP
 mechanism is one that fails with probability delta and else loses at most epsilon (Kairouz, Oh and
-Viswanath 2015). So the zcdp and rdp methods set the failures aside: with delta' for composition
-the total is 1 - (1 - delta') * prod(1 - delta_i).
+Viswanath 2015). So the rdp method sets the failures aside: with delta' for composition the total is
+1 - (1 - delta') * prod(1 - delta_i). A divergence is at most the order times the rho of zCDP, so
+that this is never above what zCDP tells.
 
 These are double-precision numbers. The library rounds privacy losses to the safe side, but
 convolves them by Fourier transform, whose errors are near 1e-15 in delta: at delta = 0 it may
 return an epsilon far too small. So its distributions are asked for delta - 1e-12 here, and not at
 all below that.
+
+Neighbours of every event: add or remove all records of one user.
+
+* a frequency or degree list: ``partition_event``, for noise on Frobenius coordinates the library's
+  ``DiscreteLaplaceDpEvent``;
+* ``ExponentialMechanism``: ``BoundedRangeDpEvent``;
+* partition selection, with or without noisy counts: ``ApproximateDpEvent``;
+* discrete Laplace (two-sided geometric) noise: the library's ``DiscreteLaplaceDpEvent``;
+* thresholded Gaussian noise: ``gaussian_threshold_event``.
+
+dp-accounting 0.6 has no events for bounded range nor for a plain (epsilon, delta); as its contract
+asks for, they are events of their own, which other accountants refuse rather than misread.
 """
 
 from __future__ import annotations
@@ -29,15 +41,20 @@ import functools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
+import attr
 import numpy as np
 from dp_accounting import dp_event, rdp
 from dp_accounting.pld import common, privacy_loss_distribution
 from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
 from dp_transforms.budget.budget import PrivacyBudget
-from dp_transforms.budget.events import ApproximateDpEvent, BoundedRangeDpEvent, list_event
 from dp_transforms.mechanisms.arrays import FloatArray
+from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
+from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
+from dp_transforms.mechanisms.partition.registry import partition_mechanism
 
 _ORDERS = 1 + np.geomspace(0.02, 1e7, 600)
 """Renyi orders: dense enough that the best of them is within 0.1% of the infimum over all."""
@@ -46,6 +63,124 @@ _GRID_POINTS = 10_000  # Points of the privacy-loss grid per unit of basic compo
 
 _FOURIER_ERROR = 1e-12
 """More than the error in delta of a composition of privacy-loss distributions."""
+
+
+_RANGES = {
+    "epsilon": ("a finite number and not negative", lambda value: 0 <= value < math.inf),
+    "pure": ("at least 0", lambda value: value >= 0),
+    "delta": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+}
+
+
+def _check(event: dp_event.DpEvent, attribute: Any, value: float) -> None:
+    words, holds = _RANGES[attribute.name]
+    if math.isnan(value) or not holds(value):
+        raise ValueError(f"{attribute.name} must be {words}, got {value}")
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class BoundedRangeDpEvent(dp_event.DpEvent):
+    """Represents an epsilon-bounded-range mechanism, such as the exponential mechanism.
+
+    For any two neighbours there is an interval of length epsilon in which the privacy loss
+    ln(Pr[M(x) = o] / Pr[M(x') = o]) of every output o lies (Durfee and Rogers 2019). The interval
+    contains 0, since both are probability distributions, so that such a mechanism is epsilon-DP;
+    but an epsilon-DP mechanism may need an interval of twice the length. It satisfies epsilon**2 /
+    8-zCDP (Cesar and Rogers 2021, "Bounding, Concentrating, and Truncating: Unifying Privacy Loss
+    Composition for Data Analytics"), a quarter of what epsilon-DP alone gives.
+
+    The mechanisms for integer partitions are. Let ||f - f'||_1 <= kappa for neighbours and q =
+    e**-c. A list x has a weight of q**||x - f||_1 w(x), w not depending on f (and 1 for the
+    exponential mechanism), so that
+
+        ln(Pr_f[x] / Pr_f'[x]) = c (||x - f'||_1 - ||x - f||_1) + ln(Z_f' / Z_f),
+
+    whose first term lies in [-c kappa, c kappa] for all x by the triangle inequality, and whose
+    second does not depend on x: an interval of length 2 c kappa. The set of possible x must not
+    depend on f; f may be moved between public bounds first, which brings no two lists farther
+    apart. In base 2, c = eta ln 2. An epsilon-DP mechanism has a range of 2 epsilon at most, so
+    2 c kappa says more where c kappa < epsilon: for the exponential mechanism alone.
+
+    Attributes:
+      epsilon: the length of the interval.
+      pure: the epsilon of pure epsilon-DP, where it is known to be less. Composition uses whichever
+        gives less.
+    """
+
+    epsilon: float = attr.ib(validator=_check)
+    pure: float = attr.ib(default=math.inf, validator=_check)
+
+
+@attr.s(frozen=True, slots=True, auto_attribs=True)
+class ApproximateDpEvent(dp_event.DpEvent):
+    """Represents an (epsilon, delta)-DP mechanism of which nothing else is known.
+
+    Attributes:
+      epsilon: not negative.
+      delta: in [0, 1).
+    """
+
+    epsilon: float = attr.ib(validator=_check)
+    delta: float = attr.ib(default=0.0, validator=_check)
+
+
+def partition_event(mechanism: PartitionMechanism) -> dp_event.DpEvent:
+    """Returns the cost of a release of a frequency or degree list.
+
+    Noise on Frobenius coordinates costs what discrete Laplace noise of q = e**-c costs on one
+    number that changes by kappa, which is less than kappa c-DP alone says from kappa = 2 on.
+
+    Proof. What is released is a function of the noisy coordinates (``frobenius``), of which
+    neighbours move any by m_1 + m_2 + ... <= kappa. A shift by m has the loss c (|n - m| - |n|), at
+    most c m, for noise n. So with u = t - c m its delta at t is, for -c m <= t <= c m,
+
+        g(u) = (1 - e**u) / (1 + q) + sum of (1 - q) / (1 + q) q**n (1 - e**(u + 2 c n))
+               over 0 < n < -u / (2 c),
+
+    in which m stands no more; above c m it is 0. Let m <= m' be two of the shifts and t >= 0. The
+    loss of the first is at most c m, and delta falls in t, so that both together have at most the
+    delta of the second at t - c m >= -c m': this is g(t - c m - c m'), the delta of one shift by
+    m + m'. For t < 0 the same follows since both pairs of distributions are symmetric. What
+    dominates one part of a product dominates the whole with it, and what dominates each step of
+    an adaptive composition the composition (Zhu, Dong and Wang 2022, "Optimal accounting of
+    differential privacy via characteristic function", Theorem 10), so that all shifts come
+    together; and g falls, so that a shift by kappa has the largest delta. QED. It is reached by
+    kappa new partitions of one user each, which move one coordinate. At kappa = 1 the loss is c or
+    -c, as that of randomised response: no accounting can say less than for any epsilon-DP.
+    """
+    if mechanism.failure_probability:
+        return ApproximateDpEvent(mechanism.epsilon_cost, mechanism.failure_probability)
+    if isinstance(mechanism, FrobeniusMechanism):
+        sensitivity = mechanism.sensitivity
+        decay = mechanism.epsilon_cost / sensitivity
+        # Less noise costs more: geometric noise of a larger q is that of a smaller q, and some.
+        if Fraction(decay) * sensitivity < Fraction(mechanism.epsilon_cost):
+            decay = math.nextafter(decay, math.inf)
+        return dp_event.DiscreteLaplaceDpEvent(decay, sensitivity)
+    return BoundedRangeDpEvent(mechanism.loss_range, mechanism.epsilon_cost)
+
+
+def list_event(epsilon: float) -> dp_event.DpEvent:
+    """Returns the cost of a release by ``partition_mechanism(epsilon)``."""
+    if epsilon < FrobeniusMechanism.min_rate:
+        return ApproximateDpEvent(epsilon)  # no mechanism is for less
+    return partition_event(partition_mechanism(epsilon))
+
+
+def gaussian_threshold_event(
+    noise_multiplier: float, threshold_delta: float
+) -> dp_event.ComposedDpEvent:
+    """Gaussian noise on counts, of which only those above a threshold are published.
+
+    Args:
+      noise_multiplier: the standard deviation over the L2 sensitivity of the counts.
+      threshold_delta: the largest probability with which one user's own partitions, in which nobody
+        else is, get past the threshold. But for that event, the output depends on the noisy counts
+        of partitions that both neighbours have.
+    """
+    return dp_event.ComposedDpEvent(
+        [dp_event.GaussianDpEvent(noise_multiplier), ApproximateDpEvent(0.0, threshold_delta)]
+    )
 
 
 @dataclass(frozen=True)
@@ -69,7 +204,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
     """The tightest of the bounds in this module on all events together.
 
     Args:
-      events: those of ``budget.events`` and the library's Gaussian, Laplace, discrete Laplace and
+      events: those of this module and the library's Gaussian, Laplace, discrete Laplace and
         zCDP events; also ComposedDpEvent and SelfComposedDpEvent of these.
       delta: of the whole composition, at least the mechanisms' own deltas together.
 
@@ -84,7 +219,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
     if not 0 <= delta < 1:
         raise ValueError(f"delta must be at least 0 and below 1, got {delta}")
     parts = [part for event in events for part in _parts(event, 1)]
-    bounds = (_basic, _zcdp, _rdp, _pld)
+    bounds = (_basic, _rdp, _pld)
     by_method = {
         bound.__name__.lstrip("_"): epsilon
         for bound in bounds
@@ -255,13 +390,6 @@ def _pure_loss(epsilon: float, delta: float, interval: float) -> PrivacyLossDist
     )
 
 
-def _left_for_composition(parts: list[_Part], delta: float) -> float:
-    """The delta' with 1 - (1 - delta') * prod(1 - delta_i) = delta; negative if there is none."""
-    return -math.expm1(
-        math.log1p(-delta) - sum(part.count * math.log1p(-part.delta) for part in parts)
-    )
-
-
 def _basic(parts: list[_Part], delta: float) -> float | None:
     if any(part.epsilon is None for part in parts):
         return None
@@ -270,20 +398,13 @@ def _basic(parts: list[_Part], delta: float) -> float | None:
     return math.fsum(part.count * (part.epsilon or 0.0) for part in parts)
 
 
-def _zcdp(parts: list[_Part], delta: float) -> float | None:
-    rho = math.fsum(part.count * part.rho for part in parts)
-    return _from_divergence(rho * _ORDERS, parts, delta)
-
-
 def _rdp(parts: list[_Part], delta: float) -> float | None:
-    divergence = sum((part.count * part.renyi(_ORDERS) for part in parts), np.zeros_like(_ORDERS))
-    return _from_divergence(divergence, parts, delta)
-
-
-def _from_divergence(divergence: FloatArray, parts: list[_Part], delta: float) -> float:
-    left = _left_for_composition(parts, delta)
+    # What is left for composition: none if negative.
+    failures = sum(part.count * math.log1p(-part.delta) for part in parts)
+    left = -math.expm1(math.log1p(-delta) - failures)
     if left <= 0:
         return math.inf
+    divergence = sum((part.count * part.renyi(_ORDERS) for part in parts), np.zeros_like(_ORDERS))
     epsilon, _ = rdp.compute_epsilon(_ORDERS, divergence, left)
     return float(epsilon)
 

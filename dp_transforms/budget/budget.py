@@ -173,7 +173,7 @@ class Cost:
     Args:
       budget: it is (epsilon, delta)-DP.
       loss_range: apart from failures of probability delta, the privacy loss of every output lies in
-        one interval of this length (see ``events.BoundedRangeDpEvent``). That of -epsilon to
+        one interval of this length (see ``accounting.BoundedRangeDpEvent``). That of -epsilon to
         epsilon always holds it, so what is given above 2 epsilon, or nothing, is 2 epsilon.
 
     Raises:

@@ -38,8 +38,10 @@ from scipy.special import betainccinv, betaincinv
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.distributions import pairs, window_for
-from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
+from dp_transforms.mechanisms.partition.exponential import (
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+)
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
@@ -254,8 +256,8 @@ def _total_weight(frequency_list: FrequencyList, decay: Decay) -> Any:
     window = window_for(float(decay.log_enclosure(_BITS)[0]))
     transfer = PreciseTransfer(decay, window, _BITS)
     weights = np.full(transfer.size, gmpy2.mpfr(0))
-    weights[window:] = [lo for lo, _ in transfer.leaving_first_run()]
+    weights[window:] = [lo for lo, _ in transfer.weights.leaving_first_run()]
     for bit, length in pairs(Blocks.of(frequency_list)):
         turn = slice(None, None, -1 if bit else 1)
         weights = transfer.forward(length, weights[turn], 0)[turn]
-    return sum(weights[window:] * [lo for lo, _ in transfer.entering_last_run()])
+    return sum(weights[window:] * [lo for lo, _ in transfer.weights.entering_last_run()])

@@ -36,11 +36,10 @@ from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.eta import Eta
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 
 Tables = dict[str, list[bytes]]
 """Pieces of the content of files, by their names."""

@@ -27,7 +27,7 @@ from dp_transforms.files.release_files import (
     read_release,
 )
 from dp_transforms.mechanisms.decimals import Real
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
@@ -327,9 +327,9 @@ class ListRelease(_Answers):
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
         """
-        from dp_transforms.postprocessing import views
+        from dp_transforms.reports import lists
 
-        return views.plot_released_list(self.released, path, confidence, self._known())
+        return lists.plot_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Writes what the job writes, whole or not at all: list, coordinates and privacy.json.

@@ -21,8 +21,8 @@ from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesReleas
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.mechanisms.partition.registry import AUTO, partition_mechanism
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.in_process import InProcess, enough_memory
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list

@@ -1,15 +1,16 @@
 # The public names and their homes: see public_names.
 
+from .discrete_noise import DiscreteLaplace as DiscreteLaplace
+from .discrete_noise import TwoSidedGeometric as TwoSidedGeometric
 from .eta import Eta as Eta
 from .exponential import ClampedLaplace as ClampedLaplace
 from .exponential import ExponentialMechanism as ExponentialMechanism
 from .frequency_list import FrequencyList as FrequencyList
-from .noise.discrete_noise import DiscreteLaplace as DiscreteLaplace
-from .noise.discrete_noise import TwoSidedGeometric as TwoSidedGeometric
+from .frequency_list import ReleasedList as ReleasedList
 from .noisy_coordinates import NoisyCoordinates as NoisyCoordinates
+from .partition.exponential import GeometricPartitionMechanism as GeometricPartitionMechanism
 from .partition.exponential import IntegerPartitionMechanism as IntegerPartitionMechanism
 from .partition.frobenius import FrobeniusMechanism as FrobeniusMechanism
-from .partition.geometric import GeometricPartitionMechanism as GeometricPartitionMechanism
 from .partition.narrowed import (
     DistanceBoundedPartitionMechanism as DistanceBoundedPartitionMechanism,
 )
@@ -19,7 +20,6 @@ from .partition.registry import partition_mechanism as partition_mechanism
 from .partition.table import PartitionTable as PartitionTable
 from .partition_bounds import PartitionBounds as PartitionBounds
 from .randomness import RandomTape as RandomTape
-from .released_list import ReleasedList as ReleasedList
 from .selection import GaussianSelection as GaussianSelection
 from .selection import LaplaceSelection as LaplaceSelection
 from .selection import MeasuredSelection as MeasuredSelection

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import accumulate, repeat
-from typing import Any
+from operator import mul, truediv
 
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
@@ -83,11 +83,7 @@ def _log_enclosure(decay: Decay, precision: int) -> Enclosure:
 
 
 class Weights:
-    """Products of powers of q, enclosed, for states 0..count-1.
-
-    A first release makes thousands of them, so they use the contexts and not ``Enclosure``'s
-    operators, which look a context up for each operation. At the end they have ``precision`` bits.
-    """
+    """Products of powers of q for states 0..count-1, enclosed in numbers of ``precision`` bits."""
 
     def __init__(self, decay: Decay, count: int, precision: int):
         self._decay = decay
@@ -95,56 +91,36 @@ class Weights:
         # The chains of products below lose a few bits an operation, and 1 - q**m loses log2(1/c).
         self._precision = precision + _GUARD_BITS
         self._one, self._zero = (enclosed(value, self._precision) for value in (1, 0))
-        self._inverse_powers = self._chain(self._decay.power(-1, self._precision))
-        powers = self._chain(self._decay.power(1, self._precision))
-        parts = [self._decay.one_minus_power(i, self._precision) for i in range(1, count)]
+        self._inverse_powers = self.powers(-1)
+        parts = [decay.one_minus_power(i, self._precision) for i in range(1, count)]
         # q**i / (1 - q**i), the factor of the i-th move whichever run it is in.
-        self._moves = [power / part for power, part in zip(powers[1:], parts, strict=True)]
+        self._moves = list(map(truediv, self.powers(1)[1:], parts))
 
     def powers(self, step: int) -> list[Enclosure]:
         """q**(step * d) for d = 0, 1, ..."""
-        return self._chain(self._decay.power(step, self._precision))
+        return self._products(repeat(self._decay.power(step, self._precision), self._count - 1))
 
     def leaving_first_run(self) -> list[Enclosure]:
         """A(a) = q**(a(a+1)/2) / (q; q)_a: the first infinite run, left in state a."""
-        return self._running_products(self._moves)
+        return self._products(self._moves)
 
     def entering_last_run(self) -> list[Enclosure]:
         """B(e) = q**(e(e-1)/2) / (q; q)_e: the last infinite run, entered in state e."""
-        return self._reversed(self.leaving_first_run())
+        return list(map(mul, self.leaving_first_run(), self._inverse_powers))
 
     def upward(self, length: int) -> list[Enclosure]:
         """T_length(0, k) = q**(k(k+1)/2) [length, k]: up by k in a run of zeros."""
-        down, up = rounding_pair(self._precision)
-        one, zero = self._one.lower, self._zero.lower
         power = self._decay.power(length, self._precision)
-        weights = self._running_products(
-            # 1 - q**(length - k + 1) for the k-th move
-            (
-                down.mul(move.lower, max(zero, down.sub(one, up.mul(power.upper, inverse.upper)))),
-                up.mul(move.upper, up.sub(one, down.mul(power.lower, inverse.lower))),
-            )
-            for move, inverse in zip(self._moves[:length], self._inverse_powers, strict=False)
-        )
+        # 1 - q**(length - k + 1) for the k-th move, which is not below 0.
+        parts = (1 - power * inverse for inverse in self._inverse_powers[:length])
+        possible = (Enclosure(max(lower, self._zero.lower), upper) for lower, upper in parts)
+        weights = self._products(map(mul, self._moves, possible))
         return weights + [self._zero] * (self._count - len(weights))
 
     def inward(self, length: int) -> list[Enclosure]:
         """T_length(-k, 0) = q**-k T_length(0, k): the same paths backwards."""
-        return self._reversed(self.upward(length))
+        return list(map(mul, self.upward(length), self._inverse_powers))
 
-    def _reversed(self, weights: list[Enclosure]) -> list[Enclosure]:
-        down, up = rounding_pair(self._precision)
-        return [
-            Enclosure(down.mul(weight.lower, inverse.lower), up.mul(weight.upper, inverse.upper))
-            for weight, inverse in zip(weights, self._inverse_powers, strict=True)
-        ]
-
-    def _chain(self, ratio: Enclosure) -> list[Enclosure]:
-        """ratio**d for d = 0, 1, ..."""
-        return self._running_products(repeat(ratio, self._count - 1))
-
-    def _running_products(self, factors: Iterable[tuple[Any, Any]]) -> list[Enclosure]:
-        """1 and the products of the first factors, none below 0: each bound has its own chain."""
-        down, up = rounding_pair(self._precision)
-        lowers, uppers = zip(self._one, *factors, strict=True)
-        return list(map(Enclosure, accumulate(lowers, down.mul), accumulate(uppers, up.mul)))
+    def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
+        """1 and the products of the first factors."""
+        return list(accumulate(factors, mul, initial=self._one))

@@ -47,23 +47,13 @@ def decode(
     bounds: PartitionBounds | None = None,
     max_total: int | None = None,
 ) -> FrequencyList:
-    """The list of posterior medians, for any coordinates.
-
-    Args:
-      coordinates: noisy rows and columns.
-      bounds: public bounds; the list keeps them.
-      max_total: a public bound on the total that a list within the bounds can keep; the list does.
-    """
+    """The list of posterior medians, for any coordinates. It keeps public bounds, and a public
+    bound on the total that a list within them can keep."""
     return Posterior(coordinates, bounds).median(max_total)
 
 
 class Posterior:
-    """The distribution of rows and columns, given their noisy values.
-
-    Args:
-      coordinates: noisy rows and columns, which may differ in length.
-      bounds: public bounds on the list.
-    """
+    """The distribution of rows and columns, given their noisy values and public bounds."""
 
     def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds

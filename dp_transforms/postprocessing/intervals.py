@@ -49,14 +49,13 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
     ROWS,
     NoisyCoordinates,
     list_of_coordinates,
 )
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.postprocessing.estimates import (
     GRID,
     Estimate,

@@ -25,10 +25,10 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Number, positive_rational
-from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
@@ -80,7 +80,7 @@ class KappaChoice:
     contributions: float
 
     def __repr__(self) -> str:
-        from dp_transforms.reports.plots import kappa_table
+        from dp_transforms.reports.page import kappa_table
 
         return kappa_table(self)
 

@@ -1,8 +1,10 @@
-"""Pages about a released list, and about two that are compared."""
+"""Released lists as tables, pictures and pages, and pages about two that are compared."""
 
 from __future__ import annotations
 
+import contextlib
 import html
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +12,16 @@ import numpy as np
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import COMPARISON_PICTURE, CURVE_FILE, RANKS_FILE
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.postprocessing import guessing_metrics
-from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers
+from dp_transforms.postprocessing.estimates import CONFIDENCE, GRID, Answers, ReleaseIntervals
+from dp_transforms.postprocessing.intervals import intervals_of
 from dp_transforms.reports import page
 from dp_transforms.reports.phrases import NO_WORDS, Wording, Words, wording
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dp_transforms.frames.answers import Comparison, ListRelease
 
 _GUESSES = (1, 10, 100, 1000)
@@ -132,7 +138,7 @@ def list_figures(release: ListRelease, said: Wording) -> dict[str, Any]:
             said.ranks_title,
             "rank",
             said.users,
-            lambda axes: _draw_ranks(axes, release, "as released", _BAND),
+            lambda axes: _draw_ranks(axes, released, _bands(release), "as released", _BAND),
         )
     }
     if said.guessing:
@@ -150,21 +156,94 @@ def comparison_figure(comparison: Comparison, words: Words = NO_WORDS) -> Any:
 
     def draw(axes: Any) -> None:
         for release, label in zip(comparison.lists, comparison.labels, strict=True):
-            _draw_ranks(axes, release, label, None)
+            _draw_ranks(axes, release.released, _bands(release), label)
 
     return page.curves(said.ranks_title, "rank", said.users, draw)
 
 
-def _draw_ranks(axes: Any, release: ListRelease, label: str, band: str | None) -> None:
+def plot_list(
+    released: ReleasedList,
+    path: str | os.PathLike[str] | None = None,
+    confidence: float = 0.99,
+    intervals: ReleaseIntervals | None = None,
+) -> Any:
+    """The frequency of each rank, on logarithmic axes, with proven error bars.
+
+    All error bars hold together with at least the given probability, whatever the private list was.
+    Where there are no intervals (see ``intervals_of``), as for a list from a file, there are none.
+
+    Args:
+      released: what a mechanism returned.
+      path: write an image there.
+      confidence: of the error bars.
+      intervals: where these come from; by default what the list itself knows.
+
+    Returns:
+      The ``matplotlib`` figure.
+
+    Raises:
+      ImportError: matplotlib is not installed; it is in the extra ``report``.
+    """
+    bands = None
+    if len(released):
+        with contextlib.suppress(ValueError):
+            bands = (intervals or intervals_of(released)).bands(confidence)
+    band = f"error bars, {confidence:.0%} together"
+    figure = page.curves(
+        "", "rank", "users", lambda axes: _draw_ranks(axes, released, bands, "released", band)
+    )
+    if path is not None:
+        figure.savefig(path)
+    return figure
+
+
+def to_arrow(released: ReleasedList) -> pa.Table:
+    """The columns of a list, and what the release cost as metadata of its schema."""
+    import pyarrow as pa
+
+    columns = {name: pa.array(values, pa.int64()) for name, values in released.to_dict().items()}
+    cost = {name: str(value) for name, value in (released.cost or {}).items()}
+    return pa.table(columns).replace_schema_metadata(cost)
+
+
+def to_pandas(released: ReleasedList) -> Any:
+    """These columns as a frame, and what the release cost as its ``attrs``.
+
+    Raises:
+      ImportError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ImportError:
+        raise ImportError("to_pandas needs pandas: pip install pandas") from None
+    frame = pandas.DataFrame(released.to_dict(), dtype="int64")
+    frame.attrs.update(released.cost or {})
+    return frame
+
+
+def _bands(release: ListRelease) -> tuple[FrequencyList, FrequencyList]:
+    return release.intervals.bands(CONFIDENCE)
+
+
+def _draw_ranks(
+    axes: Any,
+    released: FrequencyList,
+    bands: tuple[FrequencyList, FrequencyList] | None,
+    label: str,
+    band: str | None = None,
+) -> None:
     """Draws frequencies by rank with error bars, of which the lower ends are cut off at a half."""
-    released = release.released
-    lower, upper = release.intervals.bands(CONFIDENCE)
-    ranks = GRID[GRID <= max(released.distinct, upper.distinct)]
-    ends = (np.maximum(one.at_ranks(ranks), 0.5) for one in (lower, upper))
-    axes.fill_between(ranks, *ends, alpha=0.25, lw=0, label=band)
-    shown = ranks[ranks <= released.distinct]
-    axes.loglog(shown, released.at_ranks(shown), label=label)
-    axes.set_ylim(bottom=0.5)
+    if bands is not None:
+        ranks = GRID[GRID <= max(released.distinct, bands[1].distinct)]
+        lower, upper = (np.maximum(one.at_ranks(ranks), 0.5) for one in bands)
+        axes.fill_between(ranks, lower, upper, alpha=0.25, lw=0, label=band)
+    # A run of equal frequencies is a step, from its first rank to its last.
+    ends = released.multiplicities.cumsum()
+    ranks = np.stack([ends - released.multiplicities + 1, ends], axis=1).ravel()
+    axes.plot(ranks, released.frequencies.repeat(2), label=label)
+    if len(released):
+        axes.set(xscale="log", yscale="log")
+        axes.set_ylim(bottom=0.5)
 
 
 def _plots(pictures: dict[str, bytes], said: Wording) -> str:

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from dp_transforms.files.filenames import COUNTS, GROUPS_FILE, NAMES_PICTURE
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import smallest_where
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
 from dp_transforms.reports import page
 from dp_transforms.reports.lists import comparison_figure, comparison_page, list_page

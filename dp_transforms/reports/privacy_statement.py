@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
-from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
 from dp_transforms.mechanisms.partition.distributions import (
     DISTRIBUTIONS,
     GeometricDistribution,
@@ -21,6 +20,7 @@ from dp_transforms.mechanisms.partition.distributions import (
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.selection.strategy import REPLACE
 from dp_transforms.mechanisms.selection.threshold_distribution import CONFIDENCE
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.specs import (
     DegreesSpec,
     GroupsSpec,
@@ -111,8 +111,7 @@ def degree_list_statement(
 def _user_degrees_statement(mechanism: UserDegreeMechanism) -> dict[str, Any]:
     return {
         "mechanism": "histogram of users by their numbers of partitions, discrete Laplace noise",
-        "epsilon": mechanism.epsilon_cost,
-        "epsilon_exact": str(price_of(mechanism).epsilon),
+        **_amount("epsilon", price_of(mechanism).epsilon),
         "delta": 0,
         "neighbours": NEIGHBOURS,
         "max_degree": mechanism.max_degree,
@@ -130,8 +129,7 @@ def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
     }
     statement = _statement(spec.for_all, NEIGHBOURS, bound)
     whole = spec.cost
-    statement |= {"epsilon": float_above(whole.epsilon), "epsilon_exact": str(whole.epsilon)}
-    statement |= {"delta": float_above(whole.delta), "delta_exact": str(whole.delta)}
+    statement |= _amount("epsilon", whole.epsilon) | _amount("delta", whole.delta)
     statement["composition"] = "parallel within an attribute, sequential otherwise"
     statement["lists"] = [{"of": "all users", **_price(spec.for_all)}] + [
         {
@@ -145,10 +143,8 @@ def _groups_statement(spec: GroupsSpec) -> dict[str, Any]:
     if spec.selection is not None and spec.names is not None:
         statement["selection_of_groups"] = {
             "strategy": spec.names.strategy.name,
-            "epsilon": float_above(spec.selection.epsilon),
-            "epsilon_exact": str(spec.selection.epsilon),
-            "delta": float_above(spec.selection.delta),
-            "delta_exact": str(spec.selection.delta),
+            **_amount("epsilon", spec.selection.epsilon),
+            **_amount("delta", spec.selection.delta),
         }
     # What varies with the machine comes last.
     return statement | {"versions": statement.pop("versions")}
@@ -183,8 +179,7 @@ def _names_statement(spec: NamesSpec, bounded_by_job: bool) -> dict[str, Any]:
     if spec.others_epsilon is not None:
         statement["other_partitions"] = {
             "mechanism": "discrete Laplace noise on the number of users",
-            "epsilon": float_above(Fraction(spec.others_epsilon)),
-            "epsilon_exact": decimal_text(Fraction(spec.others_epsilon)),
+            **_amount("epsilon", Fraction(spec.others_epsilon)),
             "sensitivity": 1,
         }
     return statement | {"versions": library_versions()}
@@ -195,8 +190,7 @@ def _statement(
 ) -> dict[str, Any]:
     statement: dict[str, Any] = {
         "mechanism": mechanism.title,
-        "epsilon": mechanism.epsilon_cost,
-        "epsilon_exact": str(price_of(mechanism).epsilon),
+        **_amount("epsilon", price_of(mechanism).epsilon),
         "delta": mechanism.failure_probability or 0,
         "neighbours": neighbours,
         **about,
@@ -219,9 +213,13 @@ def _statement(
 
 
 def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
-    exact = str(price_of(mechanism).epsilon)
-    cost = {"epsilon": mechanism.epsilon_cost, "epsilon_exact": exact}
+    cost = _amount("epsilon", price_of(mechanism).epsilon)
     return cost | {"mechanism": mechanism.title, **_rate(mechanism)}
+
+
+def _amount(name: str, value: Fraction) -> dict[str, Any]:
+    """A part of a budget as a float that is not below it, and exactly."""
+    return {name: float_above(value), f"{name}_exact": decimal_text(value)}
 
 
 def _rate(mechanism: PartitionMechanism) -> dict[str, Any]:

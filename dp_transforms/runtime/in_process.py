@@ -30,10 +30,10 @@ from dp_transforms.columnar.columns import (
 )
 from dp_transforms.columnar.scattering import Reduce
 from dp_transforms.mechanisms import degree_projection
-from dp_transforms.mechanisms.noise.user_degrees import ReleasedDegrees
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.mechanisms.selection import WeightedStrategy
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.runtime import named_lists, selecting
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list, release_histogram
 from dp_transforms.runtime.local import Held, reduced

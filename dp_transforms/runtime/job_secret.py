@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
+    from dp_transforms.mechanisms.frequency_list import ReleasedList
     from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
-    from dp_transforms.mechanisms.released_list import ReleasedList
 
 SECRET_BYTES = 32
 

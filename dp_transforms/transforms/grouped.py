@@ -35,8 +35,8 @@ import pyarrow as pa
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.columnar.columns import PARTITION, USER, single
 from dp_transforms.mechanisms.decimals import Real
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.registry import AUTO
-from dp_transforms.mechanisms.released_list import ReleasedList
 from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases

@@ -13,10 +13,10 @@ from dp_transforms.columnar import counting
 from dp_transforms.columnar.columns import plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.user_degrees import MAX_DEGREE, ReleasedDegrees
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.user_degrees import MAX_DEGREE, ReleasedDegrees
 from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
@@ -124,7 +124,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
     """Releases how many users have how many partitions: records in, one ReleasedDegrees out.
 
     Epsilon-DP with delta = 0, for adding or removing all records of one user: see
-    ``noise.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
+    ``mechanisms.user_degrees``. ``postprocessing.kappa_choice`` recommends a kappa from it.
 
     Takes tuples (user, partition), rows, dictionaries or Arrow tables, which need not be bounded.
 

@@ -38,7 +38,7 @@ from apache_beam.utils.timestamp import Timestamp, TimestampTypes
 from dp_transforms.columnar.columns import PARTITION, USER, plain, single
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime import named_lists
 from dp_transforms.runtime.batching import ToTables, objects
 from dp_transforms.runtime.bounds import Releases, refuse_counts

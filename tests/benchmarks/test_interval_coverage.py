@@ -2,8 +2,8 @@
 
 from benchmarks import interval_coverage
 from dp_transforms.mechanisms import FrequencyList
+from dp_transforms.mechanisms.partition.exponential import GeometricPartitionMechanism
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
 from dp_transforms.postprocessing.estimates import Estimate
 from dp_transforms.postprocessing.intervals import CoordinateIntervals
 

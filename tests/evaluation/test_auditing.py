@@ -21,7 +21,7 @@ from dp_transforms.mechanisms import (
     IntegerPartitionMechanism,
     PartitionTable,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.selection import OptimalSelection
 from pipelines.audit import list_audit
 from tests import enumeration

@@ -21,7 +21,7 @@ import dp_transforms as dp
 from dp_transforms import JobSecret
 from dp_transforms.budget import Ledger
 from dp_transforms.columnar.columns import COUNT, PARTITION, USER
-from dp_transforms.mechanisms.released_list import ReleasedList
+from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import ListSpec
 from pipelines.__main__ import main

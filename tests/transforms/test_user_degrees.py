@@ -6,7 +6,7 @@ import pytest
 from apache_beam.testing.util import assert_that, equal_to
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, ReleaseUserDegrees
-from dp_transforms.mechanisms.noise.user_degrees import UserDegreeMechanism
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.specs import UserDegreesSpec
 from tests.engines import in_process
 

@@ -37,20 +37,19 @@ import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import rounding_pair
-from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.noise.discrete_noise import (
+from dp_transforms.mechanisms.discrete_noise import (
     DiscreteLaplace,
     IntegerNoise,
     TwoSidedGeometric,
 )
+from dp_transforms.mechanisms.enclosure import rounding_pair
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.noisy_coordinates import (
     COLUMNS,
     ROWS,
@@ -59,7 +58,6 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.mechanisms.partition.mechanism import WithinBounds, check_total
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.released_list import ReleasedList
 
 _REFUTING_BITS = 60
 _LARGEST_SQUARE = 2**24
@@ -208,6 +206,5 @@ def _draw_arm(
     raise AssertionError("unreachable")
 
 
-@lru_cache(maxsize=64)
 def _noise(decay: Decay) -> IntegerNoise:
     return DiscreteLaplace(1 / decay.rate) if decay.base is None else TwoSidedGeometric(decay.base)

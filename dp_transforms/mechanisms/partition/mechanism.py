@@ -13,7 +13,7 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import ExactNumber, Number, float_above, positive_rational
 from dp_transforms.mechanisms.enclosure import as_fraction, rounding_pair
 from dp_transforms.mechanisms.eta import Eta, positive_integer
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.partition.distributions import (
     ExponentialDistribution,
     ReleaseDistribution,
@@ -21,7 +21,6 @@ from dp_transforms.mechanisms.partition.distributions import (
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.released_list import ReleasedList
 
 MIN_RATE = Fraction(1, 1024)
 """The smallest c that is drawn as a walk. Next to a large corner the walk goes as far as ln(2) / c
@@ -167,7 +166,7 @@ class PartitionMechanism(ABC):
     @property
     def loss_range(self) -> float:
         """An interval of this length, 2 c * sensitivity rounded up, holds the privacy loss of every
-        release, where the possible lists are public (see ``budget.events.BoundedRangeDpEvent``)."""
+        release, where the possible lists are public (see ``budget.BoundedRangeDpEvent``)."""
         _, up = rounding_pair(_COST_PRECISION)
         length = up.mul(2 * self.sensitivity, self.decay.log_enclosure(_COST_PRECISION)[1])
         return float_above(as_fraction(length))

@@ -13,9 +13,11 @@ from typing import NamedTuple
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, positive_rational
 from dp_transforms.mechanisms.eta import Eta, positive_integer
-from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
+from dp_transforms.mechanisms.partition.exponential import (
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+)
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
-from dp_transforms.mechanisms.partition.geometric import GeometricPartitionMechanism
 from dp_transforms.mechanisms.partition.mechanism import WithinBounds
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 

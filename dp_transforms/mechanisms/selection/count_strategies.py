@@ -1,27 +1,21 @@
 """The strategies that need only each partition's number of users.
 
-No (epsilon, delta)-differentially private way of deciding about a partition by its number of users
-n, where users have one partition each, keeps it more often, for any n, than the distribution of
-Lemma 1 in Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially private partition selection",
-arXiv 2006.03684):
+Most decide about partitions independently, each (epsilon', delta')-differentially private in its
+own count, which composes over the partitions that one user can change. Two rules:
 
-    pi(0) = 0
-    pi(n) = min(e**epsilon pi(n-1) + delta, 1 - e**-epsilon (1 - pi(n-1) - delta), 1)
+* naive splitting: (epsilon / parts, delta / parts);
+* optimal composition (Kairouz, Oh, Viswanath 2015, "The composition theorem for differential
+  privacy", Theorem 3.3): every (epsilon', delta')-DP mechanism is post-processing of one pair of
+  distributions, randomised response with a delta' of certain disclosure, so that the product of
+  ``parts`` such pairs has the worst composed delta:
 
-Why it is private. Neighbours add or remove all records of one user, here one user of one partition,
-so n changes by one. The two terms of the minimum are the largest pi(n) that P[kept | n] <=
-e**epsilon P[kept | n-1] + delta and P[dropped | n-1] <= e**epsilon P[dropped | n] + delta allow;
-the two inequalities of the other direction follow from pi(n-1) <= pi(n). And pi(0) = 0: a partition
-that nobody has does not appear.
+    1 - (1 - delta')**parts (1 - H)
 
-The closed form (Theorem 1): with q = e**-epsilon there are n1 and n2 such that
+    H = sum over l of C(parts, l) max(0, e**((parts-l) epsilon') - e**(epsilon + l epsilon'))
+        / (1 + e**epsilon')**parts
 
-    pi(n) = delta (q**-n - 1) / (q**-1 - 1)                            for n <= n1
-    1 - pi(n) = q**m (1 - pi(n1)) - delta q (1 - q**m) / (1 - q)       for n1 < n <= n2, m = n - n1
-    pi(n) = 1                                                          for n > n2
-
-    n1 = 1 + floor(log((e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta)) / epsilon)
-    n2 = n1 + floor(log(1 + (e**epsilon - 1) (1 - pi(n1)) / delta) / epsilon)
+  at every epsilon, not only at the multiples of epsilon' that the theorem lists. It never allows
+  less than naive splitting does.
 """
 
 from __future__ import annotations
@@ -30,27 +24,24 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cached_property, partial
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar
 
 import gmpy2
 
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.enclosure import (
-    Enclosure,
-    exactly,
-    refine_until_decided,
-    rounding_pair,
-    same,
-)
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
-from dp_transforms.mechanisms.selection.composition import Share, best_share, naive_share
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
+from dp_transforms.mechanisms.enclosure import rounding_pair
 from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
     RoundedGaussian,
     calibrate,
+    largest_dyadic,
 )
-from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.keep_distribution import (
+    OptimalDistribution,
+    truncation_ratio,
+)
 from dp_transforms.mechanisms.selection.strategy import CountStrategy, NoisyCountStrategy
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     ThresholdDistribution,
@@ -59,121 +50,20 @@ from dp_transforms.mechanisms.selection.threshold_distribution import (
     truncated_geometric_distribution,
 )
 
+Share = tuple[Fraction, Fraction]
+"""(epsilon', delta') of one partition."""
+
+_PRECISION = 192
+_NEGLIGIBLE_BITS = 64
+_GRID = 24
+_REFINEMENTS = 3
 TIGHT = "tight"
 NAIVE = "naive"
-
-_GUARD_BITS = 32
-
-
-@dataclass(frozen=True)
-class OptimalDistribution(KeepDistribution):
-    """pi of Theorem 1 for one (epsilon, delta), and users with one partition each.
-
-    Args:
-      epsilon: not negative; an exact rational number.
-      delta: at least 0 and below 1; an exact rational number.
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-
-    def drop_enclosure(self, statistic: int, precision: int) -> Enclosure:
-        n, delta = statistic, gmpy2.mpq(self.delta)
-        if n <= 0 or delta == 0:
-            return exactly(1)
-        if n == 1:
-            return exactly(1 - delta)
-        if self.saturation is not None and n >= self.saturation:
-            return exactly(0)
-        if self.epsilon == 0:
-            return exactly(1 - n * delta)
-        if n <= self.crossover:
-            return 1 - self._growing(n, precision)
-        return self._shrinking(n - self.crossover, precision)
-
-    @cached_property
-    def crossover(self) -> int:
-        """n1: up to here the first term of the minimum is the smallest."""
-        if self.delta >= Fraction(1, 2) or self.epsilon == 0 or self.delta == 0:
-            return 1
-        return 1 + _floor_of_log_ratio(
-            self.epsilon, partial(truncation_ratio, self.epsilon, self.delta)
-        )
-
-    @cached_property
-    def saturation(self) -> int | None:
-        """n2 + 1, the smallest count that is kept with certainty; None for delta = 0."""
-        if self.delta == 0:
-            return None
-        if self.epsilon == 0:
-            return -(-self.delta.denominator // self.delta.numerator)
-        # For delta >= 1/2 the second term exceeds 1 from n = 2 on (and delta = 1/2 is the one value
-        # for which the logarithms' ratio is a whole number, so that enclosures would not settle
-        # it).
-        if self.delta >= Fraction(1, 2):
-            return 2
-        return self.crossover + _floor_of_log_ratio(self.epsilon, self._saturation_ratio) + 1
-
-    @property
-    def never_keeps(self) -> bool:
-        return self.delta == 0
-
-    @cached_property
-    def _decay(self) -> Decay:
-        return Decay(self.epsilon)
-
-    def _growing(self, n: int, precision: int) -> Enclosure:
-        """pi(n) for n <= n1: delta q**(1-n) (1 - q**n) / (1 - q)."""
-        working = precision + _GUARD_BITS
-        power = self._decay.power(1 - n, working)
-        above = self._decay.one_minus_power(n, working)
-        return self.delta * power * above / self._decay.one_minus_power(1, working)
-
-    def _shrinking(self, m: int, precision: int) -> Enclosure:
-        """1 - pi(n1 + m) for n1 + m <= n2."""
-        # The two terms are at most e**epsilon, so their difference keeps the absolute precision.
-        working = precision + _GUARD_BITS + int(2 * self.epsilon)
-        ratio, above = self._decay.power(1, working), self._decay.one_minus_power(m, working)
-        spent = self.delta * ratio * above / self._decay.one_minus_power(1, working)
-        kept = self._growing(self.crossover, working)
-        return self._decay.power(m, working) * (1 - kept) - spent
-
-    def _saturation_ratio(self, precision: int) -> Enclosure:
-        kept = self._growing(self.crossover, precision)
-        return 1 + _grown(self.epsilon, precision) * (1 - kept) / self.delta
-
-
-def truncation_ratio(epsilon: Fraction, delta: Fraction, precision: int) -> Enclosure:
-    """(lo, hi) around (e**epsilon + 2 delta - 1) / ((e**epsilon + 1) delta); epsilon, delta > 0."""
-    # Divided through by e**epsilon - 1.
-    grown = _grown(epsilon, precision)
-    return (1 + 2 * delta / grown) / (delta * (1 + 2 / grown))
-
-
-def _grown(epsilon: Fraction, precision: int) -> Enclosure:
-    """(lo, hi) around e**epsilon - 1."""
-    down, up = rounding_pair(precision)
-    return Enclosure(down.expm1(gmpy2.mpq(epsilon)), up.expm1(gmpy2.mpq(epsilon)))
-
-
-def _floor_of_log_ratio(epsilon: Fraction, ratio: Callable[[int], Enclosure]) -> int:
-    """floor(log(ratio) / epsilon) for a ratio >= 1.
-
-    The logarithm is never a whole multiple of epsilon: epsilon is rational and not 0, so e**epsilon
-    is transcendental (Lindemann), and e**(j epsilon) equals neither ratio as a rational function of
-    e**epsilon, for any j and any delta below 1 other than the 1/2 set apart above. So the
-    enclosures settle the floor.
-    """
-
-    def floor(bits: int) -> int:
-        return int(same(math.floor(gmpy2.mpq(end)) for end in ratio(bits).log() / epsilon))
-
-    return refine_until_decided(floor, 128)
 
 
 @dataclass(frozen=True)
 class _SplitStrategy(CountStrategy):
-    """Each partition spends its own (epsilon', delta'), see ``composition``.
+    """Each partition spends its own (epsilon', delta'), see the module.
 
     Args:
       composition: "tight" takes the (epsilon', delta') with the smallest threshold among those that
@@ -221,7 +111,7 @@ class OptimalSelection(_SplitStrategy):
     """The optimal primitive: no strategy keeps more when users have one partition each.
 
     Desfontaines, Voss, Gipson, Mandayam (2022, "Differentially private partition selection"),
-    Theorem 1; the privacy argument is at the top of this module. epsilon and delta may be 0.
+    Theorem 1; ``keep_distribution`` has the privacy argument. epsilon and delta may be 0.
 
     >>> import numpy as np
     >>> from dp_transforms.mechanisms import RandomTape
@@ -348,3 +238,95 @@ class GaussianSelection(NoisyCountStrategy):
 
 def _threshold_parameters(distribution: ThresholdDistribution) -> dict[str, Any]:
     return {"threshold": distribution.threshold, "kept_at_threshold": float(distribution.tie)}
+
+
+def naive_share(epsilon: Fraction, delta: Fraction, parts: int) -> Share:
+    """(epsilon / parts, delta / parts)."""
+    return epsilon / parts, delta / parts
+
+
+def composed_delta(share: Share, epsilon: Fraction, parts: int) -> Any:
+    """The delta at ``epsilon`` of ``parts`` mechanisms that spend ``share`` each, rounded up."""
+    down, up = rounding_pair(_PRECISION)
+    undisclosed = down.exp(down.mul(down.log1p(-gmpy2.mpq(share[1])), parts))
+    return up.sub(1, down.mul(undisclosed, down.sub(1, response_delta(share[0], epsilon, parts))))
+
+
+@lru_cache(maxsize=4096)
+def response_delta(epsilon0: Fraction, epsilon: Fraction, parts: int) -> Any:
+    """H above, rounded up: the delta of ``parts`` randomised responses that spend epsilon0 each."""
+    if epsilon0 * parts <= epsilon:
+        return gmpy2.mpfr(0)
+    down, up = rounding_pair(_PRECISION)
+    # The last l with (parts - l) epsilon0 > epsilon + l epsilon0.
+    last = math.ceil((parts - epsilon / epsilon0) / 2) - 1
+    rate = gmpy2.mpq(epsilon0)
+    # Running products, with what is added rounded up and what is taken off rounded down.
+    grown, shrunk = up.exp(rate), down.exp(-rate)
+    ways = gmpy2.mpz(math.comb(parts, last))
+    large, small = up.exp((parts - last) * rate), down.exp(gmpy2.mpq(epsilon) + last * rate)
+    total = gmpy2.mpfr(0)
+    for left in range(last, -1, -1):
+        total = up.add(total, up.mul(ways, up.sub(large, small)))
+        # Each term's first part is this share of the one before, and the shares fall.
+        share = up.mul(up.div(left, parts - left + 1), grown)
+        if share < 1:
+            rest = up.div(up.mul(up.mul(ways, large), share), down.sub(1, share))
+            if rest < up.mul(total, gmpy2.mpfr(2) ** -_NEGLIGIBLE_BITS):
+                total = up.add(total, rest)
+                break
+        ways = up.div(up.mul(ways, left), parts - left + 1)
+        large, small = up.mul(large, grown), down.mul(small, shrunk)
+    return up.div(total, down.pow(down.add(1, down.exp(rate)), parts))
+
+
+def largest_delta_share(
+    epsilon0: Fraction, epsilon: Fraction, delta: Fraction, parts: int
+) -> Fraction | None:
+    """The largest delta' (within 2**-40 of the best) that stays within budget; None if none."""
+    allowed = gmpy2.mpq(delta)
+    if response_delta(epsilon0, epsilon, parts) >= allowed:
+        return None
+
+    def fits(share: Fraction) -> bool:
+        return share < 1 and bool(composed_delta((epsilon0, share), epsilon, parts) <= allowed)
+
+    return largest_dyadic(fits)
+
+
+@lru_cache(maxsize=256)
+def best_share(
+    epsilon: Fraction, delta: Fraction, parts: int, cost: Callable[[Fraction, Fraction], float]
+) -> Share:
+    """The share within budget with the smallest ``cost(epsilon', delta')``.
+
+    Every share that is considered is certainly within budget, naive splitting among them; that the
+    best of them is found is a matter of search, over epsilon' from epsilon / parts to epsilon.
+    """
+    naive = naive_share(epsilon, delta, parts)
+    if parts == 1 or epsilon == 0 or delta == 0:
+        return naive
+    best, best_cost = naive, cost(*naive)
+    # epsilon' = epsilon / parts**power.
+    low, high = 0.0, 1.0
+    for _ in range(_REFINEMENTS):
+        step = (high - low) / _GRID
+        best_power = None
+        for i in range(_GRID + 1):
+            power = low + i * step
+            # At power 1 exactly, where no epsilon is lost and the delta of H vanishes.
+            epsilon0 = naive[0] if power >= 1 else _dyadic(epsilon, parts**power)
+            delta0 = largest_delta_share(epsilon0, epsilon, delta, parts)
+            if delta0 is not None and cost(epsilon0, delta0) < best_cost:
+                best, best_cost, best_power = (epsilon0, delta0), cost(epsilon0, delta0), power
+        if best_power is None:
+            break
+        low, high = max(0.0, best_power - step), min(1.0, best_power + step)
+    return best
+
+
+def _dyadic(epsilon: Fraction, divisor: float) -> Fraction:
+    """epsilon / divisor, to about 40 bits."""
+    value = float(epsilon) / divisor
+    unit = Fraction(2) ** (math.frexp(value)[1] - 40)
+    return round(Fraction(value) / unit) * unit

@@ -33,25 +33,28 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import gmpy2
+import numpy as np
 
+from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     as_fraction,
     enclosed,
     rounding_pair,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import FloatTail, IntegerNoise, NormalFloatTail
 
 _PRECISION = 192
 """The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""
 
 _GUARD_BITS = 32
-_TABLE_SIGMA2 = 512**2
-"""Up to this variance noise comes from a table."""
+_TABLE_SIGMA2 = 2**26
+"""Up to this variance noise comes from a table; beyond, few partitions have users enough to be
+named, and each draw is settled by itself."""
 
 _STEPS = 40
 """Calibrated parameters are within 2**-40 of their best values."""
@@ -86,14 +89,8 @@ class GaussianBudget:
 def calibrate(
     epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
 ) -> GaussianBudget:
-    """The budget within (epsilon, delta) with the smallest threshold.
-
-    Args:
-      epsilon: not negative.
-      delta: positive and below 1.
-      partitions: the most that one user has.
-      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
-    """
+    """The budget within (epsilon, delta) with the smallest threshold for users of at most
+    ``partitions``, of whom neighbours change one, or replace one by another (2 users changed)."""
     candidates = _candidates(epsilon, delta, users_changed)
     return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
 
@@ -161,9 +158,7 @@ class RoundedGaussian(IntegerNoise):
     """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
 
     An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
-
-    Args:
-      sigma2: positive, the variance before rounding; an exact rational number.
+    ``sigma2`` is the variance before rounding.
     """
 
     sigma2: Fraction
@@ -171,9 +166,10 @@ class RoundedGaussian(IntegerNoise):
     def tail(self, x: int, precision: int) -> Enclosure:
         return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
 
-    @cached_property
-    def _float_tail(self) -> FloatTail | None:
-        return NormalFloatTail(self.sigma2) if self.sigma2 > _TABLE_SIGMA2 else None
+    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
+        if self.sigma2 <= _TABLE_SIGMA2:
+            return super()._magnitudes(folded)
+        return np.zeros(len(folded), np.int64), np.zeros(len(folded), np.bool_)
 
 
 def gaussian_delta(mu2: Any, epsilon: Any) -> Any:

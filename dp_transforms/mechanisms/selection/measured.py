@@ -39,8 +39,8 @@ import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import IntArray
+from dp_transforms.mechanisms.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.enclosure import Enclosure
-from dp_transforms.mechanisms.noise.discrete_noise import DiscreteLaplace
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection.count_strategies import OptimalSelection
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution

@@ -75,9 +75,6 @@ _LARGEST_RATE = 1 << 10
 """A larger divergence R / d is not made use of: a distribution within this one is within that one
 too, and one step goes from hardly any probability to nearly 1."""
 
-_LARGE_EXPONENT = 600
-"""Of a float."""
-
 _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
 """Where to look for the first difference of log-odds: at about 2**-10."""
 
@@ -209,52 +206,18 @@ class _Bound:
         self.first = int(gmpy2.floor(down.mul(odds, _UNIT)))
         """The largest log-odds of a partition that only such a user has."""
         self._found = (_FIRST_PLACE, _FIRST_PLACE)
-        self._proven = (0, -1, 0)
-        self._patience = 0
 
     def largest(self, low: int, high: int) -> int:
         """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
 
-        Floats and the last two tell where to look. What is found does not depend on them.
+        The last two tell where to look. What is found does not depend on them.
         """
         before, last = self._found
-        ends = low / _UNIT, high / _UNIT
-        near = _largest_place(lambda place: self._seems_to_hold(place, ends), 2 * last - before)
-        place = _largest_place(lambda place: self.holds(_with_digits(place), low, high), near)
+        place = _largest_place(
+            lambda place: self.holds(_with_digits(place), low, high), 2 * last - before
+        )
         self._found = last, place
         return _with_digits(place)
-
-    def _seems_to_hold(self, place: int, ends: tuple[float, float]) -> bool:
-        """``holds`` by floats, which only tell where to look."""
-        t, power, order = _with_digits(place) / _UNIT, self._power, self._power + 1
-        if not t:
-            return True
-        if order * t > _LARGE_EXPONENT:
-            return False
-        most = float(gmpy2.log(self._most))
-        b, a, c = math.expm1(t), math.expm1(order * t), -math.expm1(-power * t)
-        first, last = (1 / (1 + math.exp(min(-odds, _LARGE_EXPONENT))) for odds in ends)
-        worst = (a - order * b) / (a * b * power), (power * b - c) / (order * b * c)
-        inside = [min(max(p, first), last) for p in worst]
-        return all(
-            math.log1p(p * a) - order * math.log1p(p * b) <= most
-            and math.log1p(max(-p * c, 2**-53 - 1)) + power * math.log1p(p * b) <= most
-            for p in (first, last, *inside)
-        )
-
-    def is_far(self, difference: int, low: int, high: int) -> bool:
-        """``holds``, with room for what is near; so what does not bind is rarely looked at."""
-        first, last, proven = self._proven
-        if first <= low and high <= last and difference <= proven:
-            return True
-        self._patience -= 1
-        if self._patience < 0:
-            wide = (low, high + _UNIT // 8, difference + difference // 16)
-            if self.holds(wide[2], *wide[:2]):
-                self._proven = wide
-                return True
-            self._patience = 8
-        return self.holds(difference, low, high)
 
     def holds(self, difference: int, low: int, high: int) -> bool:
         """Tells whether both divergences are certainly within R / d, from all log-odds in [low,
@@ -384,7 +347,7 @@ def _slope(curve: _Curve, bound: _Bound, length: int, slope: int, rise: int) -> 
     places = [
         (base + step - x, odds - curve.at(base)) for base in curve.between(x + 1 - step, inside)
     ]
-    if bound.is_far(max(gap + slope * ahead for ahead, gap in places), low, high):
+    if bound.holds(max(gap + slope * ahead for ahead, gap in places), low, high):
         return slope
     most = bound.largest(low, high)
     return max(0, min(slope, *((most - gap) // ahead for ahead, gap in places)))

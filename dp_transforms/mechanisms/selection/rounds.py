@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, smallest_where
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.discrete_noise import Extend
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 from dp_transforms.mechanisms.selection.renyi_calibration import (
     RenyiBudget,
@@ -90,15 +90,8 @@ class WeightedStrategy(SelectionStrategy):
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """Returns the weights that users add to each of their partitions in round ``index``.
-
-        Args:
-          partitions: integer array: how many partitions each user has in the round.
-          named: how many partitions earlier rounds named.
-
-        Returns:
-          An int64 array of the same shape.
-        """
+        """The weights that users of so many partitions add to each in round ``index``, after
+        earlier rounds named some: an int64 array of the same shape."""
         counts = np.asarray(partitions)
         weight = self.round_after(index, named).step
         distinct, places = np.unique(counts, return_inverse=True)

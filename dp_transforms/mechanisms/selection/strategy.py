@@ -18,9 +18,9 @@ from dp_transforms.mechanisms.decimals import (
     exact_fraction,
     float_above,
 )
+from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import Enclosure
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.noise.discrete_noise import Extend
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution, as_float
 from dp_transforms.mechanisms.selection.threshold_distribution import (

@@ -73,8 +73,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
-from itertools import accumulate, repeat
-from operator import mul
 from typing import Any
 
 import gmpy2
@@ -83,17 +81,16 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.decimals import Number, exact_fraction
+from dp_transforms.mechanisms.discrete_noise import Extend, GeometricNoise, IntegerNoise
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     exactly,
     refine_until_decided,
     smallest_where,
 )
-from dp_transforms.mechanisms.noise.discrete_noise import Extend, IntegerNoise
 from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
 
 _PRECISION = 256
-_GUARD_BITS = 32
 _TIE_BITS = 40
 
 CONFIDENCE = Fraction(19, 20)
@@ -177,51 +174,23 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
 
 
 @dataclass(frozen=True)
-class TruncatedGeometricNoise(IntegerNoise):
-    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
-
-    Args:
-      epsilon: positive; an exact rational number.
-      k: positive integer.
-    """
+class TruncatedGeometricNoise(GeometricNoise):
+    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere."""
 
     epsilon: Fraction
     k: int
-
-    def tail(self, x: int, precision: int) -> Enclosure:
-        if x >= self.k:
-            return exactly(0)
-        # P[X > x] = q**(x+1) (1 - q**(k-x)) / (1 + q - 2 q**(k+1)).
-        working = precision + _GUARD_BITS
-        power = self._decay.power(x + 1, working)
-        return power * self._decay.one_minus_power(self.k - x, working) / self._total(working)
-
-    def _tails(self, precision: int) -> list[Enclosure]:
-        # By a chain of products, (q**(x+1) - q**(k+1)) / total: the guard bits outlast its length.
-        working = precision + 2 * _GUARD_BITS
-        end, total = self._decay.power(self.k + 1, working), self._total(working)
-        powers = accumulate(repeat(self._decay.power(1, working), self.k), mul)
-        return [*((power - end) / total for power in powers), exactly(0)]
-
-    def _total(self, working: int) -> Enclosure:
-        """(lo, hi) around 1 + q - 2 q**(k+1), by terms that are all positive."""
-        # (1 + q) (1 - q**k) + (1 - q) q**k.
-        ratio, end = self._decay.power(1, working), self._decay.power(self.k, working)
-        gap, inner = (self._decay.one_minus_power(i, working) for i in (1, self.k))
-        return (1 + ratio) * inner + gap * end
 
     @cached_property
     def _decay(self) -> Decay:
         return Decay(self.epsilon)
 
+    @property
+    def _largest(self) -> int:
+        return self.k
+
 
 def truncated_geometric_distribution(epsilon: Fraction, delta: Fraction) -> ThresholdDistribution:
-    """The distribution of a partition by its number of users, for users with one partition each.
-
-    Args:
-      epsilon: positive; an exact rational number.
-      delta: positive and below 1; an exact rational number.
-    """
+    """The distribution of a partition by its number of users, for users with one partition each."""
     k = truncation(epsilon, delta)
     return ThresholdDistribution(TruncatedGeometricNoise(epsilon, k), k, saturation=2 * k + 1)
 

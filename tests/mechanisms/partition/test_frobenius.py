@@ -9,7 +9,7 @@ import pytest
 
 from dp_transforms import sample_data
 from dp_transforms.mechanisms import Eta, FrequencyList, FrobeniusMechanism, PartitionBounds
-from dp_transforms.mechanisms.noise.discrete_noise import TwoSidedGeometric
+from dp_transforms.mechanisms.discrete_noise import TwoSidedGeometric
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.mechanisms.partition.frobenius import EndingRule
 from dp_transforms.mechanisms.randomness import RandomTape

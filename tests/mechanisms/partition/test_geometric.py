@@ -17,7 +17,7 @@ from dp_transforms.mechanisms import (
     GeometricPartitionMechanism,
     PartitionBounds,
 )
-from dp_transforms.mechanisms.partition.geometric import least_epsilon
+from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
 from tests.geometric_reference import probability
 from tests.list_strategies import frequency_lists

@@ -12,7 +12,7 @@ from dp_transforms.mechanisms.selection import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.composition import (
+from dp_transforms.mechanisms.selection.count_strategies import (
     best_share,
     composed_delta,
     largest_delta_share,

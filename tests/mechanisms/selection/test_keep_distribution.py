@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms.enclosure import exactly, smallest_where
-from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
 from dp_transforms.mechanisms.selection.gaussian import RoundedGaussian
-from dp_transforms.mechanisms.selection.keep_distribution import KeepDistribution
+from dp_transforms.mechanisms.selection.keep_distribution import (
+    KeepDistribution,
+    OptimalDistribution,
+)
 from dp_transforms.mechanisms.selection.threshold_distribution import ThresholdDistribution
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape

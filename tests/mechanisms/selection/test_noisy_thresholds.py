@@ -17,7 +17,6 @@ from dp_transforms.mechanisms.selection import (
     LaplaceSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
 from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,
     RoundedGaussian,
@@ -26,6 +25,7 @@ from dp_transforms.mechanisms.selection.gaussian import (
     largest_mu2,
     upper_quantile,
 )
+from dp_transforms.mechanisms.selection.keep_distribution import OptimalDistribution
 from dp_transforms.mechanisms.selection.threshold_distribution import (
     TruncatedGeometricNoise,
     truncation,

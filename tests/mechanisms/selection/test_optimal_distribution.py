@@ -14,7 +14,7 @@ from dp_transforms.mechanisms.selection import (
     OptimalSelection,
     TruncatedGeometricSelection,
 )
-from dp_transforms.mechanisms.selection.count_strategies import OptimalDistribution
+from dp_transforms.mechanisms.selection.keep_distribution import OptimalDistribution
 from tests.noise_checks import drop_probability
 
 GRID = [

@@ -3,7 +3,6 @@
 import math
 from fractions import Fraction
 
-import gmpy2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,7 +22,7 @@ TRUNCATED = [
 ]
 SMALL_GAUSSIANS = [RoundedGaussian(Fraction(1, 4)), RoundedGaussian(Fraction(1000, 7))]
 LARGE_GAUSSIANS = [
-    RoundedGaussian(Fraction(512**2) + Fraction(1, 3)),
+    RoundedGaussian(Fraction(2**26) + Fraction(1, 3)),
     RoundedGaussian(Fraction(10**11, 7)),
     RoundedGaussian(Fraction(2**90)),
 ]
@@ -31,16 +30,8 @@ NOISES = [*TRUNCATED, *SMALL_GAUSSIANS, *LARGE_GAUSSIANS]
 
 
 @pytest.mark.parametrize("noise", TRUNCATED, ids=str)
-@pytest.mark.parametrize("precision", [64, 128])
-def test_the_chain_of_truncated_tails_encloses_each_one(noise, precision):
-    chain = noise._tails(precision)
-    assert len(chain) == noise.k + 1 and chain[-1] == (0, 0)
-    for x in {0, 1, noise.k // 2, noise.k - 1}:
-        lo, hi = chain[x]
-        # Bits enough to tell a wrong end of the enclosure.
-        exact_lo, exact_hi = noise.tail(x, 4 * precision)
-        assert lo <= exact_lo and exact_hi <= hi
-        assert hi - lo <= gmpy2.mpq(1, 2**precision)
+def test_floats_enclose_truncated_tails(noise):
+    noise_checks.assert_floats_enclose_tails(noise, min(noise.k - 1, 44 / noise.epsilon))
 
 
 @pytest.mark.parametrize("noise", NOISES, ids=str)
@@ -59,9 +50,3 @@ def test_fast_draws_equal_exact_ones(noise):
 def test_words_near_a_threshold(noise, place, offset, positive, further_bits):
     x = int(place * (noise.k if noise in TRUNCATED else 9 * math.isqrt(math.ceil(noise.sigma2))))
     noise_checks.assert_right_near_a_threshold(noise, x, offset, positive, further_bits)
-
-
-@pytest.mark.parametrize("noise", LARGE_GAUSSIANS, ids=str)
-def test_floats_enclose_the_rounded_gaussian(noise):
-    checked = noise_checks.assert_floats_enclose_tails(noise, reach=9.3 * math.sqrt(noise.sigma2))
-    assert checked == 303

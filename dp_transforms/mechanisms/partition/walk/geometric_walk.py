@@ -4,7 +4,7 @@ Notation as in ``walk``: bits f_c of the list's boundary, D(c) = k_x(c) - k_f(c)
 between two bits of x; it is a corner if they differ, and flipping it moves D there by one. The
 mechanism's weight is q**||x - f||_1 times the sum of (-t)**|S| over all sets S of marked corners,
 no two at consecutive vertices, t = q / (1 + q); between walls only corners that may be flipped
-inside them can be marked. By the theorem in ``partition.geometric`` these weights sum to
+inside them can be marked. By the theorem in ``partition.exponential`` these weights sum to
 one, whatever f is.
 
 Closed forms. Given the bits before a vertex, what all continuations weigh in which the vertex is
@@ -295,7 +295,7 @@ class GeometricWeights:
 
 
 class GeometricSampler:
-    """Draws lists x with probability q**||x - f||_1 w(x), see ``partition.geometric``;
+    """Draws lists x with probability q**||x - f||_1 w(x), see ``partition.exponential``;
     between walls or without."""
 
     def __init__(self, blocks: Blocks, weights: GeometricWeights):

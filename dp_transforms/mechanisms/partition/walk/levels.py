@@ -14,11 +14,12 @@ from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.enclosure import Undecided, rounding_pair
 from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.partition.walk.blocks import Splits, fill_blocks, partitions
-from dp_transforms.mechanisms.partition.walk.messages import backward
 from dp_transforms.mechanisms.partition.walk.precise import LookingAhead, PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import (
+    LEAST_WIDTH,
     UNIT_ROUNDOFF,
     FloatTransfer,
+    backward,
     clipped,
     independence_length,
 )
@@ -28,24 +29,15 @@ from dp_transforms.mechanisms.randomness import RandomTape
 _TINY = 2.0**-940
 """A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
 
-_AT_ONCE = 4  # So many thresholds of all blocks are looked at together.
+_AT_ONCE = LEAST_WIDTH  # So many thresholds of all blocks are looked at together.
 _UNSETTLED = -1
 _WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
 _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
-    """Settles the questions of a release on a window of states.
-
-    Args:
-      blocks: the blocks of the walk.
-      decay: the ratio q.
-      window: W.
-      bits: of the MPFR numbers that settle what float64 leaves open.
-
-    Raises:
-      Undecided: the window is too narrow for any enclosure.
-    """
+    """Settles the questions of a release on the states -W..W, in float64 and in MPFR numbers of
+    ``bits`` bits. Undecided if the window is too narrow for any enclosure."""
 
     def __init__(self, blocks: Blocks, decay: Decay, window: int, bits: int = 128):
         self.window = window
@@ -172,8 +164,10 @@ class Level:
         bit, length = self._blocks.bits.item(index), self._blocks.lengths.item(index)
         matrix = self._transfer.matrix(length)
         start = self.window + (-state if bit else state)
-        row_lo, row_hi, scale = matrix.row(start, min(2 * self.window + 1 - start, length + 1))
-        lo, hi = self._cumulative(index, bit, state, row_lo, row_hi, scale, matrix.error)
+        count = min(2 * self.window + 1 - start, length + 1)
+        bounds, exponents = matrix.bounds[:, start, :count], matrix.exponents[start, :count]
+        row = bounds[0], bounds[1], exponents
+        lo, hi = self._cumulative(index, bit, state, *row, matrix.error)
         return lo.tolist(), hi.tolist()
 
     def _table(self, state: int) -> tuple[FloatArray, FloatArray]:
@@ -190,7 +184,8 @@ class Level:
             start = self.window + (-state if bit else state)
             for kind, length in enumerate(lengths.tolist()):
                 matrix, same = self._transfer.matrix(length), blocks[kinds == kind]
-                row_lo[same], row_hi[same], scales[same] = matrix.row(start, _AT_ONCE)
+                row_lo[same], row_hi[same] = matrix.bounds[:, start, :_AT_ONCE]
+                scales[same] = matrix.exponents[start, :_AT_ONCE]
                 errors[same] = matrix.error
         everywhere = np.arange(len(bits))[:, None]
         return self._cumulative(everywhere, bits[:, None], state, row_lo, row_hi, scales, errors)
@@ -260,11 +255,7 @@ class Sampler:
     """Draws lists x with weights q**||x - f||_1.
 
     Levels of ever wider windows answer the same questions from the same numbers, so that a release
-    does not depend on the one that settles them all.
-
-    Args:
-      blocks: f's runs, each as one block.
-      decay: the ratio q.
+    does not depend on the one that settles them all. ``blocks`` are f's runs.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):

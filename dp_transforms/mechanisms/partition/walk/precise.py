@@ -13,7 +13,7 @@ How far depends on the rate, and not on how long the list is. Behind the last bl
 to any precision, so that some precision settles every question.
 
 Only the states of a window are carried. T is log-concave on it, for its first values are, and so it
-stays (see ``messages``) where walls and the window cut it off; and so is beta. So what has left the
+stays (see ``transfer``) where walls and the window cut it off; and so is beta. So what has left the
 window at the end of a block weighs at most a geometric series that continues T beta from the edge,
 and 0 <= N <= T bounds its part of the sum.
 """
@@ -40,11 +40,6 @@ class PreciseTransfer:
     """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
 
     State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-      precision: the bits of all numbers.
     """
 
     def __init__(self, decay: Decay, window: int, precision: int):
@@ -55,16 +50,8 @@ class PreciseTransfer:
         """From this length on all runs share one matrix."""
         # Matrices take long to make: they are worth it for long runs only.
         self._most_steps = max(1, window**2 // 4)
-        self._weights = Weights(decay, window + 1, precision)
+        self.weights = Weights(decay, window + 1, precision)
         self._matrices: dict[int, tuple[ObjectArray, ObjectArray]] = {}
-
-    def leaving_first_run(self) -> list[Enclosure]:
-        """A(a) for a = 0..W."""
-        return self._weights.leaving_first_run()
-
-    def entering_last_run(self) -> list[Enclosure]:
-        """B(e) for e = 0..W."""
-        return self._weights.entering_last_run()
 
     def forward(self, length: int, weights: ObjectArray, bound: int) -> ObjectArray:
         """Lower (bound 0) or upper (bound 1) weights by state in front of a run of zeros, in rows,
@@ -88,7 +75,7 @@ class PreciseTransfer:
     @cached_property
     def _costs(self) -> ObjectArray:
         """q**|D| of each state, from below and from above."""
-        powers = self._weights.powers(1)
+        powers = self.weights.powers(1)
         costs: ObjectArray = np.array(powers[:0:-1] + powers, dtype=object).T
         return costs
 
@@ -106,11 +93,11 @@ class PreciseTransfer:
     def _make(self, length: int, bound: int, context: Any) -> ObjectArray:
         w, size = self.window, self.size
         is_long = length == self.long
-        stays = self._weights.powers(length)
+        stays = self.weights.powers(length)
         if is_long:
-            climbs, falls = self.leaving_first_run(), self.entering_last_run()
+            climbs, falls = self.weights.leaving_first_run(), self.weights.entering_last_run()
         else:
-            climbs, falls = self._weights.upward(length), self._weights.inward(length)
+            climbs, falls = self.weights.upward(length), self.weights.inward(length)
         table = np.full((size, size), context.add(0, 0), dtype=object)
         # From below nothing is said of the wrong sides of long runs.
         for d in range(w + 1 if bound or not is_long else 0):
@@ -149,14 +136,8 @@ class PreciseTransfer:
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly.
-
-    Args:
-      blocks: the blocks of the walk.
-      messages: gives bounds of beta in front of a block, for the states -W..W; Undecided if there
-        are none.
-      transfer: transfer weights on that window.
-    """
+    """Settles questions of a release by messages that are known roughly: ``messages(r, W)`` gives
+    bounds of beta in front of block r for the states -W..W, or is Undecided."""
 
     def __init__(
         self,
@@ -183,7 +164,7 @@ class LookingAhead:
         start = window + (-state if bit else state)
         rows = np.full((2, transfer.size), gmpy2.mpfr(0))
         if index < 0:
-            rows[:, window:] = np.array(transfer.leaving_first_run()).T
+            rows[:, window:] = np.array(transfer.weights.leaving_first_run()).T
         else:
             rows[:, start] = gmpy2.mpfr(1)
             length = self._blocks.lengths.item(index)
@@ -253,7 +234,7 @@ class LookingAhead:
         window = self._transfer.window
         if at == len(self._blocks):
             lo, hi = np.full((2, 2 * window + 1), gmpy2.mpfr(0))
-            lo[window:], hi[window:] = zip(*self._transfer.entering_last_run(), strict=True)
+            lo[window:], hi[window:] = zip(*self._transfer.weights.entering_last_run(), strict=True)
         else:
             lo, hi = self._messages(at, window)
         below = max(self._blocks.lowest.item(at) + window, 0)

@@ -1,4 +1,6 @@
-"""Transfer weights: how much a run of equal bits weighs, from each state to each other.
+"""The walk in float64: enclosures of transfer weights, and of the messages of every block.
+
+**Transfer weights** say how much a run of equal bits weighs, from each state to each other.
 
 In a run of ``n`` zero bits the state D stays or goes up by one at each step, and every position
 costs q**|D| (see ``walk``). T_n(D, D') is the total weight of the paths from D to D'. A run of one
@@ -27,25 +29,46 @@ total weights B(s) and A(j) of the infinite runs; r is the probability that they
 So from ``independence_length`` on all lengths share one enclosure. It says of the states on the
 wrong side, above zero in front of the run or below it behind, only how little they weigh.
 
-In float64: at small rates T_n(-s, j) is close to B(s) A(j), and A(k) alone grows to
-e**(pi**2 / 12 c). So rows are kept in groups, and in a group entry (i, j) is a float64 times
-2**(rows[i] + columns[j]). The columns' exponents are those of the group's first row. That takes out
-nearly all of the range, since log T(i, j) changes slowly from row to row. A group keeps only the
-columns that its rows reach. In MPFR numbers: see ``precise``.
+In float64 every entry has lower and upper bounds and an exponent of its own, since A(k) alone grows
+to e**(pi**2 / 12 c). Row i of a table holds T_n(i, i), T_n(i, i + 1), ..., up to n moves, so that
+short runs have small ones. A product of two is taken in units of 2**(g(D) - g(D')), where 2**g(D)
+is about B(-D) below zero and 1 / A(D) above: in these a step from D <= 0 stays with about q**|D|
+and moves with 1 - q**|D|, and no entry is much above 1. In MPFR numbers: see ``precise``.
+
+**Messages.** beta_r(D) is the total weight of all completions of a walk that is in state D before
+block r. It is log-concave in D (q**|D| is, and a convolution with (1, 1) keeps it).
+
+Messages have lower and upper bounds, and their relative rounding errors are bounded apart, by one
+number for each block: all terms are positive, so errors only add up. Each has an exponent of its
+own, as at small rates they span more than float64's range.
+
+Every message keeps its relative precision, or is not *known*: then it is bounded by log-concavity
+from those that are,
+
+    beta(b + k) <= beta(b) * (beta(b) / beta(b - 1))**k           b the last one known,
+
+and in the same way downwards. What a path weighs that leaves the window upwards during a block is
+bounded in each row by itself: T_n(D, .) and beta are both log-concave, and so is their product, so
+beyond the last column W it falls at least as fast as a geometric series of ratio
+
+    (T_n(D, W + 1) / T_n(D, W)) * (beta(W + 1) / beta(W)).
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import gmpy2
 import numpy as np
 import numpy.typing as npt
 
-from dp_transforms.mechanisms.arrays import FloatArray, IntArray
+from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray
 from dp_transforms.mechanisms.decay import Decay, Weights
-from dp_transforms.mechanisms.enclosure import Enclosure, rounding_pair
+from dp_transforms.mechanisms.enclosure import Enclosure, Undecided, rounding_pair
+from dp_transforms.mechanisms.partition.walk.walk import Blocks
 
 UNIT_ROUNDOFF = 2.0**-53
 
@@ -55,24 +78,20 @@ INDEPENDENCE_BITS = 70
 """The ends of a run count as independent in float64 if they collide with a probability of at most
 2 to the power of minus this."""
 
-LOST = 2.0**-900  # What underflows beside others of its group is less than this, in their scale.
-
-CLEARANCE = 2.0**100
-"""A number that is larger than the bound on a loss by this factor is not affected by the loss."""
+LOST = 2.0**-900
+"""What underflows beside entries of order one is less than this, and so is their smallest bound."""
 
 _CONSTANT_BITS = 64
-_GROUP = 32  # The most rows of a group.
-_LARGEST_RANGE = 300  # The logarithm of how much the entries of a group may differ.
-_LARGEST_SHIFT = 900
+_KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
+_DEEP = 2**48  # No exponent is kept that is further below the largest.
+_LEAST = 2**60
+_LARGEST_ENTRY = 2.0**50
+LEAST_WIDTH = 4  # So many entries of each row there are at least.
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
-    """The length from which on a run's ends collide with a probability of at most 2**-bits.
-
-    Args:
-      decay: the ratio q.
-      window: W; the run is entered and left in states within -W..W.
-    """
+    """The length from which on the ends of a run, entered and left in states within -W..W, collide
+    with a probability of at most 2**-bits."""
     _, up = rounding_pair(64)
     rate, _ = decay.log_enclosure(64)
     cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
@@ -86,76 +105,24 @@ def parts_of(length: int) -> tuple[int, int]:
     return first, length - first
 
 
-@dataclass(frozen=True)
-class Group:
-    """Rows start.. of T_n, and the columns start.. that they reach.
+class FloatMatrix(NamedTuple):
+    """T_n on a window: line i has the entries (i, i), (i, i + 1), ..., up to n moves.
 
-    Entry (i, j) of the group is entries[i, j] * 2**(rows[i] + columns[j]), with entries[i, j] <= 1.
+    An entry lies within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; it
+    is 0 beyond the window. ``ends`` are the second states, at most W. ``rise[i]`` is at least
+    T(i, j + 1) / T(i, j) for the window's last column j and all later ones. One for all long runs
+    bounds from below only what begins at zero or below and ends at zero or above.
     """
 
-    start: int
-    entries: FloatArray
-    rows: IntArray
-    columns: IntArray
-
-    @property
-    def stop(self) -> int:
-        """The first row behind the group."""
-        return self.start + len(self.rows)
-
-    @property
-    def end(self) -> int:
-        """The first column behind those that the group reaches."""
-        return self.start + len(self.columns)
-
-
-@dataclass(frozen=True)
-class FloatMatrix:
-    """T_n on a window.
-
-    An entry has a relative error of at most ``error``, or it was lost: then it is zero here, and in
-    truth at most ``lost`` in its group's scale. ``rise[i]`` is at least T(i, j + 1) / T(i, j) for
-    the window's last column j and all later ones.
-
-    One for all long runs bounds some entries from above only: those of rows behind ``centre``, the
-    index of state 0, and of columns in front of it. For others ``centre`` is None.
-    """
-
-    groups: list[Group]
+    bounds: FloatArray
+    exponents: IntArray
+    ends: IntArray
     rise: FloatArray
     error: float
-    lost: float
-    centre: int | None
-
-    def row(self, index: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
-        """Entries (index, index..index+count-1): lower and upper bounds, and exponents."""
-        group = self.groups[self._group_of[index]]
-        at = index - group.start
-        found = group.entries[at, at : at + count]
-        missing = count - len(found)
-        exponents = group.rows[at] + group.columns[at : at + count]
-        if missing:
-            found = np.append(found, np.zeros(missing))
-            exponents = np.append(exponents, np.full(missing, exponents[-1]))
-        lower = found
-        if self.centre is not None:
-            # In long runs only these are bounded from below.
-            columns = np.arange(index, index + count)
-            lower = found * ((columns >= self.centre) & (index <= self.centre))
-        return lower, found + self.lost, exponents
-
-    @cached_property
-    def _group_of(self) -> list[int]:
-        return [number for number, group in enumerate(self.groups) for _ in group.rows]
 
 
 class FloatTransfer:
-    """T_n on the window -W..W in scaled float64; state D has index D + W.
-
-    Args:
-      decay: the ratio q.
-      window: W.
-    """
+    """T_n on the window -W..W in scaled float64; state D has index D + W."""
 
     def __init__(self, decay: Decay, window: int):
         self.window = window
@@ -164,15 +131,6 @@ class FloatTransfer:
         """From this length on all runs share one matrix."""
         self._weights = Weights(decay, window + 2, _CONSTANT_BITS)
         self._matrices: dict[int, FloatMatrix] = {}
-        w = window
-        # From row to row of a group entries change by factors of up to about q**W.
-        rate = float(decay.log_enclosure(64)[1])
-        group = max(1, min(_GROUP, int(_LARGEST_RANGE / (rate * (w + 1)))))
-        self._spans = [
-            (start, min(start + group, stop))
-            for first, stop in ((0, w), (w, self.size))
-            for start in range(first, stop, group)
-        ]
 
     def matrix(self, length: int) -> FloatMatrix:
         """T_length, made once and kept.
@@ -196,58 +154,70 @@ class FloatTransfer:
         return split(self._weights.entering_last_run()[: self.window + 1])
 
     def _make(self, length: int) -> FloatMatrix:
-        w = self.window
-        weights = self._weights
-        stays, climbs = split(weights.powers(length)), split(weights.upward(length))
-        falls = split(weights.inward(length))
+        w, size, weights = self.window, self.size, self._weights
+        is_long = length == self.long
+        stays, climbs, falls = (
+            split(of(length)) for of in (weights.powers, weights.upward, weights.inward)
+        )
+        start = np.arange(size)[:, None]
+        moves = np.arange(min(max(length, LEAST_WIDTH - 1), 2 * w) + 1)
+        end = start + moves
+        # What does not cross zero: q**(n d) times the weight of the moves.
+        is_above, few = start >= w, np.minimum(moves, w + 1)
+        distance = np.where(is_above, start - w, np.maximum(w - end, 0))
+        lo = stays[0][distance] * np.where(is_above, climbs[0][few], falls[0][few])
+        exponents = stays[1][distance] + np.where(is_above, climbs[1][few], falls[1][few])
+        is_reached = (end < size) & (moves <= length)
+        # Of a constant that is not kept its exponent is the upper bound.
+        hi = np.where(lo > 0, lo, 1.0) * is_reached
+        lo *= is_reached & ((start <= w) & (end >= w) if is_long else 1)
         # Entries on one side are products of two constants of two units each.
-        error = one_side = 6 * UNIT_ROUNDOFF
-        halves = None
-        if length == self.long:
+        error = 6 * UNIT_ROUNDOFF
+        rows, moved = np.nonzero(~is_above & (end > w) & is_reached)
+        columns = rows + moved
+        if is_long:
             error += 2.0**-INDEPENDENCE_BITS
+            # B(s) A(j): five units of error.
+            entering, leaving = self.entering_last_run, self.leaving_first_run
+            lo[rows, moved] = entering[0][w - rows] * leaving[0][columns - w]
+            hi[rows, moved] = lo[rows, moved]
+            exponents[rows, moved] = entering[1][w - rows] + leaving[1][columns - w]
         elif length > 1:
-            near, far = parts_of(length)
-            halves = self.matrix(near), self.matrix(far)
-            sums = self.size + len(self._spans) + 4
-            error += max(half.error for half in halves) + one_side + sums * UNIT_ROUNDOFF
-        entering, leaving = self.entering_last_run, self.leaving_first_run
-        groups, lost = [], LOST
-        for start, stop in self._spans:
-            end = min(stop - 1 + length, self.size - 1) + 1
-            rows, columns = np.arange(start, stop), np.arange(start, end)
-            # What does not cross zero: q**(n d) times the weight of the moves.
-            flips, above = columns - rows[:, None], start >= w
-            reached = (flips >= 0) & (above | (columns <= w))
-            flips = np.where(reached, flips, 0)
-            distance = (rows - w)[:, None] if above else np.maximum(w - columns, 0)
-            weight, shifts = climbs if above else falls
-            mantissas = stays[0][distance] * weight[flips] * reached
-            exponents = stays[1][distance] + shifts[flips]
-            weak = None
-            if start < w < end - 1:
-                crossing = columns > w
-                if halves is None:
-                    # B(s) A(j): five units of error.
-                    part = (
-                        np.outer(entering[0][w - rows], leaving[0][1 : end - w]),
-                        np.add.outer(entering[1][w - rows], leaving[1][1 : end - w]),
-                    )
-                else:
-                    product, scales, floor = _product(halves, start, stop, w + 1, end)
-                    possible = columns[crossing] - rows[:, None] <= length
-                    weak = (product < floor) & possible, floor, scales
-                    part = product * (product >= floor), scales
-                mantissas[:, crossing], exponents[:, crossing] = part
-            group = _scaled(start, min(length, end - 1 - start), mantissas, exponents)
-            groups.append(group)
-            if weak is not None and weak[0].any():
-                scales = group.rows[:, None] + group.columns[columns > w]
-                shift = int((weak[2] - scales)[weak[0]].max())
-                if shift > _LARGEST_SHIFT:
-                    raise FloatingPointError("transfer weights span too much for float64")
-                lost = max(lost, weak[1] * 2.0**shift)
-        centre = w if length == self.long else None
-        return FloatMatrix(groups, self._rise(climbs, length), error, lost, centre)
+            near, far = (self.matrix(part) for part in parts_of(length))
+            error += max(near.error, far.error) + (size + 4) * UNIT_ROUNDOFF
+            for side, product in zip((lo, hi), self._product(near, far), strict=True):
+                side[rows, moved] = product[rows, columns - w - 1]
+            exponents[rows, moved] = self._units[rows] - self._units[columns]
+        _, own = np.frexp(hi)
+        exponents = np.where(hi > 0, exponents + own, -FAR)
+        bounds, ends = np.ldexp([lo, hi], -own), np.minimum(end, size - 1)
+        return FloatMatrix(bounds, exponents, ends, self._rise(climbs, length), error)
+
+    @cached_property
+    def _units(self) -> IntArray:
+        """g(D) of each state."""
+        _, leaving = self.leaving_first_run
+        _, entering = self.entering_last_run
+        return np.concatenate([entering[::-1], -leaving[1:]])
+
+    def _product(self, near: FloatMatrix, far: FloatMatrix) -> FloatArray:
+        """Lower and upper bounds of the entries across zero of a product, by state, in units."""
+        first, second = self._in_units(near), self._in_units(far)
+        if not max(first.max(), second.max()) < _LARGEST_ENTRY:
+            raise FloatingPointError("transfer weights span too much for float64")
+        bounds: FloatArray = first[:, : self.window] @ second[:, :, self.window + 1 :]
+        bounds[0, bounds[0] < LOST] = 0
+        bounds[1] += LOST
+        return bounds
+
+    def _in_units(self, matrix: FloatMatrix) -> FloatArray:
+        """Lower and upper bounds of all entries, by state."""
+        found = np.zeros((2, self.size, self.size))
+        rows, moved = np.nonzero(matrix.bounds[1])
+        columns = rows + moved
+        shifts = clipped(matrix.exponents[rows, moved] + self._units[columns] - self._units[rows])
+        found[:, rows, columns] = np.ldexp(matrix.bounds[:, rows, moved], shifts)
+        return found
 
     def _rise(self, climbs: tuple[FloatArray, IntArray], length: int) -> FloatArray:
         """T is totally positive, so the ratio of row 0 serves for the rows below it."""
@@ -258,52 +228,6 @@ class FloatTransfer:
         ratios = np.maximum(ratios, 2.0**-1000)
         ratios = np.where(np.arange(len(ratios)) < length, ratios, 0.0)[self.window :: -1]
         return np.concatenate([np.full(self.window, ratios[0]), ratios]) * (1 + 2.0**-30)
-
-
-def _scaled(start: int, reach: int, mantissas: FloatArray, exponents: IntArray) -> Group:
-    """A group from entries mantissa * 2**exponent; its first row reaches ``reach`` columns on."""
-    _, own = np.frexp(mantissas)
-    exponents = np.where(mantissas > 0, exponents + own, -FAR)
-    first = exponents[0, np.minimum(np.arange(mantissas.shape[1]), reach)]
-    # What is lost is below 2**-FAR: no scale may come near that.
-    columns = np.maximum(first - first.max(), -FAR // 4)
-    exponents -= columns
-    rows = np.maximum(exponents.max(axis=1), -FAR // 4)
-    entries = np.ldexp(mantissas, clipped(exponents - own - rows[:, None]))
-    return Group(start, entries, rows, columns)
-
-
-def _product(
-    halves: tuple[FloatMatrix, FloatMatrix], start: int, stop: int, first: int, end: int
-) -> tuple[FloatArray, IntArray, float]:
-    """Rows start..stop-1 and columns first..end-1 of the product of two matrices: entries and their
-    exponents, and the entry from which on nothing that was lost matters."""
-    near = next(group for group in halves[0].groups if group.start == start)
-    parts, scales = [], []
-    for far in halves[1].groups:
-        low, high = max(far.start, near.start), min(far.stop, near.end)
-        if low >= high or far.end <= first:
-            continue
-        middle = slice(low - far.start, high - far.start)
-        left = near.entries[:, low - near.start : high - near.start]
-        inner = near.columns[low - near.start : high - near.start] + far.rows[middle]
-        top = inner.max()
-        left = np.ldexp(left, clipped(inner - top))
-        # What the group's other rows reach beyond ``end`` is out of these rows' reach.
-        begin, behind = max(first, far.start), min(end, far.end)
-        right = slice(begin - far.start, behind - far.start)
-        part = np.zeros((stop - start, end - first))
-        part[:, begin - first : behind - first] = left @ far.entries[middle, right]
-        scale = np.full(end - first, -FAR)
-        scale[begin - first : behind - first] = top + far.columns[right]
-        parts.append(part)
-        scales.append(scale)
-    columns = np.max(scales, axis=0)
-    total = np.zeros((stop - start, end - first))
-    for part, scale in zip(parts, scales, strict=True):
-        total += np.ldexp(part, clipped(scale - columns))
-    floor = len(near.columns) * (halves[0].lost + halves[1].lost + LOST) * CLEARANCE
-    return total, near.rows[:, None] + columns, floor
 
 
 def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
@@ -323,3 +247,181 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
     """Exponents that ldexp takes, and that do what the given ones do."""
     return np.minimum(np.maximum(exponents, -5000), 5000).astype(np.int32)
+
+
+@dataclass(frozen=True)
+class Messages:
+    """Enclosures of beta_0..beta_R on the window; D has index D + W.
+
+    beta_r(D) lies within lo[r, D] * (1 - errors[r]) and hi[r, D] * (1 + errors[r]), times
+    2**exponents[r, D].
+    """
+
+    lo: FloatArray
+    hi: FloatArray
+    exponents: IntArray
+    errors: FloatArray
+
+
+@np.errstate(all="ignore")
+def backward(blocks: Blocks, transfer: FloatTransfer) -> Messages:
+    """The messages of all blocks.
+
+    Raises:
+      Undecided: the window is too narrow.
+      FloatingPointError: float64's range is too small, or there are more blocks than fit in memory.
+    """
+    count = len(blocks)
+    lowest, highest = blocks.lowest.tolist(), blocks.highest.tolist()
+    bits, lengths = blocks.bits.tolist(), blocks.lengths.tolist()
+    vector = _Vector(transfer, lowest[count], highest[count])
+    values = np.empty((count + 1, 2, transfer.size))
+    exponents = np.empty((count + 1, transfer.size), dtype=np.int64)
+    errors = np.empty(count + 1)
+    orientation = 0
+    for index in range(count, -1, -1):
+        if index < count:
+            # Mirrored before a block of ones, so that all blocks are of zeros.
+            if bits[index] != orientation:
+                vector.mirror()
+                orientation = bits[index]
+            vector.pass_block(transfer, lengths[index], lowest[index], highest[index])
+        turn = -1 if orientation else 1
+        values[index] = vector.values[:, ::turn]
+        exponents[index] = vector.exponents[::turn]
+        errors[index] = vector.error
+    if not errors[0] < 2.0**-20:
+        raise FloatingPointError("too many blocks for float64")
+    # A product of factors 1 + e is at most exp(sum e), below 1 + 1.01 sum e for small sums.
+    return Messages(values[:, 0], values[:, 1], exponents, 1.01 * errors)
+
+
+class _Vector:
+    """Bounds values[0] <= beta <= values[1], times 2**exponents, in front of some block or behind
+    the last, in the orientation in which it is one of zeros.
+
+    Only some states are alive: those from which a walk can still end at zero, which lies as far
+    below as there are zeros ahead of it, without leaving the walls. For the others beta is zero,
+    and they have the lowest exponent that is kept.
+    """
+
+    def __init__(self, transfer: FloatTransfer, lowest: int, highest: int):
+        mantissas, exponents = transfer.entering_last_run
+        self._window = transfer.window
+        self.values = np.zeros((2, transfer.size))
+        self.values[:, self._window :] = mantissas
+        self.exponents = np.zeros(transfer.size, dtype=np.int64)
+        self.exponents[self._window :] = exponents
+        self.error = 4 * UNIT_ROUNDOFF
+        self._lowest, self._highest = max(lowest, 0), highest
+        self._mirrored = False
+        self._below: tuple[float, int] = 0.0, 0
+        self._above: tuple[float, int] = 0.0, 0
+        self._normalise()
+
+    def mirror(self) -> None:
+        """Turns ones into zeros."""
+        self._mirrored = not self._mirrored
+        self.values = self.values[:, ::-1]
+        self.exponents = self.exponents[::-1]
+        self._below, self._above = self._above, self._below
+
+    def pass_block(self, transfer: FloatTransfer, length: int, lowest: int, highest: int) -> None:
+        """Passes a block whose walls in front of it allow states from lowest to highest."""
+        self._multiply(transfer.matrix(length), transfer.size)
+        if self._mirrored:
+            self._highest += length
+        else:
+            self._lowest -= length
+        self._lowest, self._highest = max(self._lowest, lowest), min(self._highest, highest)
+        self._normalise()
+
+    def _multiply(self, matrix: FloatMatrix, size: int) -> None:
+        ratio, scale = self._above
+        fall = np.ldexp(matrix.rise * ratio, min(scale, 2000))
+        # Rows whose products still grow at the window's edge are left unbounded.
+        beyond = np.where(fall < 1, fall / (1 - fall), math.inf)
+        terms = self.values[:, matrix.ends] * matrix.bounds
+        exponents = self.exponents[matrix.ends] + matrix.exponents
+        # 0 times an unbounded message is 0.
+        counts = terms[1] > 0
+        top = exponents.max(axis=1, where=counts, initial=-_LEAST)
+        terms = np.ldexp(np.where(counts, terms, 0), clipped(exponents - top[:, None]))
+        self.values, self.exponents = terms.sum(axis=2), top
+        self.values[1] += LOST
+        edge = np.arange(max(size - terms.shape[2], 0), size)
+        self.values[1, edge] += (terms[1, edge, size - 1 - edge] + LOST) * beyond[edge]
+        self.values[0, self.values[0] < LOST] = 0
+        self.error += matrix.error + (size + 4) * UNIT_ROUNDOFF
+
+    def _normalise(self) -> None:
+        """Gives every state its own exponent, and bounds those that are not known."""
+        states = np.arange(-self._window, self._window + 1) * (-1 if self._mirrored else 1)
+        alive = (states >= self._lowest) & (states <= self._highest)
+        self.values[:, ~alive] = 0
+        lo, hi = self.values
+        known = alive & (lo > 0) & (lo >= _KNOWN * hi)
+        # Upper mantissas in [1/2, 1), where they are finite.
+        _, own = np.frexp(np.where(np.isfinite(hi), hi, 0))
+        self.values, self.exponents = np.ldexp(self.values, -own), self.exponents + own
+        if not known.any():
+            raise Undecided
+        deepest = self.exponents[known].max() - _DEEP
+        known &= self.exponents > deepest
+        end = len(alive) - 1
+        lowest, highest = np.flatnonzero(alive)[[0, -1]].tolist()
+        # No ratio is needed where nothing lives beyond the last known state.
+        if lowest == 0 or not known[lowest]:
+            first, self._below = self._edge(known, -1)
+            self._extrapolate(np.arange(first - 1, -1, -1), first, self._below)
+        if highest == end or not known[highest]:
+            last, self._above = self._edge(known, 1)
+            self._extrapolate(np.arange(last + 1, len(alive)), last, self._above)
+        low = self.exponents <= deepest
+        self.values[0, low] = 0
+        self.exponents[low] = deepest
+        if lowest > 0:
+            self._below = 0.0, 0
+        if highest < end:
+            self._above = 0.0, 0
+        self.values[:, ~alive] = 0
+        self.exponents[~alive] = deepest
+
+    def _edge(self, known: BoolArray, direction: int) -> tuple[int, tuple[float, int]]:
+        """A state far out in that direction, and a bound of its ratio to the one before it.
+
+        The bound takes a lower bound of the one before. So this is a known state behind a known
+        one, or the first one behind those that are known: whichever ratio is less.
+        """
+        states = np.flatnonzero(known)[::direction]
+        pairs = states[1:][np.diff(states) == direction]
+        edges = [*pairs[-1:].tolist(), states.item(-1) + direction]
+        edges = [state for state in edges if 0 <= state < len(known)]
+        if not edges:
+            raise Undecided
+        ratios = [self._ratio(state, state - direction) for state in edges]
+        # An unbounded state has an infinite mantissa, whatever its exponent is.
+        least = min(ratios, key=lambda ratio: math.log2(ratio[0]) + ratio[1])
+        return edges[ratios.index(least)], least
+
+    def _ratio(self, state: int, inner: int) -> tuple[float, int]:
+        """A bound of beta(state) / beta(inner), as a mantissa and an exponent."""
+        ratio = self.values.item(1, state) / self.values.item(0, inner)
+        mantissa, exponent = math.frexp(ratio * (1 + 2.0**-18))
+        return mantissa, exponent + int(self.exponents[state] - self.exponents[inner])
+
+    def _extrapolate(self, states: IntArray, known: int, ratio: tuple[float, int]) -> None:
+        """Bounds states that follow a known one, in that order, where that is better."""
+        mantissa, exponent = ratio
+        steps = np.arange(1, len(states) + 1)
+        # A mantissa is at least 1/2; far out the bound stops following it.
+        bounds = np.maximum(mantissa**steps, 2.0**-1000) * (1 + 2.0**-40) * self.values[1, known]
+        shifts = steps * exponent + self.exponents[known]
+        lo, hi = self.values[:, states]
+        own = self.exponents[states]
+        with np.errstate(divide="ignore"):
+            better = np.log2(bounds) + shifts < np.log2(hi) + own
+        shifts = np.where(better, shifts, own)
+        self.values[0, states] = np.ldexp(lo, clipped(own - shifts))
+        self.values[1, states] = np.where(better, bounds, hi)
+        self.exponents[states] = shifts

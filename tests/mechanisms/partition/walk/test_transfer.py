@@ -49,9 +49,11 @@ def enclosures(eta, length):
         row, column = a + WINDOW, b + WINDOW
         if column < row:
             continue
-        lo, hi, scale = floats.row(row, column - row + 1)
-        unit = Fraction(2) ** int(scale[-1])
-        in_floats = Fraction(lo[-1]) * (1 - slack) * unit, Fraction(hi[-1]) * (1 + slack) * unit
+        in_floats = Fraction(0), Fraction(0)
+        if column - row <= length:
+            unit = Fraction(2) ** floats.exponents.item(row, column - row)
+            lo, hi = map(Fraction, floats.bounds[:, row, column - row].tolist())
+            in_floats = lo * (1 - slack) * unit, hi * (1 + slack) * unit
         for table in (transfer.matrix(length), carried):
             yield (a, b), weight, in_floats, [as_fraction(side[row, column]) for side in table]
 
@@ -93,7 +95,6 @@ def test_all_long_runs_share_an_enclosure(eta, bits, extra):
             assert hi < Fraction(1, 2**80)
 
 
-# Rows are grouped by 32: on each side of zero there is one full group and one that is not.
 WIDE = 40
 
 
@@ -111,8 +112,8 @@ def test_scaled_entries_lie_in_their_enclosures_and_fall_beyond_the_window(decay
     lower, upper = PreciseTransfer(decay, WIDE + 3, 128).matrix(length)
     kept = 0
     for row in range(size):
-        lo, hi, exponents = matrix.row(row, size - row)
-        for at, exponent in enumerate(exponents.tolist()):
+        (lo, hi), exponents = matrix.bounds[:, row, : size - row], matrix.exponents[row]
+        for at, exponent in enumerate(exponents[: size - row].tolist()):
             below = DOWN.mul(DOWN.mul(float(lo[at]), 1 - matrix.error), DOWN.exp2(exponent))
             above = UP.mul(UP.mul(float(hi[at]), 1 + matrix.error), UP.exp2(exponent))
             assert below <= upper[row + 3, row + 3 + at]
@@ -124,4 +125,3 @@ def test_scaled_entries_lie_in_their_enclosures_and_fall_beyond_the_window(decay
     reached = np.minimum(np.arange(size, 0, -1), length + 1).sum()
     # All that a run can reach; in a long one, only what begins below zero and ends above.
     assert kept == (reached if length < transfer.long else (WIDE + 1) ** 2)
-    assert matrix.lost < 2.0**-800

@@ -4,12 +4,12 @@ import math
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.noise.user_degrees import (
+from dp_transforms.mechanisms.randomness import RandomTape
+from dp_transforms.mechanisms.user_degrees import (
     ReleasedDegrees,
     UserDegreeMechanism,
     cell_bounds,
 )
-from dp_transforms.mechanisms.randomness import RandomTape
 from tests.tapes import InsecureSeededTape
 
 SECRET = bytes(range(32))
