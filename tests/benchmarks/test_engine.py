@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from benchmarks.engine import growing_list
+from benchmarks.engine import exponent, growing_list
 from benchmarks.engine_escalations import count_escalations
 from benchmarks.engine_lists import power_law
-from benchmarks.row_dynamic_program import exponent
 from dp_transforms.mechanisms import FrequencyList
 from tests.tapes import InsecureSeededTape
 
