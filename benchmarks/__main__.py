@@ -273,9 +273,8 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield ""
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
-        "[jobs killed at random moments](results/kills.md), "
-        "[faults on a cluster](results/cluster_faults.md) and "
-        "[throughput of 100 million records](results/throughput_large.md)."
+        "[jobs killed at random moments](results/kills.md) and "
+        "[faults on a cluster](results/cluster_faults.md)."
     )
     for one in BENCHMARKS:
         yield ""
