@@ -31,7 +31,7 @@ from scipy.spatial import KDTree
 
 import dp_transforms as dp
 from benchmarks.baselines import PEERS
-from benchmarks.frequency_lists import Input, Mean, number
+from benchmarks.frequency_lists import Input, Mean, accuracy, number
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items, zipf_records
 from dp_transforms.columnar.bounding import distinct_pairs
@@ -149,6 +149,21 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
         cells = [str(means[kind]) for kind in ("answer", "list", best)]
         wide = number(float(np.mean(widths[name])))
         yield f"| {name} | {true[name]} | {rate:g} | {' | '.join(cells)} | {best} | {wide} |"
+
+
+def dist_rows() -> Iterator[str]:
+    """A row for each of ``lists``: dist of ours, and of the best of all peers."""
+    yield "| | c | ours | best peer | it | best peer : ours |"
+    yield "| --- | ---: | ---: | ---: | --- | ---: |"
+    for name, private in lists():
+        for rate in MEAN_RATES:
+            one = accuracy(Input.users(name, private), rate, precision=0.02, seconds=1.5)
+            peer = one.peers[one.best_peer]
+            ratio = peer.by(one.ours)
+            yield (
+                f"| {name} | {rate:g} | {one.ours} | {peer} | {one.best_peer} "
+                f"| {ratio.value:.2f} +- {ratio.error:.2f} |"
+            )
 
 
 # Coverage of what a released list says.
@@ -444,6 +459,15 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
     )
     yield ""
     yield from other_rows(flags.others)
+    yield ""
+    yield "## Accuracy on the same lists"
+    yield ""
+    yield (
+        "Mean dist of the default release and of the best of five peers, +- one standard error, as "
+        "in [accuracy](frequency_lists.md), on the lists whose coverage is above."
+    )
+    yield ""
+    yield from dist_rows()
 
 
 def main() -> None:
