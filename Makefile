@@ -69,9 +69,11 @@ bench: .venv-bench/installed .venv-peers/installed
 	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS)) \
 	  $(if $(RESUME),--resume)
 
+# Beam has wheels for Python 3.13 from 2.69 on.
 .venv-oldest/installed: setup.py
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" apache-beam==2.65.0
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" \
+	  "apache-beam==2.65.0; python_version < '3.13'" "apache-beam==2.69.0; python_version >= '3.13'"
 	@touch $@
 
 .venv-bench/installed: setup.py
