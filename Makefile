@@ -9,7 +9,7 @@
 # make kills  kills each job at 20 random moments, and looks at what it leaves; ten minutes of CPU time
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
-# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; an hour or more
+# make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 
@@ -63,19 +63,22 @@ fuzz: .venv/installed-test
 	FUZZ_EXAMPLES=20000 $(BIN)/python -m pytest -q --timeout=0 tests/fuzzing
 
 # LISTS=DIR: more frequency lists, as CSV files;  EDGES=DIR: graphs, as .csv.gz files of edges;
-# PAIRS=DIR: pairs of users and items, as CSV files
+# PAIRS=DIR: pairs of users and items, as CSV files;  RESUME=1: only pages that are not of this commit
 bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
-	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS))
+	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS)) \
+	  $(if $(RESUME),--resume)
 
+# Beam has wheels for Python 3.13 from 2.69 on.
 .venv-oldest/installed: setup.py
 	$(PYTHON) -m venv .venv-oldest
-	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" apache-beam==2.65.0
+	.venv-oldest/bin/python -m pip install --quiet --editable ".[test,report,yaml,database]" \
+	  "apache-beam==2.65.0; python_version < '3.13'" "apache-beam==2.69.0; python_version >= '3.13'"
 	@touch $@
 
 .venv-bench/installed: setup.py
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet --editable ".[report]" duckdb
+	.venv-bench/bin/python -m pip install --quiet --editable ".[report]" duckdb "polars>=1"
 	@touch $@
 
 .venv-peers/installed:

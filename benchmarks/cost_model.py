@@ -2,10 +2,9 @@
 
     python -m benchmarks.cost_model [--output=benchmarks/results]
 
-CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its tables, of which
-that of large data may be older. Shuffled bytes are counted here, where the pieces are made, but for
-large data. The records are the same: 80,000 users per million records, string ids, partitions by a
-Zipf distribution, kappa = 10.
+CPU and memory are those that ``benchmarks.throughput`` measured and wrote into its tables. Shuffled
+bytes are counted here, where the pieces are made, but for large data. The records are the same:
+80,000 users per million records, string ids, partitions by a Zipf distribution, kappa = 10.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield ""
     yield (
         f"`python -m benchmarks.cost_model`: CPU of all threads and memory from "
-        "throughput of [less](throughput.md) and [more](throughput_large.md) data, shuffled bytes "
+        "[throughput](throughput.md), shuffled bytes "
         f"counted. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
         "one process. Memory includes what a job in process holds of the shuffles, which cluster "
         "runners have on disk."
@@ -172,9 +171,8 @@ def main() -> None:
     if flags.shuffled:
         print(json.dumps(shuffled_here(flags.shuffled)))
         return
-    pages = (flags.output / f"{name}.md" for name in ("throughput", "throughput_large"))
-    tables = [page.read_text(encoding="utf-8") for page in pages if page.exists()]
-    write_page(flags.output / "cost_model.md", report(flags.data, "\n".join(tables)))
+    table = (flags.output / "throughput.md").read_text(encoding="utf-8")
+    write_page(flags.output / "cost_model.md", report(flags.data, table))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pathlib
 
 import numpy as np
 
@@ -13,29 +12,13 @@ from dp_transforms.sample_data import rockyou, yahoo
 SEED = 20_161_110
 
 
-def named_list(name: str, directory: pathlib.Path | None = None) -> FrequencyList:
-    """The list of this name.
-
-    Args:
-      name: "rockyou", "yahoo_all", "rockyou x 1000", "power law N D" (see ``power_law``), or the
-        name of a CSV file.
-      directory: where the file is.
-
-    Raises:
-      ValueError: there is none.
-    """
-    if name == "rockyou":
-        return rockyou()
-    if name == "yahoo_all":
-        return yahoo()
-    if name.startswith("rockyou x "):
-        return scaled(rockyou(), int(name.rsplit(" ", 1)[1]))
-    if name.startswith("power law "):
-        total, distinct = name.split(" ")[2:]
-        return power_law(int(total), int(distinct))
-    if directory is None:
-        raise ValueError(f"{name} needs --lists, the directory of its file")
-    return FrequencyList.from_csv(directory / f"{name}.csv")
+def named_list(name: str) -> FrequencyList:
+    """The list of this name: "rockyou", "yahoo_all", or "power law N D" (see ``power_law``)."""
+    known = {"rockyou": rockyou, "yahoo_all": yahoo}
+    if name in known:
+        return known[name]()
+    total, distinct = name.removeprefix("power law ").split(" ")
+    return power_law(int(total), int(distinct))
 
 
 def scaled(private: FrequencyList, factor: int) -> FrequencyList:

@@ -14,11 +14,12 @@ benchmarks/partition_selection_peers.py.
 
 from __future__ import annotations
 
+import concurrent.futures
 import functools
-import itertools
 import json
 import logging
 import math
+import multiprocessing
 import pathlib
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
@@ -190,26 +191,47 @@ class Released:
 
 def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Released]:
     """Yields the numbers that are released of every dataset at every kappa and epsilon."""
-    for name, (records, kappas) in datasets(more).items():
-        pairs = distinct_pairs(records)
-        for epsilon, max_partitions in itertools.product((EPSILON, *OTHER_EPSILONS), kappas):
-            main = epsilon == EPSILON
-            compared = strategies(max_partitions) if main else published(epsilon, max_partitions)
-            numbers: dict[str, list[int]] = {label: [] for label in compared}
-            lists = []
-            for _ in range(runs):
-                secret = JobSecret.from_os()
-                key = secret.key("bound contributions")
-                counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
-                lists.append(counts[COUNT].to_pylist())
-                for label, strategy in compared.items():
-                    numbers[label].append(released(strategy, counts, pairs, secret))
-            parameters = {"epsilon": epsilon, "delta": DELTA, "max_partitions": max_partitions}
-            others = peers("release", **parameters, runs=lists) if main else {}
-            auto = compared[AUTO].name
-            measured = Released(name, epsilon, max_partitions, auto, numbers, others or {})
-            print(epsilon, " | ".join(measured.row), flush=True)
-            yield measured
+    tasks = [
+        (name, records, kappas, epsilon)
+        for name, (records, kappas) in datasets(more).items()
+        for epsilon in (EPSILON, *OTHER_EPSILONS)
+    ]
+    # Not forked: Arrow has threads.
+    spawn = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(mp_context=spawn) as pool:
+        work = functools.partial(releases_of, runs, peers)
+        for found in pool.map(work, *zip(*tasks, strict=True)):
+            for one in found:
+                print(one.epsilon, " | ".join(one.row), flush=True)
+                yield one
+
+
+def releases_of(
+    runs: int,
+    peers: Peers,
+    name: str,
+    records: pa.Table,
+    kappas: Sequence[int],
+    epsilon: float,
+) -> list[Released]:
+    """The numbers that are released of a dataset at one epsilon, by kappa."""
+    pairs, main, found = distinct_pairs(records), epsilon == EPSILON, []
+    for max_partitions in kappas:
+        compared = strategies(max_partitions) if main else published(epsilon, max_partitions)
+        numbers: dict[str, list[int]] = {label: [] for label in compared}
+        lists = []
+        for _ in range(runs):
+            secret = JobSecret.from_os()
+            key = secret.key("bound contributions")
+            counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
+            lists.append(counts[COUNT].to_pylist())
+            for label, strategy in compared.items():
+                numbers[label].append(released(strategy, counts, pairs, secret))
+        parameters = {"epsilon": epsilon, "delta": DELTA, "max_partitions": max_partitions}
+        others = peers("release", **parameters, runs=lists) if main else {}
+        auto = compared[AUTO].name
+        found.append(Released(name, epsilon, max_partitions, auto, numbers, others or {}))
+    return found
 
 
 def findings(measured: Sequence[Released]) -> str:

@@ -1,6 +1,6 @@
 """Speed and memory of the main job, by its number of records and by what it reads.
 
-    python -m benchmarks.throughput [--large [MILLIONS ...]] [--repeats=3] [--data=DIR]
+    python -m benchmarks.throughput [--millions 5 20 100] [--repeats=3] [--data=DIR]
         [--peers_python=peers/bin/python] [--output=benchmarks/results]
 
 Every measurement has a process of its own, and includes the imports of what it measures. The work
@@ -37,14 +37,13 @@ from benchmarks.throughput_data import MILLION, hot_partition, hot_user, visits,
 from pipelines import numpy_settings
 
 KAPPA = 10
-MILLIONS = (5, 20)
-LARGE = (100, 200)
+MILLIONS = (5, 20, 100)
 EPSILON, DELTA = 1, 1e-5
 HOT_RECORDS = 10 * MILLION
 # The second one is Beam's older runner in process, which handles one element at a time.
 RUNNERS = ("FnApiRunner", "BundleBasedDirectRunner")
 SELECTED_RECORDS = 200_000
-CREATED_RECORDS = MILLION // 4
+CREATED_RECORDS = MILLION // 10
 CREATED = {
     "create": "beam.Create of tuples",
     "create alone": "beam.Create and nothing else",
@@ -318,25 +317,19 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
         yield f"| {SELECTED_RECORDS:,} | {runner} | {cells(ours)} | {seconds:.1f} s | {ratio:.1f} |"
 
 
-def report(data: pathlib.Path, repeats: int, peers_python: str | None) -> Iterator[str]:
+def report(
+    data: pathlib.Path, millions: Sequence[int], repeats: int, peers_python: str | None
+) -> Iterator[str]:
     yield "# Records to a released frequency list: time and memory"
     yield ""
     yield about(repeats)
     yield ""
-    yield from growth_rows(data, MILLIONS, repeats)
+    yield from growth_rows(data, millions, repeats)
     yield ""
-    yield from other_input_rows(data, MILLIONS[0], repeats)
+    yield from other_input_rows(data, millions[0], repeats)
     if peers_python:
         yield ""
         yield from selection_rows(data, peers_python, repeats)
-
-
-def large_report(data: pathlib.Path, millions: Sequence[int], repeats: int) -> Iterator[str]:
-    yield "# Many records to a released frequency list: time and memory"
-    yield ""
-    yield about(repeats)
-    yield ""
-    yield from growth_rows(data, millions, repeats)
 
 
 def about(repeats: int) -> str:
@@ -360,13 +353,7 @@ def main() -> None:
         default=pathlib.Path("out/throughput"),
         help="where its files are kept: 14 bytes a record",
     )
-    parser.add_argument(
-        "--large",
-        nargs="*",
-        type=int,
-        metavar="MILLIONS",
-        help=f"writes throughput_large.md instead: {LARGE} million records, or as many as given",
-    )
+    parser.add_argument("--millions", nargs="+", type=int, default=MILLIONS, help="of records")
     parser.add_argument("--peers_python", help="a Python that has pipeline-dp")
     parser.add_argument("--measure", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -374,12 +361,7 @@ def main() -> None:
         engine, path, max_partitions = arguments.measure
         print(json.dumps(dataclasses.asdict(measure_here(engine, path, int(max_partitions)))))
         return
-    data, repeats = arguments.data, arguments.repeats
-    if arguments.large is not None:
-        lines = large_report(data, arguments.large or LARGE, repeats)
-        write_page(arguments.output / "throughput_large.md", lines)
-        return
-    lines = report(data, repeats, arguments.peers_python)
+    lines = report(arguments.data, arguments.millions, arguments.repeats, arguments.peers_python)
     write_page(arguments.output / "throughput.md", lines)
 
 

@@ -93,7 +93,7 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
     """The intervals of the decoder's model, from lists drawn from its posterior: shorter than the
-    proved ones, see benchmarks/results/interval_coverage.md for how often they hold.
+    proved ones, see benchmarks/results/answers.md for how often they hold.
 
     Raises:
       ValueError: the list has no noisy coordinates.

@@ -35,7 +35,7 @@ def test_pages_become_parts(tmp_path):
 def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     for name, path in (("RESULTS", tmp_path), ("RUNS", tmp_path / "r"), ("BOOK", tmp_path / "b")):
         monkeypatch.setattr(book, name, path)
-    faults = {"exponential_mechanism": None, "engine": "ended with exit code 1"}
+    faults = {"startup": None, "engine": "ended with exit code 1"}
 
     async def run(one, options):
         return faults[one.page]
@@ -43,9 +43,16 @@ def test_the_book_is_written_with_what_ran(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(book, "run", run)
     assert book.main(["--only", *faults]) == 1
     runs = json.loads((tmp_path / "r").read_text())
-    assert (
-        runs.keys() == {"exponential_mechanism"} and runs["exponential_mechanism"]["seconds"] == 0
-    )
+    assert runs.keys() == {"startup"} and runs["startup"]["seconds"] == 0
     assert "**The last run ended with exit code 1" in (tmp_path / "b").read_text()
     assert book.main(["--assemble"]) == 0
     assert json.loads((tmp_path / "r").read_text()) == runs
+    # All but the page of this commit run again.
+    made = []
+
+    async def run_again(one, options):
+        made.append(one.page)
+
+    monkeypatch.setattr(book, "run", run_again)
+    assert book.main(["--resume"]) == 0
+    assert sorted(["startup", *made]) == sorted(one.page for one in book.BENCHMARKS)

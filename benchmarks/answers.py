@@ -1,0 +1,526 @@
+"""Measures the answers of a release: their errors, beside peers, and how often intervals hold.
+
+    python -m benchmarks.answers [--edges=DIR] [--releases=6] [--means=48] [--others=20]
+        [--output=benchmarks/results]
+
+Errors are those of the lists of the picture in ``frequency_lists``. Coverage is that of every
+interval that a release, a page or a table shows, on lists and records that no constant was chosen
+by: samples of distributions, heaped and stepped lists, degrees of made-up graphs, and public commit
+logs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import html
+import io
+import itertools
+import pathlib
+import re
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from scipy.spatial import KDTree
+
+import dp_transforms as dp
+from benchmarks.baselines import PEERS
+from benchmarks.frequency_lists import Input, Mean, distances, number, peer_distances
+from benchmarks.harness import page_parser, write_page
+from benchmarks.partition_selection import DATA, user_items, zipf_records
+from dp_transforms import JobSecret
+from dp_transforms.columnar.bounding import distinct_pairs
+from dp_transforms.frames.answers import QUESTIONS, ListRelease, compare, load
+from dp_transforms.mechanisms import FrequencyList, partition_mechanism
+from dp_transforms.mechanisms.partition.registry import (
+    EXPONENTIAL,
+    FROBENIUS,
+    GEOMETRIC,
+)
+from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
+from dp_transforms.postprocessing.estimates import (
+    CONFIDENCE,
+    GRID,
+    Answers,
+    Estimate,
+    ModelIntervals,
+)
+from dp_transforms.postprocessing.guessing_metrics import success_rate
+from dp_transforms.postprocessing.kappa_choice import kept_part
+from dp_transforms.sample_data import rockyou, yahoo
+from pipelines import select_partitions
+
+MEAN_RATES = (1, 0.1)
+RATES = {FROBENIUS: (1, 0.5, 0.1, 0.02), GEOMETRIC: (4, 1.1), EXPONENTIAL: (1, 0.1)}
+DISTS = 32
+TOP, LEAST, ALPHA = 10, 100, "0.5"
+COMPARED = ("cumulative histogram, L1", "cumulative histogram, L2", "sorted counts", "PrivHist")
+USERS = 20_000
+KAPPA = 10
+
+BY_WORDS = {one.words.format(things="partitions", users="users"): one for one in QUESTIONS}
+KINDS = {
+    "number_of_partitions": "partitions",
+    "total": "total",
+    "partitions_with_at_least": "at least 10, 100, ...",
+    "frequency_at": "ranks 1, 10, ...",
+    "share_of_top": "share of the top 10, 100, ...",
+}
+GUESSES, TOGETHER, BANDS, CURVE = "G_0.5", "top ten", "all ranks", "all shares"
+PROVED, MODEL = "proved", "model"
+
+
+def secrets(number: int) -> list[JobSecret]:
+    """Secrets that anyone can repeat, so that the page is the same each time."""
+    return [JobSecret.insecure_for_testing(seed) for seed in range(number)]
+
+
+def exact(known: FrequencyList) -> Answers:
+    """The answers of a list that is taken for the truth."""
+    return ModelIntervals(known, [known])
+
+
+# Errors.
+
+
+def asked(facts: Answers, top: Sequence[Estimate] | None = None) -> dict[str, list[Estimate]]:
+    """The answers that the tables of errors have, by the question."""
+    return {
+        "partitions": [facts.number_of_partitions()],
+        f"the {TOP} largest": [*(top or (facts.frequency_at(rank + 1) for rank in range(TOP)))],
+        f"partitions with at least {LEAST}": [facts.partitions_with_at_least(LEAST)],
+        f"share of the top {LEAST}, %": [_percent(facts.share_of_top(LEAST))],
+        "guesswork G_0.5, bits": [facts.alpha_guesswork_bits(ALPHA)],
+    }
+
+
+def _percent(share: Estimate) -> Estimate:
+    return Estimate(100 * share.value, 100 * share.low, 100 * share.high)
+
+
+def errors(answers: Mapping[str, list[Estimate]], private: FrequencyList) -> dict[str, float]:
+    """The mean absolute errors of the answers to each question."""
+    true = asked(exact(private))
+    return {
+        name: float(np.mean(np.abs(np.subtract(values(told), values(true[name])))))
+        for name, told in answers.items()
+    }
+
+
+def values(estimates: Sequence[Estimate]) -> list[float]:
+    return [one.value for one in estimates]
+
+
+def mean(values: Sequence[float]) -> Mean:
+    return Mean(float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5)
+
+
+def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
+    """A row for each question: our answer, that of our list, and that of the best peer's."""
+    found: dict[str, dict[str, list[float]]] = {}
+    widths: dict[str, list[float]] = {}
+
+    def add(kind: str, answers: Mapping[str, list[Estimate]]) -> None:
+        for name, error in errors(answers, case.private).items():
+            found.setdefault(name, {}).setdefault(kind, []).append(error)
+
+    for secret in secrets(releases):
+        release = dp.release_counts(
+            case.private,
+            epsilon=rate * case.max_partitions,
+            max_partitions_per_user=case.max_partitions,
+            secret=secret,
+        )
+        told = asked(release.intervals, release.top(TOP))
+        add("answer", told)
+        add("list", asked(exact(release.released)))
+        for name, answers in told.items():
+            wide = float(np.mean([one.high - one.low for one in answers]))
+            widths.setdefault(name, []).append(wide)
+    for peer in COMPARED:
+        rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
+        for _ in range(releases):
+            add(peer, asked(exact(PEERS[peer](case.private, rate, case.bounds, rng))))
+    true = {
+        name: ", ".join(number(one) for one in values(told[:1])) + " ..." * (len(told) > 1)
+        for name, told in asked(exact(case.private)).items()
+    }
+    for name, kinds in found.items():
+        means = {kind: mean(values) for kind, values in kinds.items()}
+        best = min(COMPARED, key=lambda peer: means[peer].value)
+        cells = [str(means[kind]) for kind in ("answer", "list", best)]
+        wide = number(float(np.mean(widths[name])))
+        yield f"| {name} | {true[name]} | {rate:g} | {' | '.join(cells)} | {best} | {wide} |"
+
+
+def dist_rows() -> Iterator[str]:
+    """A row for each of ``lists``: dist of ours, and of the best of all peers."""
+    yield "| | c | ours | best peer | it | best peer : ours |"
+    yield "| --- | ---: | ---: | ---: | --- | ---: |"
+    for name, private in lists():
+        for rate in MEAN_RATES:
+            case, mechanism = Input.users(name, private), partition_mechanism(rate)
+            ours = mean([*itertools.islice(distances(mechanism, private), DISTS)])
+            means = {
+                peer: mean([*itertools.islice(peer_distances(peer, case, rate), DISTS)])
+                for peer in PEERS
+            }
+            best = min(means, key=lambda peer: means[peer].value)
+            ratio = means[best].by(ours)
+            yield (
+                f"| {name} | {rate:g} | {ours} | {means[best]} | {best} "
+                f"| {ratio.value:.2f} +- {ratio.error:.2f} |"
+            )
+
+
+# Coverage of what a released list says.
+
+
+class Held(NamedTuple):
+    """An interval that a release has shown, and whether it holds."""
+
+    by: str
+    mechanism: str
+    rate: float
+    list_name: str
+    kind: str
+    holds: bool
+
+
+def holds(told: Estimate, true: Estimate) -> bool:
+    return told.low - 1e-9 <= true.value <= told.high + 1e-9
+
+
+def intervals_held(
+    release: ListRelease, private: FrequencyList, by_model: bool = False
+) -> Iterator[tuple[str, bool]]:
+    """The kind of each interval that a release shows, and whether it holds."""
+    truth = exact(private)
+    facts = release.model if by_model else release.intervals
+    numbers = release.numbers(by_model=by_model, things="partitions", users="users")
+    for words, told in numbers.items():
+        one = BY_WORDS[words]
+        yield KINDS[one.method], holds(told, one.of_list(truth, CONFIDENCE))
+    if len(release.released):
+        told = facts.alpha_guesswork_bits(ALPHA)
+        yield GUESSES, holds(told, truth.alpha_guesswork_bits(ALPHA))
+    if by_model:
+        return
+    top = enumerate(release.top(TOP))
+    yield TOGETHER, all(holds(told, truth.frequency_at(rank + 1)) for rank, told in top)
+    lower, upper = release.intervals.bands()
+    ranks = np.unique(np.concatenate([np.cumsum(one.multiplicities) for one in (private, lower)]))
+    ranks = np.append(ranks, private.distinct + 1)
+    true = private.at_ranks(ranks)
+    yield BANDS, bool(((lower.at_ranks(ranks) <= true) & (true <= upper.at_ranks(ranks))).all())
+    guesses = GRID[GRID <= private.distinct].tolist()
+    ends = release.intervals.success_rates(guesses)
+    yield (
+        CURVE,
+        all(
+            low - 1e-9 <= success_rate(private, one) <= high + 1e-9
+            for one, low, high in zip(guesses, *ends, strict=True)
+        ),
+    )
+
+
+def lists() -> Iterator[tuple[str, FrequencyList]]:
+    """Users who each take one item of a distribution, lists of other shapes, and degrees."""
+    rng = np.random.default_rng(2026)
+
+    def sample(weights: np.ndarray) -> FrequencyList:
+        counts = rng.multinomial(USERS, weights / weights.sum())
+        return FrequencyList.from_counts(counts[counts > 0])
+
+    items = np.arange(1, 10_001)
+    yield "Zipf", sample(1 / items)
+    yield "log-normal", sample(np.exp(2 * rng.standard_normal(10_000)))
+    yield "power of the rank, 0.5", sample(items**-0.5)
+    yield "Poisson of mean 40", FrequencyList.from_counts(rng.poisson(40, 500) + 1)
+    yield "uniform over 2,000", sample(np.ones(2_000))
+    yield "heaped on tens", FrequencyList.from_counts(10 * rng.integers(1, 20, 200))
+    yield "staircase", FrequencyList.from_counts(np.arange(1, 201))
+    yield "two levels", FrequencyList([100, 1], [100, 10_000])
+    for name, words in (("git_rails_author_word", "Rails"), ("git_tldr_author_file", "tldr")):
+        table = user_items(DATA / f"{name}.csv.gz")
+        for column, what in (("partition", "users by item"), ("user", "items by user")):
+            yield f"{words}, {what}", counted(table[column])
+    for name, edges in graphs().items():
+        yield f"degrees, {name}", counted(pa.chunked_array([*edges.T]))
+
+
+def counted(column: pa.ChunkedArray) -> FrequencyList:
+    counts = pc.value_counts(column.combine_chunks()).field("counts")
+    return FrequencyList.from_counts(counts.to_numpy())
+
+
+def graphs() -> dict[str, np.ndarray]:
+    """Edges of two made-up graphs of 5,000 nodes."""
+    rng = np.random.default_rng(2027)
+    ends = [0, 1]
+    for node in range(2, 5_000):
+        # A node has as many chances to be chosen as it has edges.
+        chosen = {ends[place] for place in rng.integers(0, len(ends), 3)}
+        ends += [end for other in sorted(chosen) for end in (node, other)]
+    near = KDTree(rng.random((5_000, 2))).query_pairs(0.02, output_type="ndarray")
+    return {"preferential attachment": np.reshape(ends, (-1, 2)), "random geometric": near}
+
+
+def coverage(releases: int) -> Iterator[Held]:
+    for name, private in lists():
+        for mechanism, rates in RATES.items():
+            for rate, secret in itertools.product(rates, secrets(releases)):
+                release = dp.release_counts(
+                    private,
+                    epsilon=rate,
+                    max_partitions_per_user=1,
+                    mechanism=mechanism,
+                    secret=secret,
+                )
+                for kind, held in intervals_held(release, private):
+                    yield Held(PROVED, mechanism, rate, name, kind, held)
+                if release.released.coordinates is not None and len(release.released):
+                    for kind, held in intervals_held(release, private, by_model=True):
+                        yield Held(MODEL, mechanism, rate, name, kind, held)
+
+
+def coverage_table(rows: Mapping[str, Sequence[Held]]) -> Iterator[str]:
+    """The shares of intervals that hold, by kind."""
+    kinds = list(dict.fromkeys(one.kind for found in rows.values() for one in found))
+    yield f"| | {' | '.join(kinds)} |"
+    yield "| --- " + "| ---: " * len(kinds) + "|"
+    for name, found in rows.items():
+        parts = [[one.holds for one in found if one.kind == kind] for kind in kinds]
+        yield f"| {name} | {' | '.join(f'{np.mean(part):.1%}' if part else '' for part in parts)} |"
+
+
+# Coverage of everything else.
+
+
+def records() -> Iterator[tuple[str, pa.Table]]:
+    """Distinct pairs of users and partitions; at most ``KAPPA`` of each user."""
+    made = zipf_records(USERS, KAPPA, np.random.default_rng(2028))
+    logs = {"Rails": "git_rails_author_word", "tldr": "git_tldr_author_file"}
+    read = {name: user_items(DATA / f"{file}.csv.gz") for name, file in logs.items()}
+    for name, table in ({"Zipf": made} | read).items():
+        bounded = distinct_pairs(table, at_most=KAPPA, key=bytes(32))
+        yield name, bounded.select(table.column_names).cast(table.schema)
+
+
+def counts_held(secret: JobSecret, table: pa.Table) -> list[bool]:
+    """Noisy counts of names, of one release."""
+    released = dp.select(
+        table,
+        user="user",
+        partition="partition",
+        epsilon=2,
+        delta=1e-5,
+        max_partitions_per_user=KAPPA,
+        counts=True,
+        secret=secret,
+    )
+    true = _users_by_partition(table)
+    columns = (released.names[name].to_pylist() for name in ("partition", "low", "high"))
+    return [low <= true[name] <= high for name, low, high in zip(*columns, strict=True)]
+
+
+def _users_by_partition(table: pa.Table) -> dict[object, int]:
+    found = pc.value_counts(table["partition"].combine_chunks())
+    return dict(zip(*(found.field(name).to_pylist() for name in ("values", "counts")), strict=True))
+
+
+def others_held(_: JobSecret, table: pa.Table) -> list[bool]:
+    """The number of users of other partitions, on the page of one run of the job, which draws a
+    secret of its own."""
+    with tempfile.TemporaryDirectory() as directory, contextlib.redirect_stdout(io.StringIO()):
+        path = pathlib.Path(directory)
+        pq.write_table(table, path / "records.parquet")
+        code = select_partitions.main(
+            [
+                f"--input={path}/records.parquet",
+                "--user_column=user",
+                "--partition_column=partition",
+                "--epsilon=2.5",
+                "--others_share=0.2",
+                "--delta=1e-5",
+                f"--max_partitions_per_user={KAPPA}",
+                f"--output={path}/names",
+            ]
+        )
+        if code:
+            raise RuntimeError(f"the job ended with {code}")
+        released = load(f"{path}/names")
+        released.report(path / "page.html")
+        page = html.unescape((path / "page.html").read_text(encoding="utf-8"))
+    shown = re.search(r"not named: between ([\d,]+) and ([\d,]+) \(95%", page)
+    assert shown
+    low, high = (int(end.replace(",", "")) for end in shown.groups())
+    named = pc.is_in(table["partition"], released.names["partition"].combine_chunks())
+    rest = table.filter(pc.invert(named))
+    return [low <= pc.count_distinct(rest["user"]).as_py() <= high]
+
+
+def kept_held(secret: JobSecret, table: pa.Table) -> list[bool]:
+    """The parts that some values of kappa keep, from one release of users' degrees."""
+    degrees = counted(table["user"])
+    released = UserDegreeMechanism(0.2).release(dict(degrees), secret.tape("degrees"))
+    found = []
+    for kappa in (1, 2, 5):
+        kept = int(np.minimum(degrees.frequencies, kappa) @ degrees.multiplicities)
+        told = kept_part(released, kappa)
+        found.append(told.low <= kept / degrees.total <= told.high)
+    return found
+
+
+def differences_held(secret: JobSecret) -> list[bool]:
+    """The differences of each list from the one before it."""
+    found = []
+    for pair in itertools.pairwise(private for _, private in lists()):
+        told = compare(
+            *(
+                dp.release_counts(one, epsilon=0.5, max_partitions_per_user=1, secret=secret)
+                for one in pair
+            )
+        )
+        for words, difference in zip(told.questions, told.differences, strict=True):
+            one, two = (BY_WORDS[words].of_list(exact(each), CONFIDENCE).value for each in pair)
+            found.append(difference.low - 1e-9 <= two - one <= difference.high + 1e-9)
+    return found
+
+
+def degrees_held(secret: JobSecret, edges: np.ndarray) -> list[bool]:
+    """The numbers of one release of a graph's degrees."""
+    told = dp.degrees(
+        {"source": edges[:, 0], "target": edges[:, 1]},
+        source="source",
+        target="target",
+        epsilon=1,
+        secret=secret,
+    )
+    return [held for _, held in intervals_held(told, counted(pa.chunked_array([*edges.T])))]
+
+
+def other_rows(releases: int) -> Iterator[str]:
+    yield "| interval | of | shown | held |"
+    yield "| --- | --- | ---: | ---: |"
+
+    def row(what: str, name: str, make: Callable[..., list[bool]], *data: object) -> str:
+        found = [held for secret in secrets(releases) for held in make(secret, *data)]
+        return f"| {what} | {name} | {len(found):,} | {np.mean(found):.1%} |"
+
+    for name, table in records():
+        yield row("noisy counts of names", f"{name}, kappa = {KAPPA}", counts_held, table)
+        yield row("users of other partitions", f"{name}, kappa = {KAPPA}", others_held, table)
+        yield row("part that kappa = 1, 2, 5 keeps", name, kept_held, table)
+    for name, edges in graphs().items():
+        yield row("degrees, of edges", name, degrees_held, edges)
+    yield row("differences of two lists", "the lists above, in a row", differences_held)
+
+
+def report(flags: argparse.Namespace) -> Iterator[str]:
+    yield "# Answers from one release: errors, and coverage of intervals"
+    yield from errors_part(flags)
+    yield from coverage_part(flags)
+    yield from others_part(flags)
+    yield from dist_part()
+
+
+def errors_part(flags: argparse.Namespace) -> Iterator[str]:
+    yield ""
+    yield "## Errors beside peers"
+    yield ""
+    yield (
+        f"Mean absolute errors of the default release, +- one standard error, in {flags.means} "
+        "releases, at c = epsilon / kappa. *Answer* is what a release is asked, *list* the same "
+        "number of the released list. A peer's is that of its list; the best of four is shown, "
+        "chosen by these means for each question, so that chance favours it. PrivHist is told the "
+        "number of users. The cyclic Laplace is left out: it is told the number of partitions. "
+        "*Width* is that of the 95% interval; those of the largest frequencies hold together."
+    )
+    cases = [Input.users("rockyou", rockyou()), Input.users("yahoo_all", yahoo())]
+    cases += map(Input.degrees, sorted(flags.edges.glob("*.csv.gz")) if flags.edges else ())
+    for case in cases:
+        yield ""
+        yield f"### {case.name}"
+        yield ""
+        yield "| | true | c | answer | list | best peer | it | width |"
+        yield "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |"
+        for rate in MEAN_RATES:
+            yield from error_rows(case, rate, flags.means)
+
+
+def coverage_part(flags: argparse.Namespace) -> Iterator[str]:
+    yield ""
+    yield "## Coverage of what a list shows"
+    yield ""
+    yield (
+        f"How often {CONFIDENCE:.0%} intervals hold, in {flags.releases} releases of each list at "
+        "each c: those that a release shows, of guesswork, and what holds together: the bounds of "
+        f"the {TOP} largest frequencies, of all ranks, and of the shares of all numbers of top "
+        "partitions. None of these lists played a part in the making of the decoder or of an "
+        "interval."
+    )
+    found = list(coverage(flags.releases))
+    for title, by, mechanisms in (
+        ("Frobenius mechanism, proved", PROVED, [FROBENIUS]),
+        ("Frobenius mechanism, by 200 lists from the decoder's model", MODEL, [FROBENIUS]),
+        ("Geometric and exponential mechanism, proved", PROVED, [GEOMETRIC, EXPONENTIAL]),
+    ):
+        here = [one for one in found if one.by == by and one.mechanism in mechanisms]
+        rows = {
+            f"{mechanism}, c = {rate:g}": [
+                one for one in here if (one.mechanism, one.rate) == (mechanism, rate)
+            ]
+            for mechanism in mechanisms
+            for rate in RATES[mechanism]
+        }
+        for name in dict.fromkeys(one.list_name for one in here):
+            rows[name] = [one for one in here if one.list_name == name]
+        yield ""
+        yield f"### {title}"
+        yield ""
+        yield from coverage_table({**rows, "together": here})
+
+
+def others_part(flags: argparse.Namespace) -> Iterator[str]:
+    yield ""
+    yield "## Coverage of other intervals"
+    yield ""
+    yield (
+        f"{flags.others} runs each: names of records at epsilon = 2 and delta = 1e-5, users of "
+        "others at 0.5, degrees at 0.2 of users and at 1 of graphs, compared lists at 0.5 each."
+    )
+    yield ""
+    yield from other_rows(flags.others)
+
+
+def dist_part() -> Iterator[str]:
+    yield ""
+    yield "## Accuracy on the same lists"
+    yield ""
+    yield (
+        "Mean dist of the default release and of the best of five peers, +- one standard error, as "
+        "in [accuracy](frequency_lists.md), on the lists whose coverage is above."
+    )
+    yield ""
+    yield from dist_rows()
+
+
+def main() -> None:
+    parser = page_parser("answers", __doc__)
+    parser.add_argument("--edges", type=pathlib.Path, metavar="DIR", help="graphs, .csv.gz files")
+    parser.add_argument("--releases", type=int, default=6, help="of each list, for coverage")
+    parser.add_argument("--means", type=int, default=48, help="releases of which errors are")
+    parser.add_argument("--others", type=int, default=20, help="runs for other intervals")
+    flags = parser.parse_args()
+    write_page(flags.output / "answers.md", report(flags))
+
+
+if __name__ == "__main__":
+    main()
