@@ -19,7 +19,7 @@ from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import table, zipf_records
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION
 from dp_transforms.columnar.counting import count_pairs
 from dp_transforms.mechanisms.arrays import IntArray
 from dp_transforms.mechanisms.selection import (
@@ -28,7 +28,6 @@ from dp_transforms.mechanisms.selection import (
     NoisyCountStrategy,
     TruncatedGeometricSelection,
 )
-from dp_transforms.runtime.records import HIGH, LOW, NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts
 
 DELTA = 1e-5

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
@@ -26,7 +26,7 @@ from dp_transforms.runtime import selecting, shuffle
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
+from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.specs import NamesSpec
 from dp_transforms.transforms.contributions import (
     BoundContributions,
