@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import COUNT, PARTITION, USER, decoded
+from dp_transforms.columnar.columns import COUNT, NOISY_COUNT, PARTITION, USER, decoded
 from dp_transforms.columnar.counting import count_pairs, histogram, sum_counts, user_degrees
 from dp_transforms.errors import InputError
 from dp_transforms.evaluation.auditing import (
@@ -46,7 +46,6 @@ from dp_transforms.mechanisms.selection import STRATEGIES, SelectionStrategy, We
 from dp_transforms.mechanisms.selection.choice import make_strategy
 from dp_transforms.mechanisms.selection.strategy import CountStrategy
 from dp_transforms.runtime.job_secret import JobSecret
-from dp_transforms.runtime.records import NOISY_COUNT
 from dp_transforms.runtime.selecting import select_from_counts, select_here
 from pipelines import command_line, job_flags
 

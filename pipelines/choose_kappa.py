@@ -18,7 +18,6 @@ from dp_transforms.reports import page
 from dp_transforms.reports.page import kappa_table, plot_kappas
 from dp_transforms.specs import UserDegreesSpec
 from pipelines import command_line, job_flags
-from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import release_job, release_of
 
 _MANY = 100_000
@@ -43,10 +42,10 @@ def make_parser() -> command_line.JobParser:
         "removing all records of one user, and recommend a --max_partitions_per_user from it.",
         _EPILOG,
     )
-    add_input_flags(parser)
+    job_flags.add_input_flags(parser)
     earlier = parser.add_argument_group("or an earlier release of this job, at no further cost")
     earlier.add_argument("--released", metavar="DIR", help="the --output of that job")
-    privacy = add_release_flags(
+    privacy = job_flags.add_release_flags(
         parser, cost="what this release costs; a tenth of the next one is much", lists=False
     )
     privacy.add_argument(
@@ -98,7 +97,7 @@ def prepare(flags: argparse.Namespace, options: command_line.Options) -> command
         )
     if flags.plot is not None:
         page.check_available()
-    release = release_of(flags, spec, records(flags))
+    release = release_of(flags, spec, job_flags.records(flags))
     (directory,) = release.directories
     files = [directory.file(name) for name in directory.files]
     release = dataclasses.replace(

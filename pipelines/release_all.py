@@ -27,7 +27,6 @@ from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
-from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import Release, release_job, write_both, writer
 
 _EPILOG = f"""\
@@ -51,8 +50,8 @@ def make_parser() -> JobParser:
         "of one user.",
         _EPILOG,
     )
-    add_input_flags(parser)
-    privacy = add_release_flags(
+    job_flags.add_input_flags(parser)
+    privacy = job_flags.add_release_flags(
         parser,
         cost="what both releases cost together",
         delta=", all of it for the selection",
@@ -91,7 +90,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         intervals=noisy,
         already_bounded=True,
     )
-    source = records(flags)
+    source = job_flags.records(flags)
     fields = source.partition_fields
     parent = directory_path(flags.output)
     join = filesystem(parent).join

@@ -25,7 +25,6 @@ from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import release_job, release_of
 
 if TYPE_CHECKING:
@@ -55,8 +54,10 @@ def make_parser() -> JobParser:
         "for adding or removing an edge, or a node with all its edges.",
         _EPILOG,
     )
-    add_input_flags(parser, _add_columns)
-    privacy = add_release_flags(parser, cost="what the release costs; smaller is more private")
+    job_flags.add_input_flags(parser, _add_columns)
+    privacy = job_flags.add_release_flags(
+        parser, cost="what the release costs; smaller is more private"
+    )
     privacy.add_argument(
         "--degree",
         choices=DEGREES,
@@ -117,7 +118,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
-    source = records(flags)
+    source = job_flags.records(flags)
     _check_types(source)
     release = release_of(flags, spec, source, whole=PrivacyBudget(flags.epsilon))
     return release_job(flags, options, release)

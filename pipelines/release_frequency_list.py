@@ -8,17 +8,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from dp_transforms import mechanisms
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.files.period_names import period_names
 from dp_transforms.files.release_files import read_frequency_list
-from dp_transforms.mechanisms import (
-    Eta,
-    ExactTotalMechanism,
-    FrobeniusMechanism,
-    MaximumTotalMechanism,
-    PartitionBounds,
-    partition_mechanism,
-)
 from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 from dp_transforms.mechanisms.partition.registry import (
     AUTO,
@@ -30,14 +23,6 @@ from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
-from pipelines.job_flags import (
-    PERIOD_FLAGS,
-    add_input_flags,
-    add_period_flags,
-    add_release_flags,
-    period_records,
-    records,
-)
 from pipelines.release_job import period_release, release_job, release_of
 
 if TYPE_CHECKING:
@@ -65,14 +50,14 @@ def make_parser() -> JobParser:
         "epsilon-differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
-    add_input_flags(parser)
+    job_flags.add_input_flags(parser)
     counted = parser.add_argument_group("or counts that exist already, instead of records")
     counted.add_argument(
         "--frequency_list",
         metavar="FILE.csv",
         help="header frequency,multiplicity; descending. No records are read",
     )
-    privacy = add_release_flags(
+    privacy = job_flags.add_release_flags(
         parser,
         max_partitions="keep at most KAPPA partitions of each user, at random; with "
         "--frequency_list, how many entries one user may have contributed to (default there: 1)",
@@ -87,7 +72,7 @@ def make_parser() -> JobParser:
         metavar="X,Y,Z",
         help="the cost in base 2: a change of 1 in L1 weighs (X / 2**Y)**Z, instead of --epsilon",
     )
-    add_period_flags(parser)
+    job_flags.add_period_flags(parser)
     _add_public_knowledge_flags(parser)
     parser.add_common_flags()
     return parser
@@ -106,12 +91,14 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
         return _prepare_periods(flags, options)
-    refuse(flags, "goes with --period", *PERIOD_FLAGS)
-    return release_job(flags, options, release_of(flags, ListSpec(mechanism), records(flags)))
+    refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
+    return release_job(
+        flags, options, release_of(flags, ListSpec(mechanism), job_flags.records(flags))
+    )
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
-    require(flags, *PERIOD_FLAGS, "epsilon")
+    require(flags, *job_flags.PERIOD_FLAGS, "epsilon")
     refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
     spec = PeriodListsSpec(
         periods=period_names(flags.period, flags.periods),
@@ -121,7 +108,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         mechanism=flags.mechanism,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
+    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
 
 
 def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
@@ -216,36 +203,40 @@ def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMecha
     if name == AUTO:
         name = chosen_mechanism(epsilon, max_partitions, eta)
     if flags.max_total is not None and name == FROBENIUS:
-        return FrobeniusMechanism(epsilon, max_partitions, eta, max_total=flags.max_total)
+        return mechanisms.FrobeniusMechanism(
+            epsilon, max_partitions, eta, max_total=flags.max_total
+        )
     for total in ("exact_total", "max_total"):
         if getattr(flags, total) is not None and flags.mechanism not in (AUTO, EXPONENTIAL):
             raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
     if flags.exact_total is not None:
-        return ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
+        return mechanisms.ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
     if flags.max_total is not None:
-        return MaximumTotalMechanism(epsilon, max_partitions, eta, max_total=flags.max_total)
-    return partition_mechanism(
+        return mechanisms.MaximumTotalMechanism(
+            epsilon, max_partitions, eta, max_total=flags.max_total
+        )
+    return mechanisms.partition_mechanism(
         epsilon, max_partitions, flags.mechanism, eta=eta, bounds=_bounds(flags)
     )
 
 
-def _bounds(flags: argparse.Namespace) -> PartitionBounds | None:
+def _bounds(flags: argparse.Namespace) -> mechanisms.PartitionBounds | None:
     if flags.bounds_total is not None:
-        return PartitionBounds.of_total(flags.bounds_total)
+        return mechanisms.PartitionBounds.of_total(flags.bounds_total)
     if flags.bounds_reference is None:
         return None
     if (flags.bounds_width is None) == (flags.bounds_distance is None):
         raise ValueError("--bounds_reference needs either --bounds_width or --bounds_distance")
     reference = read_frequency_list(flags.bounds_reference, public=True)
     if flags.bounds_width is not None:
-        return PartitionBounds.around(reference, flags.bounds_width)
-    return PartitionBounds.within_distance(reference, flags.bounds_distance)
+        return mechanisms.PartitionBounds.around(reference, flags.bounds_width)
+    return mechanisms.PartitionBounds.within_distance(reference, flags.bounds_distance)
 
 
-def _eta(text: str) -> Eta:
+def _eta(text: str) -> mechanisms.Eta:
     try:
         x, y, z = (int(part) for part in text.split(","))
-        return Eta(x, y, z)
+        return mechanisms.Eta(x, y, z)
     except ValueError:
         raise argparse.ArgumentTypeError(
             f"must be three positive integers X,Y,Z with X < 2**Y, for example 1,1,1, got {text!r}"

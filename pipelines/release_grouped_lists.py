@@ -15,7 +15,6 @@ from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
-from pipelines.job_flags import add_input_flags, add_release_flags, records
 from pipelines.release_job import release_job, release_of
 
 LARGE_ERROR = 0.1
@@ -44,7 +43,7 @@ def make_parser() -> JobParser:
         "one budget of differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
-    add_input_flags(parser)
+    job_flags.add_input_flags(parser)
     groups = parser.add_argument_group("groups")
     groups.add_argument(
         "--group_by",
@@ -70,7 +69,7 @@ def make_parser() -> JobParser:
         help="about how many users these have, in the same order, from public sources: warns, "
         "before anything is spent, of groups that are too small",
     )
-    privacy = add_release_flags(
+    privacy = job_flags.add_release_flags(
         parser,
         delta=", all of it for the names of groups",
         max_partitions="how many partitions of each user are kept at most, chosen at random",
@@ -100,7 +99,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     spec = _spec(flags)
     for warning in warnings_of_small_groups(spec, _sizes(flags, spec.attributes)):
         warn(warning)
-    source = records(flags, flags.group_by)
+    source = job_flags.records(flags, flags.group_by)
     source.check_groups([attribute.groups or () for attribute in spec.attributes])
     return release_job(flags, options, release_of(flags, spec, source, whole=spec.cost))
 

@@ -18,14 +18,6 @@ from dp_transforms.reports.page import plot_explanation
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
-from pipelines.job_flags import (
-    PERIOD_FLAGS,
-    add_input_flags,
-    add_period_flags,
-    add_release_flags,
-    period_records,
-    records,
-)
 from pipelines.release_job import period_release, release_job, release_of
 
 _EPILOG = f"""\
@@ -52,8 +44,8 @@ def make_parser() -> JobParser:
         "differential privacy for adding or removing all records of one user.",
         _EPILOG,
     )
-    add_input_flags(parser)
-    privacy = add_release_flags(
+    job_flags.add_input_flags(parser)
+    privacy = job_flags.add_release_flags(
         parser,
         cost="what the release costs; smaller is more private",
         delta="",
@@ -117,7 +109,7 @@ def make_parser() -> JobParser:
     planning.add_argument(
         "--plot", metavar="FILE.png", help="with --explain, draw the same as curves (matplotlib)"
     )
-    add_period_flags(parser)
+    job_flags.add_period_flags(parser)
     parser.add_common_flags()
     return parser
 
@@ -132,10 +124,10 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
     warn_of_delta(flags.delta)
     if flags.period is not None:
         return _prepare_periods(flags, options)
-    refuse(flags, "goes with --period", *PERIOD_FLAGS)
+    refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
     # The parameters are heard of before the files are.
     _spec(flags, ())
-    source = records(flags)
+    source = job_flags.records(flags)
     public: Sequence[Any] = ()
     if flags.public_partitions:
         from dp_transforms.files.partition_file import read_public_partitions
@@ -157,7 +149,7 @@ def _whole(flags: argparse.Namespace) -> PrivacyBudget:
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
-    require(flags, *PERIOD_FLAGS)
+    require(flags, *job_flags.PERIOD_FLAGS)
     of_one = ("already_bounded", "others_share", "public_partitions", "public_threshold")
     refuse(flags, "does not go with --period", *of_one)
     spec = PeriodNamesSpec(
@@ -173,7 +165,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         neighbours=flags.neighbours,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, period_records(flags)))
+    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:

@@ -10,11 +10,10 @@ import pyarrow as pa
 from apache_beam.utils.windowed_value import WindowedValue
 
 from dp_transforms.columnar import columns
+from dp_transforms.columnar.columns import PARTITION, USER
 from dp_transforms.runtime.bounds import TellsBound, bound_of
 from dp_transforms.runtime.python_values import column_of, is_row
 from dp_transforms.runtime.records import (
-    PARTITION,
-    USER,
     RecordKind,
     check_known_fields,
     declares_nothing,

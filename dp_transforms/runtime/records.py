@@ -33,12 +33,7 @@ from apache_beam.typehints.row_type import RowTypeConstraint
 from apache_beam.typehints.typehints import DictHint, TupleConstraint
 
 from dp_transforms.columnar import columns
-from dp_transforms.columnar.columns import COUNT as COUNT
-from dp_transforms.columnar.columns import HIGH as HIGH
-from dp_transforms.columnar.columns import LOW as LOW
-from dp_transforms.columnar.columns import NOISY_COUNT as NOISY_COUNT
-from dp_transforms.columnar.columns import PARTITION as PARTITION
-from dp_transforms.columnar.columns import USER as USER
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
 from dp_transforms.runtime.python_values import frame_column, has_null, is_row
 
 _PARQUET_TABLES = (beam.io.ReadFromParquetBatched,)

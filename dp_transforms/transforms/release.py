@@ -10,7 +10,7 @@ from typing import Any
 import apache_beam as beam
 
 from dp_transforms.columnar import counting
-from dp_transforms.columnar.columns import plain_table
+from dp_transforms.columnar.columns import COUNT, plain_table
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -21,7 +21,7 @@ from dp_transforms.runtime.batching import ToTables
 from dp_transforms.runtime.bounds import Releases, known_bound
 from dp_transforms.runtime.job_secret import JobSecret, release_histogram, secret_for
 from dp_transforms.runtime.named_lists import NamedList, histograms
-from dp_transforms.runtime.records import COUNT, RecordKind, refuse_windows, table_from
+from dp_transforms.runtime.records import RecordKind, refuse_windows, table_from
 from dp_transforms.specs import UserDegreesSpec
 from dp_transforms.transforms.contributions import BoundContributions, CountDistinctUsers
 

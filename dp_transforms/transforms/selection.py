@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.columns import HIGH, LOW, NOISY_COUNT
+from dp_transforms.columnar.columns import COUNT, HIGH, LOW, NOISY_COUNT, PARTITION, USER
 from dp_transforms.columnar.counting import WEIGHT, sum_counts
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.selection import (
@@ -22,18 +22,11 @@ from dp_transforms.mechanisms.selection import (
 )
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.mechanisms.selection.rounds import RoundPlan
-from dp_transforms.runtime import selecting
+from dp_transforms.runtime import selecting, shuffle
 from dp_transforms.runtime.batching import FromTables, ToTables
 from dp_transforms.runtime.bounds import Releases, bound_of, known_bound, refuse_counts
 from dp_transforms.runtime.job_secret import JobSecret, secret_for
-from dp_transforms.runtime.records import COUNT, PARTITION, USER, refuse_windows
-from dp_transforms.runtime.shuffle import (
-    OnThreads,
-    OnThreadsBeside,
-    ReduceByHash,
-    in_order,
-    unless_empty,
-)
+from dp_transforms.runtime.records import refuse_windows
 from dp_transforms.specs import NamesSpec
 from dp_transforms.transforms.contributions import (
     BoundContributions,
@@ -307,14 +300,16 @@ class _SelectByCounts(beam.PTransform):
         self._num_buckets = num_buckets
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
-        chosen = beam.ParDo(OnThreads(functools.partial(unless_empty, self._decide)))
+        chosen = beam.ParDo(
+            shuffle.OnThreads(functools.partial(shuffle.unless_empty, self._decide))
+        )
         if self._spec.public_distribution is not None:
             tables, public = self._with_public(tables)
-            chosen = beam.ParDo(OnThreadsBeside(self._decide), public)
+            chosen = beam.ParDo(shuffle.OnThreadsBeside(self._decide), public)
         return (
             tables
             | "Decide" >> chosen.with_output_types(pa.Table)
-            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
     def _with_public(self, tables: beam.PCollection) -> tuple[beam.PCollection, beam.pvalue.AsList]:
@@ -322,7 +317,7 @@ class _SelectByCounts(beam.PTransform):
         public = tables.pipeline | "Public" >> beam.Create(
             [selecting.public_counts(self._spec)], reshuffle=False
         ).with_output_types(pa.Table)
-        add = ReduceByHash(
+        add = shuffle.ReduceByHash(
             sum_counts, (PARTITION,), self._secret.key("route partitions"), self._num_buckets
         )
         both = (tables, public) | beam.Flatten() | "ByPartition" >> add
@@ -350,7 +345,7 @@ class _SelectInRounds(beam.PTransform):
         distinct = rounds[0] if len(rounds) == 1 else distinct_pairs
         by_user, by_partition = (
             functools.partial(
-                ReduceByHash,
+                shuffle.ReduceByHash,
                 names=(name,),
                 key=self._secret.key(f"route {name}s"),
                 num_buckets=self._num_buckets,
@@ -361,14 +356,14 @@ class _SelectInRounds(beam.PTransform):
         return (
             tuple(selecting.in_rounds(engine, self._strategy, self._context, self._secret))
             | beam.Flatten()
-            | "InOrder" >> in_order(PARTITION, self._secret.key("order of partitions"))
+            | "InOrder" >> shuffle.in_order(PARTITION, self._secret.key("order of partitions"))
         )
 
 
 class _OnBeam:
     """The engine of PCollections: what earlier rounds selected, and a plan, are side inputs."""
 
-    def __init__(self, users: beam.PCollection, add: ReduceByHash):
+    def __init__(self, users: beam.PCollection, add: shuffle.ReduceByHash):
         self._users = users
         self._add = add
 
@@ -398,7 +393,7 @@ class _OnBeam:
         planned = {} if measured is None else {"measured": measured}
 
         def on_threads(kernel: Callable[..., pa.Table]) -> beam.ParDo:
-            tables = beam.ParDo(OnThreadsBeside(kernel), *beside, **planned)
+            tables = beam.ParDo(shuffle.OnThreadsBeside(kernel), *beside, **planned)
             return tables.with_output_types(pa.Table)
 
         return (
@@ -431,11 +426,11 @@ class _CountOtherUsers(beam.PTransform):
         self._named = named
         self._noisy = functools.partial(selecting.noisy_users, spec=spec, secret=secret)
         key = secret.key("route users")
-        self._by_user = ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
+        self._by_user = shuffle.ReduceByHash(selecting.distinct_users, (USER,), key, num_buckets)
 
     def expand(self, tables: beam.PCollection) -> beam.PCollection:
         others = beam.ParDo(
-            OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
+            shuffle.OnThreadsBeside(selecting.users_of_others), beam.pvalue.AsList(self._named)
         )
         return (
             tables

@@ -10,11 +10,10 @@ from dp_transforms import (
     DeclareBounded,
     JobSecret,
 )
-from dp_transforms.columnar.columns import sorted_by
+from dp_transforms.columnar.columns import COUNT, PARTITION, sorted_by
 from dp_transforms.evaluation.auditing import epsilon_lower_bound, exact_partition_epsilon
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.selection import OptimalSelection
-from dp_transforms.runtime.records import COUNT, PARTITION
 from dp_transforms.runtime.selecting import select_from_counts
 from tests.beam_runs import run, table_of
 from tests.tapes import InsecureSeededTape
