@@ -26,7 +26,6 @@ from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Answers, Estimate, ReleaseIntervals
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
-    at_least,
     success_rate,
 )
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
@@ -87,7 +86,7 @@ def truth(private: FrequencyList) -> list[float]:
     return [
         private.distinct,
         private.total,
-        int(at_least(private, np.array([THRESHOLD]))[0]),
+        int(private.at_least([THRESHOLD])[0]),
         int(private.at_ranks([RANK])[0]),
         success_rate(private, TOP),
         alpha_guesswork_bits(private, ALPHA),
