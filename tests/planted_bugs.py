@@ -93,8 +93,8 @@ MUTANTS = (
     Mutant(
         "a coordinate counts the cell on the diagonal twice",
         "dp_transforms/mechanisms/noisy_coordinates.py",
-        "np.searchsorted(self._ascending, indices)] - indices",
-        "np.searchsorted(self._ascending, indices)] - indices + 1",
+        "self._list.at_least(indices) - indices",
+        "self._list.at_least(indices) - indices + 1",
         ("tests/mechanisms/test_noisy_coordinates.py",),
     ),
     Mutant(

@@ -185,6 +185,15 @@ class FrequencyList:
         ends = np.cumsum(self._multiplicities)
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
+    def at_least(self, users: Integers) -> IntArray:
+        """The numbers of items that occur at least so many times each.
+
+        >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
+        [0, 2, 5]
+        """
+        found = np.searchsorted(-self._frequencies, -np.asarray(users), side="right")
+        return np.append(0, self._multiplicities.cumsum())[found]
+
     def l1_distance(self, other: FrequencyList) -> int:
         """Sum over ranks of the absolute difference. ``dist`` of Blocki et al. (2016) is half of
         it."""

@@ -33,9 +33,6 @@ class FrobeniusCoordinates:
 
     def __init__(self, frequency_list: FrequencyList):
         self._list = frequency_list
-        # Ascending frequencies, and how many partitions have at least each of them.
-        self._ascending = frequency_list.frequencies[::-1]
-        self._at_least = np.append(frequency_list.multiplicities.cumsum()[::-1], 0)
 
     @property
     def square(self) -> int:
@@ -47,10 +44,11 @@ class FrobeniusCoordinates:
     def of(self, arm: str, indices: IntArray) -> IntArray:
         """a_i (``ROWS``) or b_j (``COLUMNS``) at indices from 1 on."""
         if arm == ROWS:
-            cells: IntArray = self._list.at_ranks(indices) - indices + 1
+            cells = self._list.at_ranks(indices) - indices + 1
         else:
-            cells = self._at_least[np.searchsorted(self._ascending, indices)] - indices
-        return np.maximum(cells, 0)
+            cells = self._list.at_least(indices) - indices
+        found: IntArray = np.maximum(cells, 0)
+        return found
 
 
 def list_of_coordinates(rows: IntArray, columns: IntArray) -> FrequencyList:

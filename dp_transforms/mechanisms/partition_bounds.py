@@ -78,7 +78,7 @@ class PartitionBounds:
         if len(self.upper) and self.upper.frequencies[-1] < self.beyond:
             raise ValueError(f"upper must not fall below beyond = {self.beyond}")
         ends = self._rank_ends(self.lower)
-        crossed = np.flatnonzero(self.lower.at_ranks(ends) > self._upper_at(ends))
+        crossed = np.flatnonzero(self.lower.at_ranks(ends) > self.upper_at(ends))
         if len(crossed):
             rank = 1 + (ends.item(crossed.item(0) - 1) if crossed.item(0) else 0)
             raise ValueError(f"lower is above upper at rank {rank}, so no list lies between")
@@ -189,14 +189,14 @@ class PartitionBounds:
         """Tells whether a list keeps the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = frequency_list.at_ranks(ends)
-        kept = (self.lower.at_ranks(ends) <= values) & (values <= self._upper_at(ends))
+        kept = (self.lower.at_ranks(ends) <= values) & (values <= self.upper_at(ends))
         return bool(kept.all())
 
     def nearest(self, frequency_list: FrequencyList) -> FrequencyList:
         """The list with f_i moved between L_i and U_i: the nearest that keeps the bounds."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = np.maximum(frequency_list.at_ranks(ends), self.lower.at_ranks(ends))
-        values = np.minimum(values, self._upper_at(ends))
+        values = np.minimum(values, self.upper_at(ends))
         return FrequencyList.from_runs(values, np.diff(ends, prepend=0))
 
     def _rank_ends(self, *lists: FrequencyList) -> IntArray:
@@ -206,7 +206,8 @@ class PartitionBounds:
         ranks = np.unique(np.concatenate([[self.unbounded_ranks], uppers, *ends]))
         return ranks[ranks > 0]
 
-    def _upper_at(self, ranks: IntArray) -> IntArray:
+    def upper_at(self, ranks: IntArray) -> IntArray:
+        """U_i at some ranks; where it is infinite, more than any list has."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)

@@ -27,7 +27,6 @@ from dp_transforms.mechanisms.noisy_coordinates import NoisyCoordinates, list_of
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.postprocessing.gap_chains import Arm, GapChains
 from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
-from dp_transforms.postprocessing.guessing_metrics import at_least
 
 PASSES = 3
 """The number of passes of EM before the last one."""
@@ -153,14 +152,11 @@ def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[In
         return np.zeros(length, np.int64), np.full(length, LARGEST)
     if rows:
         lowest = bounds.lower.at_ranks(index)
-        highest = bounds.upper.at_ranks(
-            np.maximum(index - bounds.unbounded_ranks, 1), bounds.beyond
-        )
-        highest = np.where(index <= bounds.unbounded_ranks, LARGEST, highest)
+        highest = bounds.upper_at(index)
     else:
-        lowest = at_least(bounds.lower, index)
+        lowest = bounds.lower.at_least(index)
         free = min(bounds.unbounded_ranks, LARGEST)
-        highest = np.minimum(at_least(bounds.upper, index), LARGEST - free) + free
+        highest = np.minimum(bounds.upper.at_least(index), LARGEST - free) + free
         highest = np.where(index <= bounds.beyond, LARGEST, highest)
     index -= rows
     lowest, highest = (np.clip(limit - index, 0, LARGEST) for limit in (lowest, highest))

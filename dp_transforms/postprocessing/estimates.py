@@ -25,7 +25,6 @@ from dp_transforms.mechanisms.frequency_list import FrequencyList
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_metrics import (
-    at_least,
     check_alpha,
     check_positive,
     guesswork_key_space,
@@ -289,4 +288,4 @@ def line_of(frequency_list: FrequencyList, name: str, index: int) -> int:
     """The length of a row or a column of a list's diagram."""
     if name == ROWS:
         return int(frequency_list.at_ranks([index])[0])
-    return int(at_least(frequency_list, np.array([index]))[0])
+    return int(frequency_list.at_least([index])[0])

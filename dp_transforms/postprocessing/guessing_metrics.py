@@ -51,16 +51,6 @@ def sums_to(frequency_list: FrequencyList, ranks: IntArray) -> IntArray:
     return sums[run] + (ranks - ends[run]) * np.append(frequency_list.frequencies, 0)[run]
 
 
-def at_least(frequency_list: FrequencyList, users: IntArray) -> IntArray:
-    """The numbers of partitions with at least so many users each.
-
-    >>> at_least(FrequencyList([5, 2, 1], [1, 1, 3]), np.array([6, 2, 1])).tolist()
-    [0, 2, 5]
-    """
-    found = np.searchsorted(-frequency_list.frequencies, -users, side="right")
-    return np.append(0, frequency_list.multiplicities.cumsum())[found]
-
-
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     """lambda_beta: the fraction of accounts that beta guesses per account break.
 

@@ -47,7 +47,6 @@ from dp_transforms.postprocessing.estimates import (
     line_of,
 )
 from dp_transforms.postprocessing.guessing_metrics import (
-    at_least,
     check_positive,
     rank_sums,
     sums_to,
@@ -118,7 +117,7 @@ class WalkIntervals(ReleaseIntervals):
             # Not cut off at the diagonal, as coordinates are.
             lines = [
                 self.released.at_ranks(index) - index + 1,
-                at_least(self.released, index) - index,
+                self.released.at_least(index) - index,
             ]
             lowers.append([line - above for line in lines])
             uppers.append([line + below for line in lines])

@@ -13,7 +13,6 @@ from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
 from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
-    at_least,
     success_rate,
     success_rate_bits,
     sums_to,
@@ -53,7 +52,7 @@ def asked(private, facts, confidence):
     yield facts.number_of_partitions(confidence), private.distinct
     for index in sorted({1, max(side, 1), side + 3, 5 * side + 20}):
         yield facts.frequency_at(index, confidence), int(private.at_ranks([index])[0])
-        counted = int(at_least(private, np.array([index]))[0])
+        counted = int(private.at_least([index])[0])
         yield facts.partitions_with_at_least(index, confidence), counted
         yield (
             facts.sum_of_top(index, confidence),

@@ -228,11 +228,8 @@ class GeometricDistribution(ReleaseDistribution):
         reach = 1 + math.ceil(-math.log(_NEGLIGIBLE) / self.rate)
         steps = np.arange(1, reach + 1)[:, None]
 
-        def at_least(levels: IntArray) -> IntArray:
-            return ends[np.searchsorted(-values[:-1], -levels, side="right")]
-
-        in_front = ends - at_least(values + steps)
-        behind = at_least(values - steps + 1) - np.append(ends[1:], ends[-1])
+        in_front = ends - frequency_list.at_least(values + steps)
+        behind = frequency_list.at_least(values - steps + 1) - np.append(ends[1:], ends[-1])
         beyond, within = (
             np.exp(-self.rate * np.cumsum(ranks.astype(np.float64), axis=0))
             for ranks in (in_front, behind)
