@@ -125,35 +125,6 @@ def test_one_hot_user_is_bounded_while_it_is_gathered():
     assert largest <= 5_000
 
 
-class Counted(list):
-    """A list that counts how often it is gone through."""
-
-    passes = 0
-
-    def __iter__(self):
-        self.passes += 1
-        return super().__iter__()
-
-
-def test_a_user_that_cannot_be_split_is_held_and_reduced_a_few_times():
-    reduced = []
-
-    def reduce(table):
-        reduced.append(table.num_rows)
-        return distinct_pairs(table)
-
-    others = [(i, 1) for i in range(100)]
-    pieces = Counted(
-        pack(table_of([(7, 1000 * i + j) for j in range(1000)] + others)) for i in range(64)
-    )
-    tables = list(gather(pieces, BY_USER, reduce, 64_000))
-    pairs = [pair for table in tables for pair in pairs_of(table)]
-    assert sorted(pairs) == sorted({(7, i) for i in range(64_000)} | {*others})
-    assert pieces.passes == 1
-    # Twice as many rows before each reduction than before the last.
-    assert sum(reduced) <= 4 * 64 * 1_100
-
-
 def test_an_empty_bucket_gives_nothing():
     assert gathered([]) == []
     assert gathered([pack(table_of([(1, 1)]).slice(0, 0))]) == []

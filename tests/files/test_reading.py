@@ -6,14 +6,11 @@ from apache_beam.io.filesystems import FileSystems
 from apache_beam.options.pipeline_options import FlinkRunnerOptions, PipelineOptions
 
 from dp_transforms.errors import InputError
-from dp_transforms.files import record_files
 from dp_transforms.files.paths import local_path, match_files
 from dp_transforms.files.record_files import RecordFiles, format_of
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.transforms.reading import ReadRecords
 from pipelines import on_beam
-
-LINES = "".join(f"user{i:05d},page\n" for i in range(10_000))
 
 
 def flags(tmp_path, *more):
@@ -26,16 +23,6 @@ def flags(tmp_path, *more):
         f"--output={tmp_path}/out",
         *more,
     ]
-
-
-def test_the_number_of_buckets_follows_from_all_files(tmp_path, monkeypatch):
-    monkeypatch.setattr(record_files, "num_buckets_for", lambda rows: rows)
-    (tmp_path / "a.csv").write_text("user,page\n")
-    assert RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets <= 1
-    for name in "bcd":
-        (tmp_path / f"{name}.csv").write_text("user,page\n" + LINES)
-    found = RecordFiles(f"{tmp_path}/*.csv", "user", ["page"]).num_buckets
-    assert 29_000 <= found <= 31_000
 
 
 @pytest.mark.parametrize(

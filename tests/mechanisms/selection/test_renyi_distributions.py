@@ -107,7 +107,7 @@ def test_worst_delta_of_counts(max_partitions):
 
 @pytest.mark.parametrize(
     ("max_partitions", "rounds", "growth"),
-    [(2, 2, 64), (1, 3, 16), (3, 2, 1)],
+    [(2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)],
 )
 def test_worst_delta_of_rounds(max_partitions, rounds, growth):
     strategy = RenyiRoundsSelection(

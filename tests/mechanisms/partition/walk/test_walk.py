@@ -66,15 +66,6 @@ def test_blocks_cover_the_runs(pairs, long):
         assert inside.sum() == 1 if whole else inside.sum() <= run.bit_length()
 
 
-def test_a_length_that_many_runs_have_is_not_cut():
-    common, rare = 1000, 1001
-    stairs = FrequencyList(range(40, 0, -1), [common] * 30 + [rare] * 10)
-    lengths = Blocks.of(stairs).cut().lengths
-    assert (lengths == common).sum() == 30
-    assert (lengths == rare).sum() == 0
-    assert lengths.sum() == stairs.distinct + 40
-
-
 def test_walls_are_known_wherever_a_run_is_cut():
     """They are those of the list between bounds whose every value is a run of its own."""
     private = FrequencyList([900, 20], [100, 300])
