@@ -16,6 +16,7 @@ from dp_transforms.budget import (
     BoundedRangeDpEvent,
     PrivacyBudget,
     compose,
+    gaussian_threshold_event,
     largest_epsilon,
     partition_event,
 )
@@ -173,6 +174,14 @@ def test_own_deltas_are_failures_that_come_on_top():
         assert epsilon == pytest.approx(without, rel=1e-6), method
     with pytest.raises(ValueError, match=r"delta=9e-07 cannot be reached.*1e-06"):
         compose(events, delta=9e-7)
+
+
+def test_the_tightest_method_depends_on_the_task():
+    assert compose(times(2, BoundedRangeDpEvent(0.1)), 1e-9).method in ("basic", "pld", "rdp")
+    assert compose(times(100, BoundedRangeDpEvent(0.1)), 1e-6).method == "rdp"
+    assert compose(times(100, ApproximateDpEvent(0.1)), 1e-6).method == "pld"
+    assert compose([gaussian_threshold_event(4, 1e-7)], 1e-6).method == "pld"
+    assert compose([dp_event.ZCDpEvent(0.01)], 1e-6).method in ("zcdp", "rdp")
 
 
 def test_one_gaussian_by_its_closed_form():
