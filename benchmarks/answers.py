@@ -122,7 +122,7 @@ def mean(values: Sequence[float]) -> Mean:
 
 
 def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
-    """A row for each question: our answer, that of our list, and that of the best peer's."""
+    """A row for each question: our answer, and that of the best peer's list."""
     found: dict[str, dict[str, list[float]]] = {}
     widths: dict[str, list[float]] = {}
 
@@ -139,7 +139,6 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
         )
         told = asked(release.intervals, release.top(TOP))
         add("answer", told)
-        add("list", asked(exact(release.released)))
         for name, answers in told.items():
             wide = float(np.mean([one.high - one.low for one in answers]))
             widths.setdefault(name, []).append(wide)
@@ -154,7 +153,7 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
     for name, kinds in found.items():
         means = {kind: mean(values) for kind, values in kinds.items()}
         best = min(COMPARED, key=lambda peer: means[peer].value)
-        cells = [str(means[kind]) for kind in ("answer", "list", best)]
+        cells = [str(means[kind]) for kind in ("answer", best)]
         wide = number(float(np.mean(widths[name])))
         yield f"| {name} | {true[name]} | {rate:g} | {' | '.join(cells)} | {best} | {wide} |"
 
@@ -437,11 +436,11 @@ def errors_part(flags: argparse.Namespace) -> Iterator[str]:
     yield ""
     yield (
         f"Mean absolute errors of the default release, +- one standard error, in {flags.means} "
-        "releases, at c = epsilon / kappa. *Answer* is what a release is asked, *list* the same "
-        "number of the released list. A peer's is that of its list; the best of four is shown, "
-        "chosen by these means for each question, so that chance favours it. PrivHist is told the "
-        "number of users. The cyclic Laplace is left out: it is told the number of partitions. "
-        "*Width* is that of the 95% interval; those of the largest frequencies hold together."
+        "releases, at c = epsilon / kappa. A peer's answer is that of its list; the best of four "
+        "is shown, chosen by these means for each question, so that chance favours it. PrivHist "
+        "is told the number of users. The cyclic Laplace is left out: it is told the number of "
+        "partitions. *Width* is that of the 95% interval; those of the largest frequencies hold "
+        "together."
     )
     cases = [Input.users("rockyou", rockyou()), Input.users("yahoo_all", yahoo())]
     cases += map(Input.degrees, sorted(flags.edges.glob("*.csv.gz")) if flags.edges else ())
@@ -449,8 +448,8 @@ def errors_part(flags: argparse.Namespace) -> Iterator[str]:
         yield ""
         yield f"### {case.name}"
         yield ""
-        yield "| | true | c | answer | list | best peer | it | width |"
-        yield "| --- | ---: | ---: | ---: | ---: | ---: | --- | ---: |"
+        yield "| | true | c | answer | best peer | it | width |"
+        yield "| --- | ---: | ---: | ---: | ---: | --- | ---: |"
         for rate in MEAN_RATES:
             yield from error_rows(case, rate, flags.means)
 

@@ -66,7 +66,7 @@ from dp_transforms.postprocessing.estimates import (
     failure_probability,
     line_of,
 )
-from dp_transforms.postprocessing.guessing_metrics import check_positive, sums_to
+from dp_transforms.postprocessing.guessing_metrics import check_positive, success_rate, sums_to
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
 _NOT_DRAWN = 2.0**-35
@@ -110,9 +110,8 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 class CoordinateIntervals(ReleaseIntervals):
     """Proved intervals from noisy coordinates, see the module.
 
-    Values are unbiased where the coordinates of one arm tell them, which is z_i + i - 1 for rows
-    and z_t + t for columns within the square, and the sum of all z for the total; elsewhere they
-    are those of the released list.
+    Values are those of the released list, moved into the interval: they agree with it and with one
+    another, and err up to 18 times less than single noisy coordinates where frequencies are smooth.
 
     Args:
       coordinates: as ``FrobeniusMechanism`` drew them.
@@ -136,10 +135,8 @@ class CoordinateIntervals(ReleaseIntervals):
         first, last = self._square(failure * _OF_SQUARE)
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
         noise = largest_sum(self._rate, 2 * last, failure * (1 - _OF_SQUARE))
-        value = sum(int(arm.sum()) for arm in self._arms.values())
-        return around(
-            value, max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0), confidence
-        )
+        low, high = max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
+        return around(self.released.total, low, high, confidence)
 
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         check_positive("partitions", partitions)
@@ -147,8 +144,6 @@ class CoordinateIntervals(ReleaseIntervals):
         square = self._square(failure * _OF_SQUARE)
         (low, high), _ = self._parts(partitions, square, failure * (1 - _OF_SQUARE))
         value = int(sums_to(self.released, np.array([partitions]))[0])
-        if partitions <= square[0]:
-            value = int(self._sums[ROWS][partitions]) + partitions * (partitions - 1) // 2
         return around(value, low, high, confidence)
 
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
@@ -156,8 +151,7 @@ class CoordinateIntervals(ReleaseIntervals):
         failure = _failure(confidence)
         square = self._square(failure * _OF_SQUARE)
         parts = self._parts(partitions, square, failure * (1 - _OF_SQUARE) / 2)
-        value = self.sum_of_top(partitions, confidence).value
-        value /= max(self.total(confidence).value, value, 1)
+        value = success_rate(self.released, partitions) if len(self.released) else 0.0
         return around(value, *part_of_sum(*parts), confidence)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
@@ -226,10 +220,8 @@ class CoordinateIntervals(ReleaseIntervals):
     def _line(self, name: str, index: int, confidence: float) -> Estimate:
         value = line_of(self.released, name, index)
         failure = _failure(confidence)
-        first, last = self._square(failure * _OF_SQUARE)
-        low, high = self._line_bounds(name, index, (first, last), failure * (1 - _OF_SQUARE), value)
-        if index <= first:
-            value = int(self._arms[name][index - 1]) + index - int(name == ROWS)
+        square = self._square(failure * _OF_SQUARE)
+        low, high = self._line_bounds(name, index, square, failure * (1 - _OF_SQUARE), value)
         return around(value, low, high, confidence)
 
     def _line_bounds(

@@ -182,14 +182,20 @@ def test_rates_between_ranks_are_bounded_for_every_list():
             assert curve.low_sum(end) <= exact[:end].sum() + 1e-12 <= curve.high_sum(end) + 2e-12
 
 
-def test_values_are_the_noisy_numbers_within_the_square():
+def test_values_are_those_of_the_released_list_within_the_interval():
     private = LISTS["rectangle"]
     coordinates = FrobeniusMechanism(epsilon=1)._draw(private)(InsecureSeededTape(0))
-    facts = CoordinateIntervals(coordinates, private)
-    assert facts.frequency_at(3).value == coordinates.rows[2] + 2
-    assert facts.partitions_with_at_least(3).value == coordinates.columns[2] + 3
-    assert facts.sum_of_top(4).value == coordinates.rows[:4].sum() + 6
-    assert facts.total().value == coordinates.rows.sum() + coordinates.columns.sum()
+    near = FrequencyList(private.frequencies + 1, private.multiplicities)
+    far = FrequencyList.from_counts([10**6])
+    for released in (near, far):
+        facts = CoordinateIntervals(coordinates, released)
+        for told, value in (
+            (facts.total(), released.total),
+            (facts.frequency_at(3), released.at_ranks([3])[0]),
+            (facts.sum_of_top(4), released.at_ranks([1, 2, 3, 4]).sum()),
+            (facts.partitions_with_at_least(3), released.at_least([3])[0]),
+        ):
+            assert told.value == min(max(value, told.low), told.high)
     # By the distribution of one noise: 2 q**(t + 1) / (1 + q) <= 0.045.
     (n, distribution), half = convolved(math.exp(-1), 1, 60), facts.frequency_at(3)
     t = (half.high - half.low) // 2
