@@ -79,7 +79,10 @@ class Posterior:
         (``list_of_coordinates`` makes a list of a draw). Bounds are kept as far as cells are single
         integers. The seed is public.
         """
-        rows, columns = (_strictly_falling(arm) for arm in self._chains.sample(number, seed))
+        rows, columns = (
+            np.array([_strictly_falling(draw) for draw in arm])
+            for arm in self._chains.sample(number, seed)
+        )
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
@@ -120,29 +123,37 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
 def _falling_fit(values: IntArray) -> IntArray:
     """A first guess: pool adjacent violators, on as many places as most signs agree with."""
     size = int(np.argmax(np.append(0, np.cumsum(np.where(values >= 1, 1, -1)))))
+    levels = _pooled(values[:size] + np.arange(size))
+    guess = np.zeros(len(values), np.int64)
+    guess[:size] = np.maximum(levels - np.arange(size), 1)
+    return guess
+
+
+def _pooled(levels: IntArray) -> IntArray:
+    """The falling levels that are nearest in least squares, rounded down."""
     sums: list[int] = []
     lengths: list[int] = []
-    for total in (values[:size] + np.arange(size)).tolist():
+    for total in levels.tolist():
         length = 1
         while sums and sums[-1] * length < total * lengths[-1]:
             total += sums.pop()
             length += lengths.pop()
         sums.append(total)
         lengths.append(length)
-    levels = np.array([total // length for total, length in zip(sums, lengths, strict=True)])
-    guess = np.zeros(len(values), np.int64)
-    if size:
-        guess[:size] = np.maximum(np.repeat(levels, lengths) - np.arange(size), 1)
-    return guess
+    means = [total // length for total, length in zip(sums, lengths, strict=True)]
+    return np.repeat(np.array(means, np.int64), lengths)
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """The least strictly falling arms from the values up: the same, but where cells are coarse."""
-    index = np.arange(values.shape[-1])
-    alive = values > 0
-    levels = np.where(alive, values + index, 0)
-    falling = np.maximum.accumulate(levels[..., ::-1], axis=-1)[..., ::-1]
-    return np.where(alive, falling - index, 0)
+    """A strictly falling arm near the values, which are one but where cells are coarse, or where a
+    probability that a Fourier transform rounds off comes to matter, behind a cliff."""
+    size = int(np.count_nonzero(values))
+    index = np.arange(size)
+    levels = values[:size] + index
+    if (np.diff(levels) <= 0).all():
+        return values
+    fitted = np.maximum(_pooled(levels), size) - index
+    return np.append(fitted, values[size:])
 
 
 def _limits(bounds: PartitionBounds | None, length: int, rows: bool) -> tuple[IntArray, IntArray]:

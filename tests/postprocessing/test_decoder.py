@@ -260,6 +260,16 @@ def test_corner_cases_are_no_worse_than_the_noise(name, rate):
     assert decode(given_noise).l1_distance(truth) / 2 <= 1.1 * raw + 2
 
 
+@pytest.mark.parametrize("seed", [4, 8])
+def test_a_cliff_does_not_lift_what_is_before_it(seed):
+    # A thousand partitions of about 300 users: a smooth rate expects the fall long before.
+    counts = np.random.default_rng(3).normal(300, 10, 1000).astype(int)
+    truth = FrequencyList.from_counts(counts.tolist())
+    given_noise = noisy(truth, 0.1, np.random.default_rng(seed), 25)
+    # The noise alone costs some 3,000.
+    assert decode(given_noise).l1_distance(truth) / 2 < 600
+
+
 def test_without_noise_the_list_comes_back():
     truth = sample("rockyou.csv")
     assert decode(Noisy(*coordinates(truth, 5), 16.0)) == truth
