@@ -237,7 +237,9 @@ def releases_of(
 def findings(measured: Sequence[Released]) -> str:
     """Compares auto with the best published strategy; tiny releases say nothing in per cent."""
     telling = [
-        one for one in measured if max(one.means[AUTO], one.means[one.best]) >= SMALLEST_TELLING
+        one
+        for one in measured
+        if max(one.means[AUTO], one.means[one.best]) >= SMALLEST_TELLING and one.means[one.best]
     ]
     ratios = [one.beside_best for one in telling]
     rows = [
@@ -260,8 +262,9 @@ def findings(measured: Sequence[Released]) -> str:
     mean = math.exp(sum(map(math.log, several)) / len(several))
     return (
         f"Beside the best published strategy of each row ({', '.join(PUBLISHED)}), where either "
-        f"releases at least {SMALLEST_TELLING}; *error* is the standard error of the ratio. From "
-        f"kappa = {min(KAPPAS[1:])} on the ratio is {mean:.2f} in the geometric mean, below "
+        f"releases at least {SMALLEST_TELLING}, and it something; *error* is the standard error "
+        f"of the ratio. From kappa = {min(KAPPAS[1:])} on the ratio is {mean:.2f} in the geometric "
+        f"mean, below "
         f"{WORTH} in {sum(ratio < WORTH for ratio in several)} of {len(several)} rows, and "
         f"{min(several):.2f} at least.\n\n{table(columns, rows)}"
     )

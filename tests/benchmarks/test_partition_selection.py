@@ -8,6 +8,7 @@ from benchmarks.partition_selection import (
     NAMES,
     PUBLISHED,
     Released,
+    findings,
     made,
     released,
 )
@@ -41,3 +42,11 @@ def test_auto_is_compared_with_the_best_published_strategy():
     # Both means have a standard error of 3.
     ratio, error = one.beside_best
     assert ratio == 0.9 and error == pytest.approx(0.9 * math.hypot(3 / 90, 3 / 100))
+
+
+def test_rows_in_which_no_published_strategy_names_anything_have_no_ratio():
+    runs = {name: [0, 0] for name in PUBLISHED} | {"auto": [20, 22]}
+    none = Released("other", 1.0, 3, "measured", runs, {})
+    some = measured(3, **dict.fromkeys(PUBLISHED, 60), auto=90)
+    text = findings([none, some])
+    assert "records" in text and "other" not in text and "1.50 in the geometric mean" in text
