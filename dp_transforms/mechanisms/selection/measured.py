@@ -89,7 +89,8 @@ class Tuning:
 
     data: str = (
         "steam-200k, ml-100k, enron, lastfm, Zipf universes, words and files of authors (Rails, "
-        "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm"
+        "tldr), parts of citeulike-a, gowalla, yelp2018, amazon-book and last-fm; for kappa = 1 "
+        "also Book-Crossing and words and files of authors (Jekyll, Oh My Zsh)"
     )
     statistic_share: Fraction = Fraction(1, 100)
     many_rounds: int = 6
