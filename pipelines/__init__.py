@@ -1,5 +1,6 @@
 """Runnable jobs: one module per job, `python -m pipelines.<job> --help`."""
 
+import importlib.util
 import itertools
 import logging
 import os
@@ -37,11 +38,17 @@ def numpy_settings() -> dict[str, str]:
     zen4 = described.get("vendor_id") == "AuthenticAMD" and described.get("cpu family") == "25"
     if not zen4 or "avx512f" not in described.get("flags", "").split():
         return {}
-    from importlib import metadata
-
-    wheel = metadata.distribution("numpy").read_text("WHEEL") or ""
-    # In numpy 2.4 the second one, and before it the first.
-    return {"NPY_DISABLE_CPU_FEATURES": "AVX512_SKX X86_V4"} if "manylinux" in wheel else {}
+    numpy = importlib.util.find_spec("numpy")
+    # importlib.metadata would take as long to import as all else of the command's help.
+    packages = os.path.dirname(os.path.dirname((numpy and numpy.origin) or ""))
+    for name in os.listdir(packages or os.curdir):
+        wheel = os.path.join(packages, name, "WHEEL")
+        if name.startswith("numpy-") and os.path.exists(wheel):
+            with open(wheel, encoding="utf-8") as file:
+                if "manylinux" in file.read():
+                    # In numpy 2.4 the second one, and before it the first.
+                    return {"NPY_DISABLE_CPU_FEATURES": "AVX512_SKX X86_V4"}
+    return {}
 
 
 # An interrupt while a command is still importing what it needs, which takes most of a second. In a
