@@ -92,7 +92,9 @@ class Posterior:
         # A no-op but for ties among floats: as many columns as rows, or one less.
         least = np.maximum(size - 1 - np.arange(len(columns)), 0)
         columns = np.where(np.arange(len(columns)) < size, np.maximum(columns, least), 0)
-        most = MAX_VALUE if max_total is None else max_total
+        # Bounds lift what is below them, by their own total at most.
+        room = MAX_VALUE - (0 if self._bounds is None else self._bounds.lower.total)
+        most = room if max_total is None else max_total
         frequency_list = list_of_coordinates(*_at_most(rows, columns, most))
         return frequency_list if self._bounds is None else self._bounds.nearest(frequency_list)
 
