@@ -7,10 +7,9 @@ partition's name.
 
 The distributions are symmetric. With V = U and a negative sign if U < 1/2, else V = 1 - U and a
 positive sign, the magnitude is the number of x >= 0 with V < P[X > x]. Sixty-four bits of V decide
-this for nearly every draw, against thresholds that are computed with directed rounding and rounded
-down to 64 bits, or against floats and a bound on their error. A draw that these leave open reads
-more bits, and compares them with enclosures of as many, until the answer is certain. So the
-distribution is exactly the one stated.
+this for nearly every draw, against floats with a proved bound on their error. A draw that these
+leave open reads more bits, and compares them with enclosures of as many, until the answer is
+certain. So the distribution is exactly the one stated.
 """
 
 from __future__ import annotations
@@ -21,9 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, partial
-from typing import Any
 
-import gmpy2
 import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, FloatArray, IntArray, WordArray
@@ -33,20 +30,21 @@ from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     exactly,
     refine_until_decided,
-    same,
     smallest_where,
 )
 from dp_transforms.mechanisms.eta import Eta
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, known_from
+from dp_transforms.mechanisms.taylor import exp_minus, one_minus_exp_minus
 
 Extend = Callable[[int, int], int]
 """(element, bits) -> floor(U * 2**bits) for the uniform number U of that element."""
 
 _LARGEST_SCALE = 2**48
 RELATIVE_ERROR = 2.0**-43
-"""Of float tails. numpy's exp and expm1 are within 4 units in the last place, and an argument of at
-most 46 is off by 2**-51 of itself at most, which comes to less than 2**-45."""
-_LEAST_TAIL = gmpy2.mpq(1, 1 << WORD_BITS)
+"""Of float tails. Functions from ``taylor`` err by 2**-46 each, of which no tail multiplies more
+than two. Their argument s = x / scale is off by 2**-51 of itself at most, which moves e**-s by
+46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail by less than (s**2 + 1) * 2**-51,
+that is 92 * 2**-51, for s <= 9.5."""
 _GUARD_BITS = 32
 
 
@@ -93,29 +91,24 @@ class IntegerNoise(ABC):
         tail = self.tail(abs(x), precision + 2)
         return self.tail(abs(x) - 1, precision + 2) - tail if x else 1 - 2 * tail
 
-    def _tails(self, precision: int) -> list[Enclosure]:
-        """``tail(x, precision)`` for x = 0, 1, ... until it is certainly below 2**-64."""
-        tails: list[Enclosure] = []
-        while not tails or tails[-1].upper >= _LEAST_TAIL:
-            tails.append(self.tail(len(tails), precision))
-        return tails
-
     def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
-        """Magnitudes for the leading words of V, and whether those 64 bits decide them."""
-        thresholds = self._thresholds
-        ends = np.searchsorted(thresholds, folded, side="right")
-        return len(thresholds) - ends, thresholds[ends - 1] != folded
+        """Magnitudes for the leading words of V, and whether floats prove them."""
+        # A word is rounded once on the way to a float, by at most 2**-53 of itself.
+        lower = folded.astype(np.float64) * 2.0**-WORD_BITS
+        upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
+        lower *= 1 - 2 * RELATIVE_ERROR
+        found = self._guess(np.maximum(lower, 2.0**-WORD_BITS))
+        certain = self._float_tails(found) < lower
+        certain &= (found == 0) | (self._float_tails(np.maximum(found, 1) - 1) > upper)
+        return found, certain
 
-    @cached_property
-    def _thresholds(self) -> WordArray:
-        """floor(P[X > x] * 2**64), ascending, that is for x = n, ..., 1, 0; the first is zero."""
+    @abstractmethod
+    def _guess(self, levels: FloatArray) -> IntArray:
+        """About the smallest x >= 0 with P[X > x] <= level; it is checked and never relied on."""
 
-        def floors(precision: int) -> list[int]:
-            bounds = zip(*self._tails(precision), strict=True)
-            return same([scaled_floor(end, WORD_BITS) for end in ends] for ends in bounds)
-
-        found = refine_until_decided(floors, 2 * WORD_BITS)
-        return np.array(found[found.index(0) :: -1], dtype=np.uint64)
+    @abstractmethod
+    def _float_tails(self, x: IntArray) -> FloatArray:
+        """P[X > x], within ``RELATIVE_ERROR``; below 2**-65 any number below that."""
 
     def _exact_draw(self, prefix: Callable[[int], int]) -> int:
         def draw(bits: int) -> int:
@@ -150,45 +143,40 @@ class GeometricNoise(IntegerNoise):
 
     def tail(self, x: int, precision: int) -> Enclosure:
         precision += _GUARD_BITS
-        decay, k = self._decay, self._largest
-        if k is not None and x >= k:
+        if self._largest is None:
+            return self._decay.power(x + 1, precision) / self._total(precision)
+        if x >= self._largest:
             return exactly(0)
-        power, total = decay.power(x + 1, precision), 1 + decay.power(1, precision)
-        if k is None:
-            return power / total
-        # 1 + q - 2 q**(k + 1), by terms that are all positive.
-        gap, inner, rest = (decay.one_minus_power(i, precision) for i in (1, k, k - x))
-        return power * rest / (total * inner + gap * decay.power(k, precision))
+        rest = self._decay.one_minus_power(self._largest - x, precision)
+        return self._decay.power(x + 1, precision) * rest / self._total(precision)
 
-    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
-        # A word is rounded once on the way to a float, by at most 2**-53 of itself.
-        lower = folded.astype(np.float64) * 2.0**-WORD_BITS
-        upper = (lower + 2.0**-WORD_BITS) * (1 + 2 * RELATIVE_ERROR)
-        lower *= 1 - 2 * RELATIVE_ERROR
+    def _total(self, precision: int) -> Enclosure:
+        """(lo, hi) around 1 + q - 2 q**(k + 1), by terms that are all positive."""
+        decay, k = self._decay, self._largest
+        ratio = decay.power(1, precision)
+        if k is None:
+            return 1 + ratio
+        gap, inner = (decay.one_minus_power(i, precision) for i in (1, k))
+        return (1 + ratio) * inner + gap * decay.power(k, precision)
+
+    def _guess(self, levels: FloatArray) -> IntArray:
         rate, total, end = self._floats
-        steps = -np.log(np.maximum(lower, 2.0**-WORD_BITS) * total + end) / rate
-        found = np.maximum(np.ceil(steps).astype(np.int64) - 1, 0)
-        certain = self._float_tails(found) < lower
-        certain &= (found == 0) | (self._float_tails(found - 1) > upper)
-        return found, certain
+        found = np.ceil(-np.log(levels * total + end) / rate).astype(np.int64) - 1
+        return np.clip(found, 0, self._largest)
 
     def _float_tails(self, x: IntArray) -> FloatArray:
-        """P[X > x], within ``RELATIVE_ERROR`` where it is at least 2**-65, and else below that."""
         rate, total, _ = self._floats
-        tails: FloatArray = np.exp(-rate * (x + 1)) / total
+        tails = exp_minus(rate * (x + 1)) / total
         if self._largest is not None:
-            tails *= -np.expm1(-rate * (self._largest - x))
+            tails *= one_minus_exp_minus(rate * (self._largest - x))
         return tails
 
     @cached_property
     def _floats(self) -> tuple[float, float, float]:
-        """-ln q, 1 + q - 2 q**(k + 1), and q**(k + 1)."""
-        rate = float(self._decay.log_enclosure(WORD_BITS)[0])
-        total, k = 1 + math.exp(-rate), self._largest
-        if k is None:
-            return rate, total, 0.0
-        total = -total * math.expm1(-rate * k) - math.expm1(-rate) * math.exp(-rate * k)
-        return rate, total, math.exp(-rate * (k + 1))
+        """-ln q, 1 + q - 2 q**(k + 1), and about q**(k + 1)."""
+        rate = float(self._decay.log_enclosure(WORD_BITS).lower)
+        end = 0.0 if self._largest is None else math.exp(-rate * (self._largest + 1))
+        return rate, float(self._total(WORD_BITS).lower), end
 
 
 @dataclass(frozen=True)
@@ -243,9 +231,3 @@ class TwoSidedGeometric(GeometricNoise):
     @cached_property
     def _decay(self) -> Decay:
         return Decay(base=self.eta)
-
-
-def scaled_floor(value: Any, bits: int) -> int:
-    """floor(value * 2**bits)."""
-    numerator, denominator = value.as_integer_ratio()
-    return int((numerator << bits) // denominator)

@@ -33,13 +33,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any
 
 import gmpy2
 import numpy as np
 
-from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
+from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.discrete_noise import IntegerNoise
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
@@ -47,14 +47,12 @@ from dp_transforms.mechanisms.enclosure import (
     enclosed,
     rounding_pair,
 )
+from dp_transforms.mechanisms.taylor import normal_tail as float_normal_tail
 
 _PRECISION = 192
 """The precision of calibrations: enough for delta = 1e-30 at epsilon = 50."""
 
 _GUARD_BITS = 32
-_TABLE_SIGMA2 = 2**26
-"""Up to this variance noise comes from a table; beyond, few partitions have users enough to be
-named, and each draw is settled by itself."""
 
 _STEPS = 40
 """Calibrated parameters are within 2**-40 of their best values."""
@@ -166,10 +164,23 @@ class RoundedGaussian(IntegerNoise):
     def tail(self, x: int, precision: int) -> Enclosure:
         return normal_tail(Fraction(2 * x + 1, 2) ** 2 / self.sigma2, precision)
 
-    def _magnitudes(self, folded: WordArray) -> tuple[IntArray, BoolArray]:
-        if self.sigma2 <= _TABLE_SIGMA2:
-            return super()._magnitudes(folded)
-        return np.zeros(len(folded), np.int64), np.zeros(len(folded), np.bool_)
+    def _guess(self, levels: FloatArray) -> IntArray:
+        grid = np.linspace(0, 9.5, 600)
+        s = np.interp(-np.log(levels), -np.log(float_normal_tail(grid)), grid)
+        slopes = -np.exp(-s * s / 2) / math.sqrt(2 * math.pi)
+        # Halley's step for Q(s) = level: Q'' = -s Q'.
+        steps = (float_normal_tail(s) - levels) / slopes
+        s -= steps / (1 + steps * s / 2)
+        found: IntArray = np.ceil(s / self._inverse - 0.5).astype(np.int64)
+        return np.maximum(found, 0)
+
+    def _float_tails(self, x: IntArray) -> FloatArray:
+        return float_normal_tail((x + 0.5) * self._inverse)
+
+    @cached_property
+    def _inverse(self) -> float:
+        """1 / sigma."""
+        return float(enclosed(1 / gmpy2.mpq(self.sigma2), _PRECISION).sqrt().lower)
 
 
 def gaussian_delta(mu2: Any, epsilon: Any) -> Any:

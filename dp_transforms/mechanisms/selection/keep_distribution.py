@@ -50,7 +50,7 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import BoolArray, IntArray, WordArray
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.discrete_noise import Extend, scaled_floor
+from dp_transforms.mechanisms.discrete_noise import Extend
 from dp_transforms.mechanisms.enclosure import (
     Enclosure,
     Undecided,
@@ -319,7 +319,8 @@ def _table(distribution: KeepDistribution) -> tuple[int, WordArray, WordArray]:
 
 def _word_below(value: Any) -> int:
     """floor(value * 2**64), clipped to what 64 bits can hold."""
-    return max(0, min(scaled_floor(value, WORD_BITS), (1 << WORD_BITS) - 1))
+    numerator, denominator = value.as_integer_ratio()
+    return max(0, min(int((numerator << WORD_BITS) // denominator), (1 << WORD_BITS) - 1))
 
 
 def as_float(enclosure: Callable[[int], Enclosure]) -> float:

@@ -39,9 +39,10 @@ from dp_transforms.mechanisms.partition.walk.precise import PreciseTransfer
 from dp_transforms.mechanisms.partition.walk.transfer import UNIT_ROUNDOFF
 from dp_transforms.mechanisms.partition.walk.walk import Blocks, choose
 from dp_transforms.mechanisms.randomness import WORD_BITS, RandomTape, Uniform
+from dp_transforms.mechanisms.taylor import one_minus_exp_minus
 
-# numpy's expm1 is within 4 units in the last place; the argument's rounding adds less than as many.
-_EXPM1_ERROR = 2.0**-48
+_ERROR = 2.0**-43
+"""Of the ratio of two values of ``one_minus_exp_minus``, whose arguments were rounded."""
 
 
 class Splits:
@@ -230,12 +231,12 @@ def geometric(
     """
     rates: Any = float(decay.log_enclosure(WORD_BITS)[0]) * factors
     most: Any = math.inf if lengths is None else lengths
-    norms = -np.expm1(-rates * most)
+    norms = one_minus_exp_minus(rates * most)
     lower = (words >> np.uint64(11)) * UNIT_ROUNDOFF
     guesses = np.clip(np.floor(np.log1p(-lower * norms) / -rates) + 1, 1, most)
-    below, up_to = (-np.expm1(-rates * x) / norms for x in (guesses - 1, guesses))
-    certain = (guesses == most) | (lower + UNIT_ROUNDOFF <= up_to * (1 - 4 * _EXPM1_ERROR))
-    certain &= lower >= below * (1 + 4 * _EXPM1_ERROR)
+    below, up_to = (one_minus_exp_minus(rates * x) / norms for x in (guesses - 1, guesses))
+    certain = (guesses == most) | (lower + UNIT_ROUNDOFF <= up_to * (1 - _ERROR))
+    certain &= lower >= below * (1 + _ERROR)
     found: IntArray = guesses.astype(np.int64)
     for i in np.flatnonzero(~certain).tolist():
         length = None if lengths is None else lengths.item(i)
