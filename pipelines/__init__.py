@@ -1,7 +1,7 @@
 """Runnable jobs: one module per job, `python -m pipelines.<job> --help`."""
 
+import glob
 import importlib.util
-import itertools
 import logging
 import os
 import sys
@@ -23,31 +23,30 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: TracebackT
     os._exit(INTERRUPTED)
 
 
-def numpy_settings() -> dict[str, str]:
+def numpy_settings(cpuinfo: str = "/proc/cpuinfo") -> dict[str, str]:
     """Returns variables of the environment with which numpy, imported later, sorts best here.
 
     On AMD's Zen 4 its sorts with AVX-512 take four times as long as those with AVX2. Wheels can do
     without AVX-512; a numpy that was built with it would not be imported then.
     """
     try:
-        with open("/proc/cpuinfo") as file:
-            lines = [line.partition(":") for line in itertools.takewhile(str.strip, file)]
+        with open(cpuinfo) as file:
+            first, _, _ = file.read().partition("\n\n")
     except OSError:  # not Linux
         return {}
+    lines = (line.partition(":") for line in first.splitlines())
     described = {name.strip(): value.strip() for name, _, value in lines}
     zen4 = described.get("vendor_id") == "AuthenticAMD" and described.get("cpu family") == "25"
     if not zen4 or "avx512f" not in described.get("flags", "").split():
         return {}
     numpy = importlib.util.find_spec("numpy")
-    # importlib.metadata would take as long to import as all else of the command's help.
     packages = os.path.dirname(os.path.dirname((numpy and numpy.origin) or ""))
-    for name in os.listdir(packages or os.curdir):
-        wheel = os.path.join(packages, name, "WHEEL")
-        if name.startswith("numpy-") and os.path.exists(wheel):
-            with open(wheel, encoding="utf-8") as file:
-                if "manylinux" in file.read():
-                    # In numpy 2.4 the second one, and before it the first.
-                    return {"NPY_DISABLE_CPU_FEATURES": "AVX512_SKX X86_V4"}
+    # importlib.metadata would take as long to import as all else of the command's help.
+    for path in glob.glob(os.path.join(glob.escape(packages), "numpy-*.dist-info", "WHEEL")):
+        with open(path, encoding="utf-8") as file:
+            if "manylinux" in file.read():
+                # In numpy 2.4 the second one, and before it the first.
+                return {"NPY_DISABLE_CPU_FEATURES": "AVX512_SKX X86_V4"}
     return {}
 
 

@@ -1,8 +1,14 @@
 """What a command loads before it works: nothing that takes seconds and is not used."""
 
 import json
+import os
 import subprocess
 import sys
+from importlib import metadata
+
+import pytest
+
+from pipelines import numpy_settings
 
 SLOW = ("apache_beam", "dp_accounting", "matplotlib", "pandas", "pyarrow", "scipy")
 JOBS = (
@@ -75,3 +81,35 @@ def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):
     job = ["release_frequency_list", f"--input={records}", f"--output={output}", *columns]
     assert loaded(([*job, "--epsilon=4"], 0)) == {"pyarrow"}
     assert loaded(([*job, "--epsilon=1", "--overwrite"], 0)) == {"pyarrow"}
+
+
+def cpuinfo(tmp_path, vendor, family, flags):
+    path = tmp_path / "cpuinfo"
+    path.write_text(
+        f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: {family}\nflags\t\t: {flags}\n\n"
+        "processor\t: 1\nvendor_id\t: another\n"
+    )
+    return str(path)
+
+
+def test_sorts_on_zen_4_go_without_avx_512(tmp_path):
+    if "manylinux" not in (metadata.distribution("numpy").read_text("WHEEL") or ""):
+        pytest.skip("this numpy was built here, and may need what the settings take away")
+    settings = numpy_settings(cpuinfo(tmp_path, "AuthenticAMD", 25, "sse2 avx512f"))
+    assert settings
+    command = [sys.executable, "-c", "import numpy; print(numpy.sort([3, 1, 2]))"]
+    run = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True)
+    assert run.stdout == "[1 2 3]\n" and run.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("vendor", "family", "flags"),
+    [
+        ("AuthenticAMD", 26, "sse2 avx512f"),
+        ("AuthenticAMD", 25, "sse2 avx2"),
+        ("GenuineIntel", 25, "sse2 avx512f"),
+    ],
+)
+def test_other_processors_keep_what_they_have(tmp_path, vendor, family, flags):
+    assert numpy_settings(cpuinfo(tmp_path, vendor, family, flags)) == {}
+    assert numpy_settings(str(tmp_path / "missing")) == {}
