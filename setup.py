@@ -1,12 +1,12 @@
 """The package, and the file to give to Beam as --setup_file."""
 
-import runpy
+import re
 
 from setuptools import find_packages, setup
 
 setup(
     name="dp-frequency-lists",
-    version=runpy.run_path("dp_transforms/version.py")["VERSION"],
+    version=re.findall('__version__ = "(.*)"', open("dp_transforms/__init__.py").read())[0],
     description="Differentially private frequency lists and partition selection on Apache Beam",
     long_description=open("README.md", encoding="utf-8").read(),
     long_description_content_type="text/markdown",

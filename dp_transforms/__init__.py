@@ -3,16 +3,10 @@ transforms of Apache Beam."""
 
 from dp_transforms.public_names import lazily
 
-__all__, _load = lazily(__name__, __file__)
+__version__ = "0.2.0"
 
-
-def __getattr__(name: str) -> object:
-    # Loaded when first used, so that dp_transforms.mechanisms can be imported without Beam.
-    if name == "__version__":
-        from dp_transforms.version import VERSION
-
-        return VERSION
-    return _load(name)
+# Loaded when first used, so that dp_transforms.mechanisms can be imported without Beam.
+__all__, __getattr__ = lazily(__name__, __file__)
 
 
 def __dir__() -> list[str]:

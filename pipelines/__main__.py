@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from dp_transforms.version import VERSION
+from dp_transforms import __version__
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 
 SUCCESS, USAGE_ERROR = 0, 2
@@ -98,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(usage(), end="")
         return SUCCESS
     if name == "--version":
-        print(f"{_NAME} {VERSION}")
+        print(f"{_NAME} {__version__}")
         return SUCCESS
     if name.partition("=")[0] == "--completion":
         return _completion(*name.split("=", 1)[1:], *arguments)

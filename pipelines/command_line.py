@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import dp_transforms
+from dp_transforms import __version__
 from dp_transforms.errors import DoneError, InputError, input_error_message
-from dp_transforms.version import VERSION
 from pipelines import INTERRUPTED, INTERRUPTED_TEXT
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class OneLineParser(argparse.ArgumentParser):
             self.add_argument(
                 "--version",
                 action="version",
-                version=f"dp-frequency-lists {VERSION}",
+                version=f"dp-frequency-lists {__version__}",
                 help="print the version and exit",
             )
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help=argparse.SUPPRESS)

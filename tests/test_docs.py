@@ -15,8 +15,8 @@ from decimal import Decimal
 import pytest
 
 import dp_transforms as dp
+from dp_transforms import __version__
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.version import VERSION
 from pipelines.__main__ import main
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -240,7 +240,7 @@ def test_the_version_is_the_same_everywhere():
         "CHANGELOG.md": r"\A# Changelog\n\n(?:## Unreleased\n(?:.*\n)*?)?## (\S+)",
     }.items():
         found = re.search(pattern, (ROOT / page).read_text(), re.MULTILINE)
-        assert found and found[1] == VERSION, page
+        assert found and found[1] == __version__, page
 
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"

@@ -8,9 +8,9 @@ import tarfile
 import pytest
 
 import dp_transforms
+from dp_transforms import __version__
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
-from dp_transforms.version import VERSION
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -101,4 +101,4 @@ def test_the_source_distribution_installs_and_works_elsewhere(source_distributio
         text=True,
         check=True,
     ).stdout
-    assert f"Version: {VERSION}" in freeze
+    assert f"Version: {__version__}" in freeze

@@ -9,6 +9,7 @@ from fractions import Fraction
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
+from dp_transforms import __version__
 from dp_transforms.budget import PrivacyUnit
 from dp_transforms.files.filenames import COORDINATES_FILE
 from dp_transforms.mechanisms.decimals import decimal_text, float_above
@@ -32,7 +33,6 @@ from dp_transforms.specs import (
     UserDegreesSpec,
     price_of,
 )
-from dp_transforms.version import VERSION
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,5 +245,5 @@ def distribution_of_statement(statement: dict[str, Any]) -> ReleaseDistribution:
 
 def library_versions() -> dict[str, str]:
     """The versions of Python and of the libraries that a release depends on."""
-    versions = {"dp-frequency-lists": VERSION, "python": platform.python_version()}
+    versions = {"dp-frequency-lists": __version__, "python": platform.python_version()}
     return versions | {name: metadata.version(name) for name in _LIBRARIES}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from dp_transforms.version import VERSION
+from dp_transforms import __version__
 from pipelines.__main__ import COMMANDS, main
 
 
@@ -30,7 +30,7 @@ def test_help_fits_a_screen_and_the_whole_of_it_has_every_flag(name, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([name, "--version"])
     assert stopped.value.code == 0
-    assert capsys.readouterr().out == f"dp-frequency-lists {VERSION}\n"
+    assert capsys.readouterr().out == f"dp-frequency-lists {__version__}\n"
     # Every command is also a module to run.
     module = importlib.import_module(f"pipelines.{COMMANDS[name][0]}")
     assert 'if __name__ == "__main__":' in inspect.getsource(module)
@@ -72,7 +72,7 @@ def test_help_lists_the_commands(flags, capsys):
 
 def test_version(capsys):
     assert main(["--version"]) == 0
-    assert capsys.readouterr().out == f"dp-frequency-lists {VERSION}\n"
+    assert capsys.readouterr().out == f"dp-frequency-lists {__version__}\n"
 
 
 def test_a_shell_completes_commands_and_flags(tmp_path, capsys, monkeypatch):

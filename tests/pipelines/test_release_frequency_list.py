@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput_data import clicks, write
+from dp_transforms import __version__
 from dp_transforms.budget import Ledger
 from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.record_files import RecordFiles
@@ -23,7 +24,6 @@ from dp_transforms.runtime import local
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec
-from dp_transforms.version import VERSION
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
 from tests.usual_flags import flags_over
@@ -199,7 +199,7 @@ def test_counts_that_exist_already(tmp_path, capsys):
 
 
 VERSIONS = {
-    "dp-frequency-lists": VERSION,
+    "dp-frequency-lists": __version__,
     "python": platform.python_version(),
     "apache-beam": metadata.version("apache-beam"),
     "gmpy2": metadata.version("gmpy2"),
