@@ -90,8 +90,16 @@ class WeightedStrategy(SelectionStrategy):
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """The weights that users of so many partitions add to each in round ``index``, after
-        earlier rounds named some: an int64 array of the same shape."""
+        """Returns the weights that users add to each of their partitions in round ``index``.
+
+        Args:
+          index: of the round, from 0.
+          partitions: integer array: how many partitions each user has in the round.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An int64 array of the same shape.
+        """
         counts = np.asarray(partitions)
         weight = self.round_after(index, named).step
         distinct, places = np.unique(counts, return_inverse=True)
