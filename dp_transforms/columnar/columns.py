@@ -2,8 +2,9 @@
 
 Users and partitions are strings, binary, or integers; a partition may also be a struct of such
 columns (a composite such as country and device). Whatever came in, kernels see ``string``,
-``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is an Arrow
-dictionary with int32 indices instead, and work on values is done once for each.
+``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is codes of
+its distinct values instead, an Arrow dictionary with int32 indices: work on values is then
+done once for each.
 """
 
 from __future__ import annotations
@@ -198,7 +199,8 @@ def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array |
       name: what to call it in an error.
 
     Returns:
-      Codes of distinct values where dictionaries came in or values repeat, or plain values.
+      Codes of distinct values where dictionaries came in or values repeat, and plain values
+      otherwise.
 
     Raises:
       ValueError, TypeError: see ``plain``; or the chunks have different types.

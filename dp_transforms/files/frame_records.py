@@ -218,7 +218,7 @@ def _table_of(columns: Any) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """A column, in which Python values, whatever holds them, are of one type."""
+    """Makes a column of values, of one type if they are Python's, in whatever they are held."""
     if type(values).__module__.startswith("pandas"):
         return frame_column(sys.modules["pandas"].Series(values), name)
     if hasattr(values, "__arrow_c_stream__"):
@@ -228,7 +228,7 @@ def _column(values: Any, name: str) -> Any:
     if isinstance(values, pa.Array) or str(getattr(values, "dtype", "object")) != "object":
         return pa.array(values)
     if isinstance(values, (str, bytes, Set, Mapping)):
-        raise TypeError  # these are no columns, or have no order
+        raise TypeError  # text is no column, and sets and mappings have no order
     values = list(values)
     return column_of(values, name) if values else pa.nulls(0)
 

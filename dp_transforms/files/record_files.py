@@ -97,7 +97,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """The records, read in this process.
+        """Reads the records, in this process.
 
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
@@ -130,6 +130,9 @@ class RecordSource(ABC):
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
         """Refuses names of groups that no record can have: their lists would be empty.
+
+        Args:
+          groups: for each attribute, the names of its groups.
 
         Raises:
           InputError: there is such a name.
@@ -255,10 +258,12 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """The name in ``FORMATS`` of the format that a file's name tells; "csv" if it tells none.
+    """Returns the name in ``FORMATS`` of the format that a file's name tells, compressed or not.
+
+    It is "csv" if the file's name tells none.
 
     Raises:
-      InputError: it is that of a spreadsheet.
+      InputError: the name is that of a spreadsheet.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'

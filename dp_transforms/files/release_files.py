@@ -113,7 +113,7 @@ def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
-    """The rows below the header in the bytes of a file that a job has written.
+    """Parses the bytes of a file that a job has written: returns the rows below its header.
 
     Raises:
       ValueError, csv.Error: these are not the bytes of such a file.
@@ -125,8 +125,12 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
-    """The lists in such bytes by (attribute, group), where ("", "") is that of all users; or by (),
-    where the file has no such columns. Raises as ``parse_rows``."""
+    """Parses the bytes of a file of lists. Errors are those of ``parse_rows``.
+
+    Returns:
+      The lists by (attribute, group), where ("", "") is that of all users; or one list by (), where
+      the file has no such columns.
+    """
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for *label, frequency, multiplicity in parse_rows(content, header):
         pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
@@ -134,7 +138,10 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
-    """The noisy rows and columns in such bytes, by the same keys as ``parse_lists``."""
+    """Parses the bytes of a file of noisy coordinates: returns rows and columns.
+
+    Keys and errors are those of ``parse_lists``.
+    """
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
         here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
@@ -308,7 +315,10 @@ def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or of its entry."""
+    """Tells whether noisy coordinates lie beside the lists that a statement is about.
+
+    The statement is a privacy.json, or the entry of one list in it.
+    """
     lists = statement.get("lists", [statement])
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 
