@@ -140,7 +140,8 @@ def select(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
-    """Selects the names to release: (epsilon, delta)-DP for adding or removing a user's records.
+    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
+    records of one user.
 
     Args:
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
@@ -184,9 +185,17 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release of what ``records_of`` takes; returns what came out of the engine, and the
-    statement. What a session has not left is refused before data are looked at, and its budget is
-    spent before records are used."""
+    """Makes a release. What a session has not left is refused before data are looked at, and its
+    budget is spent before records are used.
+
+    Args:
+      spec: of the release.
+      session, secret: see ``release``.
+      *records: see ``records_of``.
+
+    Returns:
+      What came out of the engine, and the statement.
+    """
     charge = _charge(session, spec.requests)
     source = records_of(*records)
     if isinstance(spec, specs.GroupsSpec):

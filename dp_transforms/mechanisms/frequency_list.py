@@ -186,7 +186,7 @@ class FrequencyList:
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
     def at_least(self, users: Integers) -> IntArray:
-        """The numbers of items that occur at least so many times each.
+        """Counts the items that occur at least so many times, for each of several numbers of times.
 
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]

@@ -207,7 +207,7 @@ class PartitionBounds:
         return ranks[ranks > 0]
 
     def upper_at(self, ranks: IntArray) -> IntArray:
-        """U_i at some ranks; where it is infinite, more than any list has."""
+        """Returns U_i at some ranks; where it is infinite, more than any list has there."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)

@@ -67,9 +67,10 @@ class Tuning:
       data: the records on which the others were set, at epsilon 1 and delta 1e-5.
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       many_rounds: where users have many partitions.
-      few_rounds, growths: where they do not. The growths are for kappa = 1, where these rounds are
-        for users of few, for kappa up to ``small_kappa``, and beyond, where early rounds find less.
-      single_few: how many partitions are few at kappa = 1.
+      few_rounds: where they do not.
+      growths: of few rounds: at kappa = 1, where these rounds are for users of few partitions; for
+        kappa up to ``small_kappa``; and for a larger kappa, where early rounds find less.
+      single_few: the most partitions that are few at kappa = 1.
       edges: in units of kappa, the most that users of a class have; before them come powers of two.
         Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
       doubt: standard deviations of the noise by which sums of counts are taken to be too large.
@@ -179,7 +180,7 @@ class MeasuredSelection(WeightedStrategy):
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
-        """The plan by noisy numbers of users in each class."""
+        """Returns the plan that noisy numbers of users in each class call for."""
         max_partitions = self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())

@@ -210,7 +210,7 @@ class _Bound:
     def largest(self, low: int, high: int) -> int:
         """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
 
-        The last two tell where to look. What is found does not depend on them.
+        The last two results tell where to begin the search. What is found does not depend on them.
         """
         before, last = self._found
         place = _largest_place(

@@ -29,15 +29,24 @@ from dp_transforms.mechanisms.randomness import RandomTape
 _TINY = 2.0**-940
 """A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
 
-_AT_ONCE = LEAST_WIDTH  # So many thresholds of all blocks are looked at together.
+_AT_ONCE = LEAST_WIDTH  # The number of thresholds that are looked at together, for all blocks.
 _UNSETTLED = -1
 _WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
 _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
-    """Settles the questions of a release on the states -W..W, in float64 and in MPFR numbers of
-    ``bits`` bits. Undecided if the window is too narrow for any enclosure."""
+    """Settles the questions of a release on a window of states.
+
+    Args:
+      blocks: the blocks of the walk.
+      decay: the ratio q.
+      window: W; states are -W..W.
+      bits: of the MPFR numbers that settle what float64 leaves open.
+
+    Raises:
+      Undecided: the window is too narrow for any enclosure.
+    """
 
     def __init__(self, blocks: Blocks, decay: Decay, window: int, bits: int = 128):
         self.window = window
@@ -255,7 +264,11 @@ class Sampler:
     """Draws lists x with weights q**||x - f||_1.
 
     Levels of ever wider windows answer the same questions from the same numbers, so that a release
-    does not depend on the one that settles them all. ``blocks`` are f's runs.
+    does not depend on the one that settles them all.
+
+    Args:
+      blocks: f's runs, each as one block.
+      decay: the ratio q.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):
