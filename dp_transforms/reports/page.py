@@ -1,5 +1,7 @@
-"""Shared by all pages of reports: the frame, figures, tables, the guarantee and the budget; and
-tables and pictures of plans, which have no page."""
+"""Parts that all pages of reports share: the frame, figures, tables, the guarantee and the budget.
+
+Tables and pictures of plans, which have no page, are made here too.
+"""
 
 from __future__ import annotations
 

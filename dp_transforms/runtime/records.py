@@ -270,7 +270,8 @@ class ToRecords(beam.PTransform):
     Args:
       user: the user's column, field or key; for tuples, its position.
       partition: the partition's, likewise; several make a composite partition.
-      drop_nulls: leave out records with a null user or partition, which are an error otherwise.
+      drop_nulls: leave out records with a null user or partition. Otherwise these are an error,
+        when the records are used.
 
     Raises:
       ValueError: names are given for tuples, or positions for anything else; there is no such
