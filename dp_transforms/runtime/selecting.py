@@ -91,7 +91,7 @@ class Engine(Protocol[_Names, _Measured]):
         earlier: Sequence[_Names],
         measured: _Measured | None,
     ) -> _Names:
-        """Returns the names that ``decide`` selects, from the sums of what ``weigh`` gives of pairs.
+        """Returns the names that ``decide`` selects from the sums of what ``weigh`` gives.
 
         Both take a table, the tables of names of earlier rounds (``beside``) and a plan
         (``measured``), if there is one.

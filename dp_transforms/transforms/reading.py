@@ -58,7 +58,8 @@ class FromFrame(beam.PTransform):
       data, user, partition, drop_nulls: see ``release``.
 
     Raises:
-      ValueError: a column is missing, unfit or has nulls; and in a worker of another process.
+      ValueError: a column is missing, of an unfit type, or has nulls; or a worker runs in another
+        process.
       TypeError: the data are of no known kind.
 
     >>> import apache_beam as beam

@@ -13,14 +13,16 @@ are. The argument, for any value of the secret that keys the bounding:
    lists of all other windows are the same. Each release has random numbers of its own, so that the
    probability of all of them together is a product, of which at most w factors differ.
 
-Altogether epsilon-DP, delta = 0: sequential composition over one user's windows, else parallel.
+Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
+and parallel over all others.
 
 Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
 w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
 budget goes to a window, and strategies account for all pairs of a user together.
 
 Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
-release the same records again; unbounded input has no last window to charge: all are refused.
+release the same records again; unbounded input has no last window to charge for. So all three are
+refused.
 """
 
 from __future__ import annotations
@@ -174,7 +176,8 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Other windows are left out.
+        # The partition travels with its window until it is in a table. Records of windows without a
+        # name are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -249,14 +252,16 @@ class SelectPartitionsByPeriod(_ByPeriod):
       epsilon, delta: what all periods together cost.
       max_periods_per_user: w, in how many periods a user counts.
       max_partitions_per_user: kappa, in how many partitions of each of these.
-      strategy, noisy_counts, pre_threshold, ...: see ``SelectPartitions``.
+      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
+        ``SelectPartitions``.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives ``list``, ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
+    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
+    ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.
