@@ -167,7 +167,8 @@ class Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage, rows, total: see ``progress.Stage``. One process for all tells the time left.
+      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
+        of the rows.
       shows_progress: print lines on stderr.
       shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
     """
