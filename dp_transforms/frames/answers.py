@@ -82,13 +82,13 @@ class _Table:
     """The number of first columns that hold words, even where these are digits."""
 
     def to_arrow(self) -> pa.Table:
-        """The table as a ``pyarrow.Table``."""
+        """Returns the table as a ``pyarrow.Table``."""
         import pyarrow as pa
 
         return pa.table(self._columns())
 
     def to_pandas(self) -> Any:
-        """The table as a ``pandas.DataFrame``.
+        """Returns the table as a ``pandas.DataFrame``.
 
         Raises:
           ImportError: pandas is not installed.
@@ -96,7 +96,7 @@ class _Table:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The table as a ``polars.DataFrame``.
+        """Returns the table as a ``polars.DataFrame``.
 
         Raises:
           ImportError: polars is not installed.
@@ -478,14 +478,14 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
 
     @property
     def labels(self) -> list[str]:
-        """What the lists are called in tables and pictures."""
+        """The names of the lists in tables and pictures."""
         return list(self)
 
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
 
     def to_arrow(self) -> pa.Table:
-        """All lists in one ``pyarrow.Table``, which begins with their names."""
+        """Returns all lists in one ``pyarrow.Table``, whose first columns hold their names."""
         import pyarrow as pa
 
         parts = []
@@ -521,7 +521,10 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each list into a directory of its name, as the job does with ``--period``."""
+        """Writes each list into a directory of its name, as the job does with ``--period``.
+
+        Errors are those of ``ListRelease.save``.
+        """
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 
@@ -539,10 +542,10 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
 
 
 class GroupReleases(Releases):
-    """The list of all users, by ("", ""), and one of each group, by attribute and value.
+    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", "").
 
     Args:
-      lists: in order.
+      lists: by these names, in order.
       statement: the guarantee of all of them together, as in privacy.json.
     """
 
@@ -566,7 +569,7 @@ class GroupReleases(Releases):
         return dict(zip(("attribute", "group"), name, strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does."""
+        """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
         if not is_decoded(self.statement):
             del tables[COORDINATES_FILE]
@@ -613,9 +616,11 @@ class Comparison(_Pictured):
     """Numbers of two lists side by side, and their differences, the second less the first.
 
     Attributes:
-      lists, labels: the two, and what they are called.
-      questions: what is asked.
-      first, second, differences: the answers; each interval holds with its confidence by itself.
+      lists: the two lists.
+      labels: what they are called.
+      questions: what is asked of both, in words.
+      first, second, differences: the answer to each question, of the lists and of their difference;
+        each interval holds with its confidence by itself.
     """
 
     page_kind = "comparison"
@@ -691,7 +696,7 @@ def load(directory: str | os.PathLike[str]) -> Any:
       ``--period`` has written into a directory for each.
 
     Raises:
-      ValueError: there is none, or it cannot be read.
+      ValueError: there is no release, or it cannot be read.
     """
 
     def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
