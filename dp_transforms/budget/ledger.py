@@ -73,7 +73,7 @@ class JobExistsError(ValueError):
 
 
 class Request(NamedTuple):
-    """A reservation that is asked for: see ``Ledger.reserve``."""
+    """A reservation that is asked for: see ``Ledger.reserve`` for its purpose, cost and unit."""
 
     purpose: str
     cost: Cost
@@ -98,8 +98,8 @@ class Ledger:
     Attributes:
       path: of the file.
       identity: a random name of this ledger.
-      unit: what neighbours are.
-      budget: the whole of it.
+      unit: the neighbours that its guarantee compares.
+      budget: the whole budget.
       composition_delta: the part of delta that is set aside for composition.
     """
 

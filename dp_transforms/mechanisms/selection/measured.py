@@ -119,7 +119,9 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Rounds as of ``renyi_rounds``, or ``optimal``, by how many partitions users have.
+    """The rounds of ``renyi_rounds``, or ``optimal``, as a noisy statistic of users suggests.
+
+    The statistic is how many users have how many partitions; it and the plan are in the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
@@ -155,7 +157,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @cached_property
     def edges(self) -> tuple[int, ...]:
-        """The most partitions that users of each class have, but for the last one."""
+        """The largest number of partitions in each class of users; the last class has none."""
         max_partitions = self.max_partitions_per_user
         if max_partitions == 1:
             return 1, self.tuning.single_few
@@ -252,7 +254,8 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def usual(self) -> WeightedStrategy:
-        """The plan in which all of kappa partitions count, in few rounds."""
+        """The strategy of the usual plan: few rounds, in which kappa partitions of each user count,
+        or ``optimal`` at kappa = 1."""
         return self.branch(self._usual_plan)
 
     @property
