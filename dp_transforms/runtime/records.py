@@ -265,7 +265,7 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
 
 
 class ToRecords(beam.PTransform):
-    """Names the user and the partition of each record, whatever else it has. The kind stays.
+    """Takes the user and the partition out of each record: gives records of the same kind.
 
     Args:
       user: the user's column, field or key; for tuples, its position.

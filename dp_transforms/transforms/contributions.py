@@ -87,7 +87,7 @@ class BoundContributions(TellsBound, beam.PTransform):
 
 
 class DeclareBounded(TellsBound, beam.PTransform):
-    """Declares what is not known of records or counts: that each user is bounded already.
+    """Declares that users are bounded already, for records or counts of which that is not known.
 
     For records: no user has more than ``max_partitions_per_user`` distinct partitions. For counts:
     no user is counted in more than kappa partitions, once in each, and each partition is there

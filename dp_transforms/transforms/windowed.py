@@ -105,11 +105,14 @@ class _ByPeriod(Releases, beam.PTransform):
 class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
+    Epsilon-DP with delta = 0 over all periods together: see the module.
+
     Args:
       periods: the names of all periods, which are public; each has a release, in this order.
+        Records of others are left out.
       epsilon: the privacy loss of all releases together.
-      max_periods_per_user: w, in how many periods a user counts.
-      max_partitions_per_user: kappa, in how many partitions of each of these.
+      max_periods_per_user: w, the most periods in which one user counts.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
       mechanism: as for ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
@@ -212,8 +215,8 @@ class ReleaseWindowedLists(_ByWindow):
       epsilon: what all releases cost together; each costs epsilon / max_windows_per_user.
       start, stop: the windows that begin from start on, and before stop, are released, and no
         others. Public: choose them without looking at the records.
-      max_windows_per_user: in how many windows a user counts, at random.
-      max_partitions_per_user: kappa, in how many partitions of each window.
+      max_windows_per_user: the most windows in which one user counts, chosen at random.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each window.
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
 
     Raises:
@@ -250,8 +253,8 @@ class SelectPartitionsByPeriod(_ByPeriod):
     Args:
       periods: the names of all periods, which are public. Records of others are left out.
       epsilon, delta: what all periods together cost.
-      max_periods_per_user: w, in how many periods a user counts.
-      max_partitions_per_user: kappa, in how many partitions of each of these.
+      max_periods_per_user: w, the most periods in which one user counts.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
       strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
         ``SelectPartitions``.
 
