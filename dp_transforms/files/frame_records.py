@@ -218,7 +218,7 @@ def _table_of(columns: Any) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """Makes a column of values, of one type if they are Python's, in whatever they are held."""
+    """Makes a column of values, whatever holds them. Python's own must be of one type."""
     if type(values).__module__.startswith("pandas"):
         return frame_column(sys.modules["pandas"].Series(values), name)
     if hasattr(values, "__arrow_c_stream__"):
