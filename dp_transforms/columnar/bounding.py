@@ -162,7 +162,7 @@ def _below(
 def _candidates(
     owners: Groups, column: pa.Array, at_most: int, key: bytes, shared_order: bool
 ) -> Int64Array | None:
-    """The rows that can be kept, where most owners' rows can be told not to be; or else None.
+    """Returns the rows that may be kept; None if few rows can be ruled out.
 
     Of an owner with many rows, those below a limit on priorities are enough if they have more
     different priorities than are kept. To hash a value takes less time than to group and sort it.
@@ -197,7 +197,7 @@ def _priorities(
     owner: Int32Array,
     member: Int32Array,
 ) -> Hashes:
-    """The numbers of which the smallest of each owner are kept, for some pairs."""
+    """Returns the priorities of some pairs: those with the smallest of each owner are kept."""
     hashes = hash_rows(members.values, key)[member]
     return _of_pairs(owners, hashes, key, shared_order, owner)
 

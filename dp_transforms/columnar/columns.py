@@ -78,7 +78,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def cast(column: Any, kind: pa.DataType) -> Any:
-    """An array or a chunked array in another type; of views too, which Arrow casts from 18 on.
+    """Casts an array or a chunked array, also of views, which Arrow can cast from version 18 on.
 
     Raises:
       pa.ArrowInvalid: a value does not fit.
@@ -130,7 +130,7 @@ def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """The plain type that holds values of a type, without its structure; None if there is none."""
+    """The plain type that holds values of a type, but for structs; None if there is none."""
     types = pa.types
     if types.is_integer(kind):
         return pa.int64()

@@ -114,7 +114,7 @@ def _codes(array: pa.Array) -> pa.Array:
 
 
 def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
-    """The rows with the values that their codes have in a table."""
+    """Puts the values that codes stand for in a table back in the place of the codes."""
     columns = {}
     for name in table.column_names:
         column = single(codes[name])

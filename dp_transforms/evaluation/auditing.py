@@ -146,10 +146,10 @@ def exact_epsilon(
     The best events are those of the outcomes whose ratio of probabilities is above some value.
 
     Args:
-      distribution: the probability of each outcome under one input: rationals, or floats that are
+      distribution: the probability of every outcome under one input: rationals, or floats that are
         as good as exact.
       other: the same under its neighbour. An outcome that is not in a distribution has probability
-        0; all others are in it.
+        0.
       delta: the delta at which epsilon is asked for.
 
     >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)

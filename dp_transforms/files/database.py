@@ -35,7 +35,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """What sources of queries have in common."""
+    """The base of sources that read the records of a query."""
 
     # How many there are is not asked for: it would run the query.
     estimated_rows = 0

@@ -102,7 +102,7 @@ class FrameRecords(RecordSource):
         self._tables = tables if first is None else itertools.chain([first], tables)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records, once."""
+        """Yields the records, the first time that it is called only."""
         tables, self._tables = self._tables, iter(())
         for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
             schema = record_schema(self.pattern, table.schema, self._columns)
@@ -148,7 +148,11 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Those of all columns that have these, or have fields that are these."""
+        """Returns the columns found that are needed, or that have needed columns as fields.
+
+        Raises:
+          InputError: a needed column is missing.
+        """
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:

@@ -155,7 +155,10 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """The names of the main table's files, that in CSV first. Other tables appear before it."""
+        """The names of the main table's files, the CSV file first.
+
+        Other tables' files are there before these are.
+        """
         return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property

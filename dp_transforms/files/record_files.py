@@ -119,8 +119,12 @@ class RecordSource(ABC):
         return list(self._schema)[self._needed :]
 
     def name_periods(self, period: str) -> None:
-        """Has tables say of each record in which "day", or the like, it is: in the column ``list``,
-        in the place of its time, which is the last column.
+        """Has tables name the period of each record, in the column ``list``.
+
+        That column takes the place of the record's time, which is the last column.
+
+        Args:
+          period: "hour", "day", "week" or "month".
 
         Raises:
           InputError: the column cannot hold times.

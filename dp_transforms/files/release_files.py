@@ -49,8 +49,14 @@ _LIST = f"a released frequency list with its {PRIVACY_FILE}"
 
 
 class Found(NamedTuple):
-    """A release: a list, lists by attribute and group, or the table of names; or of each period of
-    a ``kind``, such as "day", one by its name with a privacy.json of its own."""
+    """A release that was read.
+
+    Attributes:
+      content: a list, lists by (attribute, group), or a table of names; of periods, such a content
+        with its own privacy.json by each period's name.
+      statement: the privacy.json.
+      kind: of periods, such as "day"; None for others.
+    """
 
     content: Any
     statement: Statement
@@ -211,8 +217,9 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
-    """Writes the released files of all periods into one, whose first column is the period, in the
-    directory that holds theirs; returns its path.
+    """Writes the releases of all periods into one file, whose first column is the period.
+
+    The file is in the directory that holds those of the periods. Returns its path.
 
     Raises:
       InputError: one cannot be read, or this one cannot be written.
@@ -248,7 +255,11 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """The reading of a directory's release, which should hold this content, with errors in words.
+    """Puts errors into words, while a directory's release is read.
+
+    Args:
+      directory: what is read.
+      content: what it should hold, in words.
 
     Raises:
       InputError: the files cannot be read, or their text is not that of such a release.
@@ -264,20 +275,20 @@ def reading(directory: str, content: str) -> Iterator[None]:
 
 
 def read_file(directory: str, name: str) -> bytes:
-    """The content of a file of such a directory."""
+    """Reads a file in a directory of any filesystem of Beam's."""
     files = filesystem(directory)
     with files.open(files.join(directory, name)) as file:
         return bytes(file.read())
 
 
 def read_statement(directory: str) -> Statement:
-    """The privacy.json of such a directory."""
+    """Reads the privacy.json in a directory of any filesystem of Beam's."""
     statement: Statement = json.loads(read_file(directory, PRIVACY_FILE))
     return statement
 
 
 def _periods(directory: str) -> Found | None:
-    """The releases of periods, of which the privacy.json of each tells the names of all."""
+    """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
     files = filesystem(directory)
     if "://" in directory:
         pattern = files.join(directory, "*", PRIVACY_FILE)

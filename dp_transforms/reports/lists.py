@@ -39,7 +39,7 @@ _ABOUT_MODEL = (
 
 
 def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page of a list, pictures included, and these by their names.
+    """Makes the page of a list; returns it, pictures included, and the pictures by name.
 
     Raises:
       InputError: public knowledge has narrowed a release of the exponential mechanism.
@@ -77,7 +77,7 @@ released: the true numbers differ by the noise that makes the list private. It d
 
 
 def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page of two lists side by side, picture included, and this by its name."""
+    """Makes the page of two lists side by side: see ``list_page`` for what it returns."""
     one, two = (wording(dict(each.statement), words) for each in comparison.lists)
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""

@@ -97,7 +97,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
-    """The bound of records, for a transform that takes records and not counts.
+    """Returns the bound of records, for a transform that takes records and not counts.
 
     Raises:
       ValueError: they are counts.

@@ -246,7 +246,7 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 
 
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
-    """A PCollection, and all that a Flatten made it of.
+    """Returns a PCollection, and all those that a Flatten put together to make it.
 
     A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
     in all steps before, as far back as one that puts its input into windows.
@@ -401,9 +401,15 @@ class ToRecords(beam.PTransform):
 def record_type(
     kind: RecordKind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
 ) -> Any:
-    """The element type of records of a kind, with these parts of user, partition, count,
-    noisy_count, low and high, which are made from others of that kind: ``like``, where tuples have
-    the parts ``like_names``. A tuple of one part is that part itself."""
+    """The element type of records that are made from others.
+
+    Args:
+      kind: of both.
+      names: the parts of the records, of user, partition, count, noisy_count, low and high. A tuple
+        of one part is that part itself.
+      like: the element type of the others.
+      like_names: what the parts of the others are called, if they are tuples.
+    """
     if kind is RecordKind.TABLES:
         return pa.Table
     if kind is RecordKind.DICTS:

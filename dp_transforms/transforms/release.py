@@ -184,7 +184,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
 
 
 class ReleaseNamedLists(beam.PTransform):
-    """Releases a list for each wanted name, in order: (*label, ReleasedList), which is ``kind``.
+    """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
     the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no

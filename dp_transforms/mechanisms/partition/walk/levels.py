@@ -100,7 +100,7 @@ class Level:
         return self.looked_ahead(tape, index, state)
 
     def looked_ahead(self, tape: RandomTape, index: int, state: int) -> int:
-        """The same in MPFR numbers, by looking ahead on windows of up to W."""
+        """Answers the question of ``_move`` in MPFR numbers, looking ahead on windows up to W."""
         uniform = tape.uniform("moves", index) if index >= 0 else tape.uniform("head", 0)
         window = min(_NARROWEST, self.window)
         while True:

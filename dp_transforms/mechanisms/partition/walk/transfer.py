@@ -269,7 +269,7 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
-    """Exponents that ldexp takes, and that do what the given ones do."""
+    """Limits exponents to 32 bits that ldexp takes; the results of ldexp stay the same."""
     return np.minimum(np.maximum(exponents, -5000), 5000).astype(np.int32)
 
 
