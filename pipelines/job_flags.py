@@ -91,10 +91,8 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """Adds the flags from which ``records`` makes a reader.
-
-    ``add_columns`` adds the flags that name columns to a group.
-    """
+    """Adds the flags from which ``records`` makes a reader; ``add_columns`` adds those that name
+    columns to a group."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -147,10 +145,8 @@ def add_input_flags(
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """Opens the files, or the query, that the flags of ``add_input_flags`` describe.
-
-    Errors are those of ``RecordFiles`` and ``RecordQuery``.
-    """
+    """Opens the files, or the query, that the flags of ``add_input_flags`` describe; errors are
+    those of ``RecordFiles`` and ``RecordQuery``."""
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 

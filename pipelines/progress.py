@@ -20,10 +20,9 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, whose progress is told on stderr.
-
-    A line comes when the stage starts, and then one every few seconds, with a rate of two digits,
-    as the exact number of rows is private. On a terminal it is one line, which is written anew.
+    """A stage of a job, whose progress is told on stderr: by a line when it starts, and then every
+    few seconds with a rate of two digits, as the exact number of rows is private. On a terminal
+    this is one line, which is written anew.
 
     Args:
       name: what is going on, for example "reading records".

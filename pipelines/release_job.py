@@ -117,12 +117,7 @@ def write_both(
     lists: Iterable[Any],
     names: Iterable[pa.Table],
 ) -> None:
-    """Writes a list and names.
-
-    Args:
-      write_list, write_names: the functions of these names, given all but the arguments below.
-      budget, lists, names: see these functions.
-    """
+    """Writes a list and names, by functions that lack only the budget and what is released."""
     write_list(budget, lists)
     write_names(budget, names)
 
@@ -130,15 +125,9 @@ def write_both(
 def write_periods(
     writers: Mapping[str, Callable[..., None]], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period.
-
-    Args:
-      writers: by period, ``write_lists`` or ``write_names``, given all but the budget and what is
-        released.
-      budget: see ``write_lists``.
-      found: what is released: pairs of a period and its list, or tables of names with the period in
-        the column ``list``.
-    """
+    """Writes the release of each period, by a function for each that lacks only the budget and what
+    is released. ``found`` has pairs of a period and its list, or tables of names with the period in
+    the column ``list``."""
     found = list(found)
     for name, write in writers.items():
         write(budget | {"period": name}, list(_of_period(found, name)))
@@ -215,10 +204,7 @@ def period_release(
     spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
     source: RecordSource,
 ) -> Release:
-    """The release of each period, in a directory of its name, and of all periods in one file.
-
-    Args: see ``release_of``.
-    """
+    """The release of each period in a directory of its name, and of all periods in one file."""
     fields = source.partition_fields
     statement = statement_of(spec, fields)
     join = filesystem(flags.output).join

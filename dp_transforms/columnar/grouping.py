@@ -96,8 +96,7 @@ def repeats(array: pa.Array) -> bool:
 def _all_distinct(array: pa.Array) -> bool:
     """Tells whether no two rows have equal hashes, so that all values differ.
 
-    A sample with equal hashes settles it. Hashes take a fraction of the time of a hash table of
-    many values, such as users with one record each.
+    Hashes take a fraction of the time of a hash table of many values.
     """
     if len(array) > 2 * _SAMPLE_ROWS:
         # From all over: of several dictionaries, one after the other, each has distinct values.

@@ -155,10 +155,7 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """The names of the main table's files, the CSV file first.
-
-        Other tables' files are there before these are.
-        """
+        """The names of the main table's files, the CSV file first. Other tables appear before."""
         return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property
@@ -190,10 +187,8 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger note that writing begins, if the statement's budget is of one.
-
-    See ``pipelines.spending.Charge``.
-    """
+    """Has the ledger note that writing begins, if the statement's budget is of one: see
+    ``pipelines.spending.Charge``."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()

@@ -144,10 +144,7 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
-    """Parses the bytes of a file of noisy coordinates: returns rows and columns.
-
-    Keys and errors are those of ``parse_lists``.
-    """
+    """Parses noisy rows and columns from a file's bytes; keys are those of ``parse_lists``."""
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
         here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
@@ -255,11 +252,7 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """Puts errors into words, while a directory's release is read.
-
-    Args:
-      directory: what is read.
-      content: what it should hold, in words.
+    """Puts errors into words while a directory is read, which should hold this content.
 
     Raises:
       InputError: the files cannot be read, or their text is not that of such a release.
@@ -326,10 +319,8 @@ def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists that a statement is about.
-
-    The statement is a privacy.json, or the entry of one list in it.
-    """
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
+    an entry in it."""
     lists = statement.get("lists", [statement])
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 

@@ -1,7 +1,5 @@
-"""Parts that all pages of reports share: the frame, figures, tables, the guarantee and the budget.
-
-Tables and pictures of plans, which have no page, are made here too.
-"""
+"""Parts that all pages of reports share: the frame, figures, tables, the guarantee and the budget;
+and tables and pictures of plans, which have no page."""
 
 from __future__ import annotations
 

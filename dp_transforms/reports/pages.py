@@ -60,11 +60,8 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
 
 
 def series_figure(releases: Releases, said: Wording | None = None) -> Any:
-    """Draws one number of every list or names that were released together.
-
-    It is the number of partitions or names; of groups, how hard guessing is, or the share of the
-    top.
-    """
+    """Draws one number of every release: of partitions or names, or for groups how hard guessing is
+    or the share of the top."""
     said = said or wording(dict(releases.statement))
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):

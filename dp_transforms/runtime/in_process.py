@@ -59,14 +59,10 @@ class Watch(Protocol):
     def __call__(
         self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Tables:
-        """Returns the tables of a stage.
+        """Returns the tables of a stage, such as "reading records".
 
-        Args:
-          tables: the tables.
-          stage: what is going on, such as "reading records".
-          rows: what rows are, such as "records".
-          total: about how many rows there are; 0 if that is not known.
-          private: whether their exact number is private.
+        ``rows`` are what tables hold, such as "records": about ``total`` of them, 0 if that is not
+        known. ``private`` says whether their exact number is private.
         """
 
 

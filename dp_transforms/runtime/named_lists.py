@@ -137,10 +137,8 @@ def in_all_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
 
 
 def in_lists_of(table: pa.Table, attribute: int) -> pa.Table:
-    """Puts each pair of a bounded user into the list of the user's group, by one attribute.
-
-    Users without a value of the attribute are left out.
-    """
+    """Puts pairs of bounded users into the lists of their groups by an attribute, if they have a
+    value of it."""
     column = attribute_column(attribute)
     table = table.filter(pc.not_equal(table[column], NO_VALUE))
     prefix = _list_name(attribute, "")

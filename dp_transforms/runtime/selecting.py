@@ -117,10 +117,8 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns the function that selects from a table of counts.
-
-    Where names are public, it takes the tables of these as ``beside``.
-    """
+    """Returns the function that selects from a table of counts; it takes tables of public names, if
+    there are any, as ``beside``."""
     given: dict[str, Any] = {
         "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
         "noisy_counts": spec.noisy_counts,
@@ -249,10 +247,8 @@ class InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs.
-
-    The selected partitions are in no order.
-    """
+    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs:
+    partitions in no order."""
     engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))

@@ -114,16 +114,9 @@ class FloatMatrix(NamedTuple):
     """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
 
     An entry lies within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; it
-    is 0 beyond the window. The matrix that all long runs share has lower bounds only for entries
-    (i, j) with state i at most 0 and state j at least 0.
-
-    Attributes:
-      bounds: lower and upper bounds: 2 x states x moves.
-      exponents: states x moves.
-      ends: the index of the second state of each entry, at most the window's last: states x moves.
-      rise: rise[i] is at least T(i, j + 1) / T(i, j) for the window's last column j and all later
-        ones.
-      error: the relative rounding error of all bounds.
+    is 0 beyond the window. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
+    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones. The matrix that
+    all long runs share has lower bounds only for entries from states up to 0 to states from 0 on.
     """
 
     bounds: FloatArray
@@ -218,14 +211,8 @@ class FloatTransfer:
         return np.concatenate([entering[::-1], -leaving[1:]])
 
     def _product(self, near: FloatMatrix, far: FloatMatrix) -> FloatArray:
-        """Bounds the entries across zero of a product of two matrices, in ``_units``.
-
-        Returns:
-          Lower and upper bounds: 2 x states below zero x states above it.
-
-        Raises:
-          FloatingPointError: the entries span more than float64 does.
-        """
+        """Lower and upper bounds of the entries across zero of a product, in ``_units``:
+        2 x states below zero x states above it."""
         first, second = self._in_units(near), self._in_units(far)
         if not max(first.max(), second.max()) < _LARGEST_ENTRY:
             raise FloatingPointError("transfer weights span too much for float64")
