@@ -259,7 +259,7 @@ class NamesSpec(Spec):
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
-        """The noise of the number of users of other partitions, if that is released."""
+        """The noise of the number of users of partitions that are not named, if it is released."""
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))

@@ -50,7 +50,7 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the records that begin in the range."""
+        """Yields some columns of the records that begin in a range."""
 
 
 class RecordSource(ABC):

@@ -278,7 +278,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[K
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
-    """How many users a partition needs, of all records, to be named half of the time."""
+    """The number of users that a partition needs in all records to be named half of the time."""
     strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
     needed = strategy.median_users
     if needed is None:

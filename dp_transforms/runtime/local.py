@@ -157,7 +157,7 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 
 class SpillError(OSError):
-    """What is shuffled cannot be kept on disk; the text names the directory and nothing private."""
+    """Shuffled records cannot be kept on disk; the text names the directory and nothing private."""
 
 
 class Buckets:

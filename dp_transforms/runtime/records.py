@@ -246,7 +246,7 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 
 
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
-    """Returns a PCollection, and all those that a Flatten put together to make it.
+    """Returns a PCollection, and all PCollections that a Flatten put together to make it.
 
     A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
     in all steps before, as far back as one that puts its input into windows.

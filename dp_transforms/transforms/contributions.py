@@ -87,7 +87,7 @@ class BoundContributions(TellsBound, beam.PTransform):
 
 
 class DeclareBounded(TellsBound, beam.PTransform):
-    """Declares that users are bounded already, for records or counts of which that is not known.
+    """Declares that the users of records or counts are bounded already, where this is not known.
 
     For records: no user has more than ``max_partitions_per_user`` distinct partitions. For counts:
     no user is counted in more than kappa partitions, once in each, and each partition is there

@@ -64,7 +64,7 @@ class Tuning:
     plan, and the statistic is paid for at whatever share of epsilon it has.
 
     Attributes:
-      data: the records on which the others were set, at epsilon 1 and delta 1e-5.
+      data: the records on which the other constants were set, at epsilon 1 and delta 1e-5.
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       many_rounds: where users have many partitions.
       few_rounds: where they do not.
@@ -308,7 +308,7 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds whose last one has other steps.
+    """Rounds whose last one has steps of another root.
 
     Args:
       root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.

@@ -1,4 +1,4 @@
-"""Strategies in rounds, in which users of fewer partitions count for more in each of these."""
+"""Strategies in rounds, in which users of fewer partitions add larger weights to each."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class WeightedStrategy(SelectionStrategy):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The budgets of rounds, by all that they follow from.
+    """The budgets of rounds, from the parameters that determine them.
 
     Args:
       epsilon, delta: positive, and delta below 1.

@@ -90,8 +90,8 @@ class Level:
         return np.repeat(levels, np.diff([*changes, count + 1]))
 
     def _move(self, tape: RandomTape, index: int, state: int, lower: float) -> int:
-        """How much one block moves, or the state behind the first infinite run if it is block -1,
-        given the leading 53 bits of the uniform number."""
+        """Returns the number of moves in a block, or the state behind the first infinite run for
+        block -1, given the leading 53 bits of the uniform number."""
         try:
             return choose(lower, lower + UNIT_ROUNDOFF, *self.thresholds(index, state))
         except Undecided as undecided:
