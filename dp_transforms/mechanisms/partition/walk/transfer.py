@@ -79,7 +79,8 @@ INDEPENDENCE_BITS = 70
 2 to the power of minus this."""
 
 LOST = 2.0**-900
-"""What underflows beside entries of order one is less than this, and so is their smallest bound."""
+"""Underflow beside entries of order one loses less than this. Smaller lower bounds become 0, and
+upper bounds grow by it."""
 
 _CONSTANT_BITS = 64
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
