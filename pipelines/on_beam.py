@@ -36,7 +36,7 @@ from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartit
 from pipelines import progress
 
 FEW_RECORDS = 500_000
-"""One worker is done with so many before Flink has started the parts of each stage."""
+"""The number of records that one worker has done before Flink has started the parts of a stage."""
 _NAMESPACE = "private"
 
 T = TypeVar("T")

@@ -37,7 +37,7 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
     specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
     specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
-"""The file of a release of lists, and what makes its content of what came out."""
+"""The file of a release of lists, and the function that makes its content of the elements."""
 
 
 @dataclass(frozen=True)

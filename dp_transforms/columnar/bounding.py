@@ -35,7 +35,7 @@ from dp_transforms.columnar.hashing import (
 )
 
 Priority = Callable[[Int32Array, Int32Array], Hashes]
-"""The number of each pair of codes, of which the smallest are kept."""
+"""Gives the priority of each pair of codes: pairs with the smallest are kept."""
 
 _DENSE = 32
 _SPARE = 4

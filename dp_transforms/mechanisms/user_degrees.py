@@ -30,7 +30,7 @@ from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MAX_DEGREE = 1_000
-"""Up to which degree cells go, unless told otherwise."""
+"""The largest degree with a cell, unless told otherwise."""
 
 _CHANNEL = "user degrees"
 

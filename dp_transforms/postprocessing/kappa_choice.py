@@ -36,7 +36,8 @@ from dp_transforms.postprocessing.planning import made_up_dists
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
-"""Of epsilon / kappa, but for a kappa of 1: lists are mostly noise there, and take seconds each."""
+"""The least epsilon / kappa that is tried above kappa = 1: below, lists are mostly noise, and take
+seconds each."""
 
 _STEP = 4
 """Noise is simulated at powers of this kappa; from there on it follows a power law."""

@@ -30,13 +30,13 @@ from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
-"""Formulas take seconds below, for mechanisms with several times the error of the default."""
+"""Below this rate formulas take seconds, for mechanisms with several times the default's error."""
 
 _EXACT, _ROUGH = 1500, 600
-"""The largest side of a Durfee square that is simulated, of references and of made-up lists."""
+"""The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
 
 _SKETCHED = 100_000
-"""Contributions of made-up lists that stand for larger ones, at most."""
+"""The most contributions of a made-up list; it stands for larger ones."""
 
 KINDS = "Zipf", "log-normal", "two steps"
 

@@ -72,11 +72,11 @@ _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
 _LARGEST_RATE = 1 << 10
-"""A larger divergence R / d is not made use of: a distribution within this one is within that one
-too, and one step goes from hardly any probability to nearly 1."""
+"""A larger divergence R / d is lowered to this one, at which a single step goes from hardly any
+probability to nearly 1: a distribution within the smaller divergence is within the larger one."""
 
 _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
-"""Where to look for the first difference of log-odds: at about 2**-10."""
+"""The place where the search for the first difference of log-odds begins: about 2**-10."""
 
 
 @dataclass(frozen=True)

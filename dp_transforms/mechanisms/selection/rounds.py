@@ -28,7 +28,7 @@ from dp_transforms.mechanisms.selection.strategy import SelectionStrategy, Strat
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 _MIDDLE = 4
-"""The place among the orders where to begin."""
+"""The place among the orders where the search begins."""
 
 _UNSPENT = Fraction(1, 1 << 32)
 """The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
