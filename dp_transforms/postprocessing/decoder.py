@@ -160,7 +160,7 @@ def _pooled(levels: IntArray) -> IntArray:
 def _strictly_falling(values: IntArray) -> IntArray:
     """Returns the values if they fall strictly, and else a fit in least squares that does.
 
-    Only where a cell holds several integers may they not fall, or behind a cliff, where a Fourier
+    They may not fall where a cell holds several integers, or behind a cliff, where a Fourier
     transform rounds off probabilities that matter.
     """
     size = int(np.count_nonzero(values))

@@ -137,7 +137,7 @@ class ReleaseIntervals(Answers):
     ) -> tuple[FloatArray, FloatArray]:
         """Returns bounds on ``share_of_top`` of several numbers of guesses.
 
-        They hold together with the confidence, for all numbers whatever is asked.
+        The bounds on all numbers of guesses hold together with the confidence.
 
         Returns:
           Lower and upper bounds, arrays of the shape of ``guesses``.

@@ -216,8 +216,8 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
     in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
-    refused (see ``runtime.bounds``). Without noisy counts, counting may have stopped at the
-    strategy's ``saturation_count``.
+    refused (see ``runtime.bounds``). Without noisy counts and public partitions, counting may have
+    stopped at the strategy's ``saturation_count``.
 
     Args:
       strategy: a ``CountStrategy``, such as ``OptimalSelection``.

@@ -93,7 +93,7 @@ class RenyiBudget:
 
 
 def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Enclosure:
-    """c(divergence), c being that of the module."""
+    """c(divergence), with c as in the module."""
     exponent = enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + divergence - epsilon
     return ((order - 1) * exponent).exp() / order
 
