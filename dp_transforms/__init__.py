@@ -1,5 +1,11 @@
-"""Differentially private partition selection and frequency lists: functions on data frames, and
-transforms of Apache Beam."""
+"""Differentially private partition selection and frequency lists.
+
+On data frames: ``release`` (how many users partitions have, without their names), ``select`` (names
+of partitions), ``plan`` and ``choose_kappa`` beforehand, and ``Session`` for a budget.
+
+On Apache Beam: ``BoundContributions``, ``CountDistinctUsers``, ``ReleaseFrequencyList`` and
+``SelectPartitions``.
+"""
 
 from dp_transforms.public_names import lazily
 

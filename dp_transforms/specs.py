@@ -72,7 +72,8 @@ class Spec:
 
 @dataclass(frozen=True)
 class ListSpec(Spec):
-    """A frequency list of records, of which a user keeps as many as the mechanism's sensitivity."""
+    """A frequency list of records, in which a user counts in at most ``mechanism.sensitivity``
+    partitions."""
 
     verb = "frequency_list"
     mechanism: PartitionMechanism
@@ -216,13 +217,15 @@ class NamesSpec(Spec):
         neighbours: str | None = None,
         **options: Any,
     ) -> NamesSpec:
-        """The specification by its strategy's name; "auto" takes that for public partitions, if
-        any.
+        """Makes the specification from the name of its strategy.
 
         Args:
-          strategy, epsilon, delta: see ``make_strategy``.
-          max_partitions_per_user, pre_threshold, neighbours: of the strategy, if it has them.
-          **options: of a specification.
+          strategy: see ``make_strategy``. With public partitions, "auto" takes the strategy that
+            is for these.
+          epsilon, delta: see ``make_strategy``.
+          max_partitions_per_user: kappa.
+          pre_threshold, neighbours: of the strategy, if it has them.
+          **options: fields of ``NamesSpec``.
         """
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name
@@ -256,7 +259,7 @@ class NamesSpec(Spec):
 
     @functools.cached_property
     def noise_of_others(self) -> DiscreteLaplace | None:
-        """The noise of the number of users of other partitions, if that is released."""
+        """The noise of the number of users of partitions that are not named, if it is released."""
         if self.others_epsilon is None:
             return None
         return DiscreteLaplace(1 / positive_rational("epsilon", self.others_epsilon))
@@ -395,7 +398,8 @@ class PeriodNamesSpec(_PeriodSpec):
 class Attribute:
     """An attribute by whose values users are grouped.
 
-    A record without a value (null, or empty) says nothing; a user without any is in no group.
+    A record without a value (a null, or an empty text) says nothing about the attribute, and a user
+    without any value is in none of its groups.
 
     Attributes:
       name: the column or field of its values, which are text, integers, booleans or dates.
@@ -424,7 +428,9 @@ class Attribute:
 
 @dataclass(frozen=True, kw_only=True)
 class GroupsSpec(Spec):
-    """The list of all users and one for each group: see ``ReleaseGroupedLists``, and its proof.
+    """The list of all users and one for each group.
+
+    See ``ReleaseGroupedLists`` for the arguments, the guarantee and its proof.
 
     Raises:
       ValueError: an argument is out of range or missing, or attributes have one name.

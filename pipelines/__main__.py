@@ -40,8 +40,8 @@ COMMANDS = {
     "audit": ("audit", "how much epsilon two neighbouring inputs show: PRIVATE"),
     "sample": ("sample_records", "made-up records to try the others on"),
 }
-"""By its name the module of a command, with a ``main(argv) -> exit code``, and a line of help: to
-add one, write its module and a line here."""
+"""The module of each command, with a ``main(argv) -> exit code``, and a line of help. To add a
+command, write its module and a line here."""
 
 
 def usage() -> str:

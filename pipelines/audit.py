@@ -235,7 +235,7 @@ class Audit:
 
     draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
     statistics: Sequence[Statistic]  # what to look for in outputs
-    exact: Callable[[], float] | None  # epsilon at this delta, where distributions are known
+    exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
     epsilon: float  # what is promised
     pair: str  # the inputs, in words
     delta: float = 0.0

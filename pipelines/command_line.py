@@ -39,7 +39,7 @@ _FIRST_FLAGS = (
     "reference epsilon epsilon_all epsilon_groups delta max_partitions_per_user for_epsilon "
     "noisy_counts period ledger output report"
 ).split()
-"""What the first screen of a long help explains, if a command has it."""
+"""The flags that the first screen of a long help explains, if a command has them."""
 _BEAMS_OWN = ("labels",)
 """Options of Beam's that are as near to one of a job's flags as a misspelt one."""
 LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")

@@ -73,7 +73,7 @@ def _number(text: str) -> ExactNumber:
 
 
 def add_column_flags(group: Any) -> None:
-    """The flags that say which columns hold users and partitions."""
+    """Adds the flags that say which columns hold users and partitions."""
     group.add_argument(
         "--user_column",
         metavar="COLUMN",
@@ -91,7 +91,8 @@ def add_column_flags(group: Any) -> None:
 def add_input_flags(
     parser: argparse.ArgumentParser, add_columns: Callable[[Any], None] = add_column_flags
 ) -> None:
-    """The flags from which ``records`` makes a reader; ``add_columns`` adds those of columns."""
+    """Adds the flags from which ``records`` makes a reader; ``add_columns`` adds those that name
+    columns to a group."""
     group = parser.add_argument_group("records")
     group.add_argument(
         "--input",
@@ -144,7 +145,8 @@ def add_input_flags(
 
 
 def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) -> RecordSource:
-    """The files, or the query, that the flags of ``add_input_flags`` describe."""
+    """Opens the files, or the query, that the flags of ``add_input_flags`` describe; errors are
+    those of ``RecordFiles`` and ``RecordQuery``."""
     from dp_transforms.files.paths import local_path, match_files
     from dp_transforms.files.record_files import RecordFiles, format_name, format_of, reader_of
 
@@ -227,7 +229,8 @@ def add_release_flags(
     """Adds the flags of privacy and output that jobs share; returns their group.
 
     The texts say what --epsilon and --max_partitions_per_user mean to this job, and which part of
-    the release --delta is for: without a text there is no such flag. --mechanism is for lists.
+    the release --delta is for: without a text there is no such flag. Where lists are released there
+    are a --mechanism and a --report.
     """
     group = parser.add_argument_group("privacy and output")
     if cost is not None:

@@ -36,7 +36,7 @@ from dp_transforms.transforms.windowed import ReleaseListsByPeriod, SelectPartit
 from pipelines import progress
 
 FEW_RECORDS = 500_000
-"""One worker is done with so many before Flink has started the parts of each stage."""
+"""The number of records that one worker has done before Flink has started the parts of a stage."""
 _NAMESPACE = "private"
 
 T = TypeVar("T")
@@ -167,7 +167,8 @@ class Watch(TellsBound, beam.PTransform):
     """Passes elements on unchanged, and tells of them.
 
     Args:
-      stage, rows, total: see ``progress.Stage``. One process for all tells the time left.
+      stage, rows, total: see ``progress.Stage``. The time left is told where one process sees all
+        of the rows.
       shows_progress: print lines on stderr.
       shows_counters: count the rows exactly in a Beam counter, which the runner's UI shows as well.
     """

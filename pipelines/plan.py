@@ -100,7 +100,8 @@ def make_parser() -> OneLineParser:
 
 
 def tables(plans: Sequence[ReleasePlan], why: str) -> str:
-    """The plans as text: of lists, of mechanisms and, if there is a delta, of selections."""
+    """The plans as text: of lists, of mechanisms and which one is the default and, if there is a
+    delta, of selections."""
     others = list(plans[0].other_dists)
     rows = [
         ["epsilon", "expected dist", *others, "of all contributions", "seconds for one release"]

@@ -20,8 +20,9 @@ _begun: dict[str, float] = {}
 
 @dataclass
 class Stage:
-    """A stage of a job, of which lines on stderr (on a terminal, one) tell: when it starts, and
-    every few seconds with a rate of two digits, as the exact number of rows is private.
+    """A stage of a job, whose progress is told on stderr: by a line when it starts, and then every
+    few seconds with a rate of two digits, as the exact number of rows is private. On a terminal
+    this is one line, which is written anew.
 
     Args:
       name: what is going on, for example "reading records".
@@ -65,7 +66,7 @@ class Watch:
     def __call__(
         self, tables: Iterable[Any], stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Iterator[Any]:
-        """The tables of a stage, whose rows are counted if they are private."""
+        """Passes on the tables of a stage, and counts their rows if the number is private."""
         told = Stage(stage, total)
         if private:
             self._counts[rows] += 0
@@ -105,14 +106,14 @@ def patience(doing: str) -> Iterator[None]:
 
 
 def say(line: str, begin: str = "", end: str = "\n") -> None:
-    """One line on stderr, with the time of day."""
+    """Prints one line on stderr, with the time of day."""
     # Not sys.stderr, which is closed to Beam's log in the worker processes of a local run.
     clock = time.strftime("%H:%M:%S")
     print(f"{begin}{clock} {line}", end=end, file=sys.__stderr__, flush=True)
 
 
 def say_private(rows: str, count: int) -> None:
-    """One exact count on stderr, labelled as private."""
+    """Prints one exact count on stderr, labelled as private."""
     say(f"PRIVATE, do not publish: {count:,} {rows}")
 
 

@@ -1,6 +1,7 @@
 """Both releases from one read: the frequency list, and the names of partitions that may be named.
 
-Users' contributions are bounded once, for both releases, and the costs add up.
+Users' contributions are bounded once, both releases see the same bounded records, and their costs
+add up.
 """
 
 from __future__ import annotations

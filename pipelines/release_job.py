@@ -37,7 +37,7 @@ _TABLES: dict[type, tuple[str, Callable[..., release_files.Tables]]] = {
     specs.GroupsSpec: (filenames.LISTS_FILE, release_files.grouped_tables),
     specs.UserDegreesSpec: (filenames.DEGREES_FILE, release_files.degree_tables),
 }
-"""The file of a release of lists, and what makes its content of what came out."""
+"""The file of a release of lists, and the function that makes its content of the elements."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ class Release:
     Attributes:
       requests: what is spent.
       directories: receive the release.
-      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns what is released.
+      make: calls a verb of an engine, ``InProcess`` or ``OnBeam``, and returns the collections that
+        are released.
       write: is called once, with the budget's part of each privacy.json and the elements of these
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
@@ -71,8 +72,15 @@ def write_lists(
     budget: dict[str, Any],
     lists: Iterable[Any],
 ) -> None:
-    """Writes released lists and their statement, to which the budget's part is added; ``tables``
-    makes the content of files of all lists, see ``release_files.list_tables``."""
+    """Writes released lists and their statement.
+
+    Args:
+      directory: where to.
+      statement: the privacy.json, without the budget.
+      tables: makes the content of the files of all lists, see ``release_files.list_tables``.
+      budget: the budget's part of the privacy.json.
+      lists: the lists.
+    """
     directory.publish(tables(list(lists)), statement | budget)
 
 
@@ -84,8 +92,14 @@ def write_names(
     names: Iterable[pa.Table],
     others: Iterable[int] = (),
 ) -> None:
-    """Writes selected names, sorted below a header: their order must not tell how the data were
-    laid out; and in the statement the number of users of other partitions, if it is released."""
+    """Writes selected names, sorted: their order must not tell how the data were laid out.
+
+    Args:
+      directory, statement, budget: see ``write_lists``.
+      header: the first line.
+      names: tables of names.
+      others: the number of users of partitions that are not named, if it is released.
+    """
     from dp_transforms.files.partition_file import in_order, partition_lines
 
     lines = itertools.chain.from_iterable(map(partition_lines, names))
@@ -103,7 +117,7 @@ def write_both(
     lists: Iterable[Any],
     names: Iterable[pa.Table],
 ) -> None:
-    """Writes a list and names, by such functions as the above, given all but budget and release."""
+    """Writes a list and names, by functions that lack only the budget and what is released."""
     write_list(budget, lists)
     write_names(budget, names)
 
@@ -111,8 +125,9 @@ def write_both(
 def write_periods(
     writers: Mapping[str, Callable[..., None]], budget: dict[str, Any], found: Iterable[Any]
 ) -> None:
-    """Writes the release of each period, by such functions as the above, given all but the budget
-    and what came out: of periods, pairs of one and its list, or tables with the column ``list``."""
+    """Writes the release of each period, by a function for each that lacks only the budget and what
+    is released. ``found`` has pairs of a period and its list, or tables of names with the period in
+    the column ``list``."""
     found = list(found)
     for name, write in writers.items():
         write(budget | {"period": name}, list(_of_period(found, name)))
@@ -135,8 +150,14 @@ def writer(
     statement: dict[str, Any],
     path: str | None = None,
 ) -> tuple[ReleaseDirectory, Callable[..., None]]:
-    """The directory of a release, which the flags name by default, and what writes it there, given
-    the budget and what came out. For fields and statement see ``statement_of``."""
+    """The directory of a release, and what writes it there, given the budget and what came out.
+
+    Args:
+      flags, spec: as parsed, and what they specify.
+      fields: the columns of partitions; None if there are no records.
+      statement: see ``statement_of``.
+      path: of the directory; by default the flags name it.
+    """
     receives = functools.partial(
         ReleaseDirectory,
         path or flags.output,
@@ -164,8 +185,13 @@ def release_of(
     bounded_by_job: bool = True,
     **more: Any,
 ) -> Release:
-    """The release that the flags specify, of these records: made by the verb of the specification
-    unless there is a ``make``. For ``bounded_by_job`` see ``statement_of``."""
+    """The release that the flags specify, of these records.
+
+    Args:
+      flags, spec, source: as parsed, what they specify, and the records.
+      make, **more: of ``Release``; by default the verb of the specification makes it.
+      bounded_by_job: see ``statement_of``.
+    """
     fields = None if source is None else source.partition_fields
     statement = statement_of(spec, fields, bounded_by_job)
     directory, write = writer(flags, spec, fields, statement)
@@ -178,7 +204,7 @@ def period_release(
     spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
     source: RecordSource,
 ) -> Release:
-    """The release of each period in a directory of its name, and of all in one file."""
+    """The release of each period in a directory of its name, and of all periods in one file."""
     fields = source.partition_fields
     statement = statement_of(spec, fields)
     join = filesystem(flags.output).join

@@ -30,7 +30,11 @@ _CONTENT = f"a release with its {PRIVACY_FILE}"
 
 
 def write_report(directory: str, words: Words = NO_WORDS) -> str:
-    """Writes the page and its pictures beside a job's release; returns the page's path.
+    """Writes the page and its pictures beside a release; returns the page's path.
+
+    Args:
+      directory: of any filesystem of Beam's, where a job has written.
+      words: of the publisher.
 
     Raises:
       InputError: there is no release, it cannot be read, or the report cannot be written.
@@ -42,8 +46,16 @@ def write_report(directory: str, words: Words = NO_WORDS) -> str:
 
 
 def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
-    """Writes the page of two lists beside the second; returns its path. Args, Raises: see
-    ``write_report``; ValueError if these are not two lists."""
+    """Writes the page of two lists beside the second; returns its path.
+
+    Args:
+      first, second: directories of lists, see ``write_report``.
+      words: of the publisher.
+
+    Raises:
+      ValueError: these are not two lists.
+      InputError, ImportError: see ``write_report``.
+    """
     short = [os.path.basename(one.rstrip("/")) for one in (first, second)]
     labels = (first, second) if short[0] == short[1] else (short[0], short[1])
     comparison = compare(load(first), load(second), labels=labels)
@@ -53,7 +65,7 @@ def write_comparison(first: str, second: str, words: Words = NO_WORDS) -> str:
 
 
 def add_degrees_flag(parser: OneLineParser) -> None:
-    """The flag that ``kept`` is for."""
+    """Adds the flag that ``kept`` is for."""
     parser.add_argument(
         "--degrees",
         metavar="DIR",

@@ -1,6 +1,7 @@
 """Makes records to try the jobs on, of a random sample of the accounts of the RockYou list.
 
-Users and passwords are made-up; two users share one exactly if the sampled accounts did.
+Users and passwords are made-up identifiers; two users share a password identifier exactly if the
+sampled accounts shared a password.
 """
 
 from __future__ import annotations

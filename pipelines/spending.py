@@ -38,7 +38,8 @@ class Charge(dict[str, Any]):
         """Notes in the ledger that something may come out from now on.
 
         Raises:
-          InputError: nothing may be written: the reservations are closed, or the ledger is broken.
+          InputError: the reservations are not open any more, or the ledger cannot be written. Then
+            nothing may be written.
         """
         if self.ledger is None:
             return
@@ -80,7 +81,8 @@ def spending(
     Args:
       path: a ledger; None for one of this job alone.
       whole: what a ledger of this job alone may spend; without one, there is none.
-      requests, origin: what is spent, by which job.
+      requests: what is spent.
+      origin: the job.
       announces: the block, and whatever it starts, writes nothing without ``begin_release``.
 
     Yields:
@@ -127,7 +129,7 @@ def spending(
 
 
 def price(path: str | None, requests: Sequence[Request]) -> list[str]:
-    """The cost that a job would have, in lines of text. Nothing is reserved.
+    """Tells the cost that a job would have, in lines of text. Nothing is reserved.
 
     Raises:
       InputError: the ledger is none or damaged, is for other neighbours, or has too little left.
@@ -154,8 +156,13 @@ def check_job(
     origin: Origin,
     statements: Sequence[dict[str, Any] | None],
 ) -> None:
-    """Looks for an earlier run of a job with a --job_id: does nothing if it may run. ``statements``
-    are the privacy.json of each directory that the job writes; None if incomplete.
+    """Looks for an earlier run of a job with a --job_id: does nothing if it may run.
+
+    Args:
+      path: the ledger.
+      requests, origin: see ``spending``.
+      statements: the privacy.json of each directory that the job writes; None where it has no
+        complete release.
 
     Raises:
       DoneError: it has run, and its release is there. If only its commit was missing, it is made.

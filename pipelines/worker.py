@@ -38,7 +38,7 @@ FAILURE = 1
 FORKS = sys.platform == "linux"
 """True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
 SECONDS_TO_MAKE_STEPS = 180.0
-"""As long as runners would have waited."""
+"""The time limit for making a stage's steps: as long as runners would have waited."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",

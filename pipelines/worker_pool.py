@@ -246,7 +246,8 @@ def prepare_portable(runner: PortableRunner, options: PipelineOptions) -> None:
         if not (portable.environment_config or portable.environment_options):
             raise ValueError("--environment_type=EXTERNAL needs --environment_config=HOST:PORT")
     elif portable.environment_type == "LOOPBACK":
-        # Beam's own workers for this would share this process, and a pool that nodes cannot share.
+        # Beam's own workers for this would share this process, and one pool that several worker
+        # nodes cannot share.
         portable.environment_type = "EXTERNAL"
         portable.environment_config = WorkerPool().address
 

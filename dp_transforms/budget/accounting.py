@@ -170,13 +170,13 @@ def list_event(epsilon: float) -> dp_event.DpEvent:
 def gaussian_threshold_event(
     noise_multiplier: float, threshold_delta: float
 ) -> dp_event.ComposedDpEvent:
-    """Gaussian noise on counts, of which only those above a threshold are published.
+    """Returns the cost of Gaussian noise on counts, of which those above a threshold are published.
 
     Args:
-      noise_multiplier: the standard deviation over the L2 sensitivity of the counts.
-      threshold_delta: the largest probability with which one user's own partitions, in which nobody
-        else is, get past the threshold. But for that event, the output depends on the noisy counts
-        of partitions that both neighbours have.
+      noise_multiplier: the noise's standard deviation, divided by the L2 sensitivity of the counts.
+      threshold_delta: the largest probability with which partitions that only one user has get past
+        the threshold. Unless they do, the output depends on the noisy counts of partitions that
+        both neighbours have.
     """
     return dp_event.ComposedDpEvent(
         [dp_event.GaussianDpEvent(noise_multiplier), ApproximateDpEvent(0.0, threshold_delta)]
@@ -201,7 +201,7 @@ class Composition:
 
 
 def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Composition:
-    """The tightest of the bounds in this module on all events together.
+    """Returns the tightest of the bounds in this module on all events together.
 
     Args:
       events: those of this module and the library's Gaussian, Laplace, discrete Laplace and
@@ -238,7 +238,7 @@ def compose(events: Iterable[dp_event.DpEvent], delta: float = 0.0) -> Compositi
 def largest_epsilon(
     count: int, budget: PrivacyBudget, event: Callable[[float], dp_event.DpEvent] = list_event
 ) -> float:
-    """The largest epsilon that each of ``count`` like mechanisms may have within one budget.
+    """Returns the largest epsilon that each of ``count`` equal mechanisms may have in one budget.
 
     Args:
       count: how many mechanisms run on the same users.
@@ -249,6 +249,9 @@ def largest_epsilon(
     Returns:
       An epsilon whose composition is at most ``budget.epsilon`` at ``budget.delta``, within a
       millionth of the largest one.
+
+    Raises:
+      ValueError: count is not positive.
 
     >>> round(largest_epsilon(23, PrivacyBudget(1, 1e-6)), 3), round(1 / 23, 3)
     (0.053, 0.043)

@@ -43,9 +43,9 @@ _DIGITS = 12
 
 
 class PrivacyUnit(enum.Enum):
-    """The neighbours that a guarantee compares. Losses of different units do not add up.
+    """The neighbours that a guarantee compares: what is added, removed or replaced.
 
-    Each has a name for flags and files.
+    Losses of different units do not add up. Values are their names in flags and files.
     """
 
     USER = "user"
@@ -104,7 +104,7 @@ class PrivacyBudget:
         object.__setattr__(self, "delta", exact_delta)
 
     def split(self, parts: int) -> PrivacyBudget:
-        """An equal share, by basic composition: ``parts`` of it make up the whole.
+        """Returns an equal share, by basic composition: ``parts`` shares make up the whole.
 
         >>> PrivacyBudget(1).split(3).epsilon
         Fraction(1, 3)
@@ -116,16 +116,18 @@ class PrivacyBudget:
     def split_by(
         self, weights: Mapping[str, Real], delta_weights: Mapping[str, Real] | None = None
     ) -> dict[str, PrivacyBudget]:
-        """Shares by name, which make up the whole by basic composition: ``pop`` each for one
-        release.
+        """Returns shares by name, which make up the whole by basic composition.
+
+        ``pop`` each share, so that it serves one release.
 
         Args:
           weights: how epsilon is split; positive numbers.
-          delta_weights: how delta is split, between those shares that need any; by default equally
+          delta_weights: how delta is split between the shares that need any; by default equally
             between all. A frequency list needs none.
 
         Raises:
-          ValueError: there are no weights, one is not positive, or a name has no weight of epsilon.
+          ValueError: there are no weights, one is not positive, or a name has a weight of delta
+            alone.
 
         >>> shares = PrivacyBudget(1, 1e-6).split_by({"list": 3, "pages": 1}, {"pages": 1})
         >>> print(shares.pop("list"), "and", shares.pop("pages"))
@@ -171,13 +173,13 @@ class Cost:
     """The cost of one mechanism.
 
     Args:
-      budget: it is (epsilon, delta)-DP.
+      budget: the epsilon and delta of its (epsilon, delta)-DP.
       loss_range: apart from failures of probability delta, the privacy loss of every output lies in
-        one interval of this length (see ``accounting.BoundedRangeDpEvent``). That of -epsilon to
-        epsilon always holds it, so what is given above 2 epsilon, or nothing, is 2 epsilon.
+        one interval of this length (see ``accounting.BoundedRangeDpEvent``). The interval from
+        -epsilon to epsilon always holds it: 2 epsilon is the default, and replaces larger numbers.
 
     Raises:
-      ValueError: loss_range is below epsilon. The interval contains 0, so epsilon is no more.
+      ValueError: loss_range is below epsilon. The interval contains 0, so epsilon need be no more.
     """
 
     budget: PrivacyBudget
@@ -197,14 +199,19 @@ class Cost:
 
     @property
     def rho(self) -> Fraction:
-        """Apart from failures of probability delta, it is rho-zCDP: a range of r is r**2 / 8-zCDP,
-        which at r = 2 epsilon is the epsilon**2 / 2 of epsilon-DP."""
+        """The rho of zCDP, apart from failures of probability delta.
+
+        A mechanism with a range of r is r**2 / 8-zCDP, which at r = 2 epsilon is the epsilon**2 / 2
+        of epsilon-DP.
+        """
         return self.loss_range**2 / 8
 
 
 @dataclass(frozen=True)
 class PrivacyFilter:
-    """The rules above, for one budget.
+    """Admits mechanisms one after the other, as long as all of them stay within one budget.
+
+    The module has the rules, and their proof.
 
     Args:
       budget: epsilon and delta for everything together.
@@ -250,11 +257,14 @@ class PrivacyFilter:
         return sum(c.rho for c in costs) <= self.rho_limit
 
     def remaining(self, spent: Iterable[Cost], ranges: Real = 2) -> PrivacyBudget:
-        """The most that one more mechanism may cost; its epsilon rounded down to 12 places.
+        """Returns the most that one more mechanism may cost; epsilon is rounded down to 12 places.
 
         Args:
-          spent: what was admitted.
+          spent: the costs of those that were admitted.
           ranges: the mechanism's loss_range as a multiple of its epsilon, from 1 to 2.
+
+        Raises:
+          ValueError: ranges is not from 1 to 2.
         """
         multiple = exact_fraction("ranges", ranges)
         if not 1 <= multiple <= 2:

@@ -73,7 +73,7 @@ class JobExistsError(ValueError):
 
 
 class Request(NamedTuple):
-    """A reservation that is asked for: see ``Ledger.reserve``."""
+    """A reservation that is asked for: see ``Ledger.reserve`` for its purpose, cost and unit."""
 
     purpose: str
     cost: Cost
@@ -98,8 +98,8 @@ class Ledger:
     Attributes:
       path: of the file.
       identity: a random name of this ledger.
-      unit: what neighbours are.
-      budget: the whole of it.
+      unit: the neighbours that its guarantee compares.
+      budget: the whole budget.
       composition_delta: the part of delta that is set aside for composition.
     """
 
@@ -140,7 +140,7 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Ledger:
-        """A ledger that exists. No file is made, and none that is something else is changed.
+        """Opens a ledger that exists. Makes no file, and changes none that is something else.
 
         Raises:
           FileNotFoundError: there is none.
@@ -155,21 +155,21 @@ class Ledger:
         return ledger
 
     def lines(self) -> tuple[LedgerLine, ...]:
-        """All reservations, the first one first. Raises as ``open``."""
+        """Returns all reservations, the first one first. Raises as ``open``."""
         with connected(self.path) as connection:
             connection.execute("BEGIN")
             return self._read(connection)
 
     def of_job(self, job_id: str) -> tuple[LedgerLine, ...]:
-        """The reservations of a job that count as spent."""
+        """Returns the reservations of a job that count as spent."""
         return _of_job(self.lines(), job_id)
 
     def spent(self) -> PrivacyBudget:
-        """The epsilons and deltas of all reservations that count, added up."""
+        """Adds up the epsilons and deltas of all reservations that count as spent."""
         return sum((cost.budget for cost in _spent(self.lines())), PrivacyBudget(0))
 
     def remaining(self, ranges: Real = 2) -> PrivacyBudget:
-        """The largest epsilon, and the largest delta, that one more reservation may have.
+        """Returns the largest epsilon, and the largest delta, that one more reservation may have.
 
         Args:
           ranges: its loss_range as a multiple of its epsilon, from 1 to 2.
@@ -213,8 +213,9 @@ class Ledger:
     def reserve_all(
         self, requests: Sequence[Request], origin: Origin | None = None, announces: bool = False
     ) -> list[Reservation]:
-        """Spends several parts of the budget, or none. What jobs reserved that have ended without
-        beginning a release is given back before.
+        """Spends several parts of the budget, or none of them.
+
+        Before that, the reservations of jobs that ended without beginning a release are given back.
 
         Args:
           requests, origin: the parts, and of which job they are.

@@ -116,7 +116,7 @@ class LedgerLine:
     closed_at: str = ""
 
     def closed(self, state: State) -> LedgerLine:
-        """The line with its last state, which it has from now on."""
+        """Returns the line with its last state, as of now."""
         return replace(self, state=state, closed_at=_now())
 
     def to_json(self) -> dict[str, Any]:
@@ -136,17 +136,17 @@ class LedgerLine:
 
     @property
     def may_be_given_back(self) -> bool:
-        """Nothing has come out under it, and nothing can once it is given back."""
+        """True if nothing has come out under it, and nothing can once it is given back."""
         return self.state is State.RESERVED and self.announces and not self.begun
 
     @property
     def is_lost(self) -> bool:
-        """Its job has ended without beginning a release."""
+        """True if its job has ended without beginning a release."""
         return self.may_be_given_back and has_ended(self.process)
 
     @property
     def counts(self) -> bool:
-        """It counts as spent."""
+        """True if it counts as spent."""
         return self.state is not State.ABANDONED and not self.is_lost
 
 

@@ -35,7 +35,7 @@ from dp_transforms.columnar.hashing import (
 )
 
 Priority = Callable[[Int32Array, Int32Array], Hashes]
-"""The number of each pair of codes, of which the smallest are kept."""
+"""Gives the priority of each pair of codes: pairs with the smallest are kept."""
 
 _DENSE = 32
 _SPARE = 4
@@ -46,20 +46,22 @@ _SPARE_ROWS = 32
 _LEAST_SHARE = 1 / 16
 _MOST_SHARE = 1 / 4
 _NO_LIMIT = np.uint64(2**64 - 1)
-# Limits are worth their time where owners have many rows and at most a part of these is kept.
+# Limits are used where at most this share of rows is below them, and of rows are owners.
 _WORTH_SHARE = 1 / 2
 _FEW_OWNERS = 1 / 16
 _MOST_LIMITS = 1 << 16
 
 
 class Limits:
-    """Limits on the priorities of what owners keep: kappa different pairs were below, in one of the
-    tables that were bounded with this key. So none above can be among the kappa smallest of all
-    tables together, whichever of them set a limit and whichever came first.
+    """Upper limits on the priorities of the pairs that owners can keep, from tables bounded before.
+
+    An owner's limit is the largest of the kappa priorities that are kept in one of the tables that
+    were bounded with the same key. A pair above it is not among the kappa smallest of all tables
+    together, whichever table set the limit and in whatever order they came.
     """
 
     def __init__(self) -> None:
-        # Replaced as a whole. Of threads that add at the same time, one may be forgotten.
+        # Replaced as a whole: of threads that add at the same time, the limits of one may be lost.
         self._found: tuple[pa.Array, Hashes] | None = None
 
     def of(self, owners: pa.Array) -> Hashes:
@@ -97,7 +99,7 @@ def distinct_pairs(
     shared_order: bool = False,
     limits: Limits | None = None,
 ) -> pa.Table:
-    """The distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
+    """Returns the distinct (user, partition) pairs of a table, at most ``at_most`` for each user.
 
     Idempotent, and mergeable: applied to the concatenation of its results for some tables, it gives
     its result for the concatenation of the tables.
@@ -106,10 +108,11 @@ def distinct_pairs(
       table: plain columns ``user`` and ``partition`` (see ``columns``), fewer than 2**31 rows.
       at_most: kappa, the most pairs to keep per user; None for all.
       key: 32 secret bytes; decides which ones are kept. Not needed without ``at_most``.
-      per: the column whose values have the limit: with ``"partition"`` it is on users of each.
+      per: the column whose values have the limit. With ``"partition"``, at most this many users are
+        kept for each partition.
       shared_order: whether the same order of partitions decides for every user.
-      limits: what is known from other tables, to which this one adds: then pairs that these show
-        not to be kept may be missing already.
+      limits: from tables bounded before; this one adds to them. Pairs above a limit, which cannot
+        be kept of all tables together, may then be missing from the result.
 
     Returns:
       The pairs, grouped by the column ``per``, both columns dictionary-encoded. A dictionary has
@@ -142,7 +145,7 @@ def distinct_pairs(
 def _below(
     owners: Groups, column: pa.Array, key: bytes, shared_order: bool, limits: Limits
 ) -> Int64Array | None:
-    """The rows with priorities up to known limits, if these leave few of them."""
+    """Returns the rows with priorities up to known limits; None if that would not save time."""
     rows, kinds = len(column), len(owners.values)
     coded = pa.types.is_dictionary(column.type)
     if kinds > _FEW_OWNERS * rows or (coded and kinds * len(column.dictionary) <= _DENSE * rows):
@@ -159,7 +162,7 @@ def _below(
 def _candidates(
     owners: Groups, column: pa.Array, at_most: int, key: bytes, shared_order: bool
 ) -> Int64Array | None:
-    """The rows that can be kept, where most owners' rows can be told not to be; or else None.
+    """Returns the rows that may be kept; None if few rows can be ruled out.
 
     Of an owner with many rows, those below a limit on priorities are enough if they have more
     different priorities than are kept. To hash a value takes less time than to group and sort it.
@@ -194,7 +197,7 @@ def _priorities(
     owner: Int32Array,
     member: Int32Array,
 ) -> Hashes:
-    """The numbers of which the smallest of each owner are kept, for some pairs."""
+    """Returns the priorities of some pairs: those with the smallest of each owner are kept."""
     hashes = hash_rows(members.values, key)[member]
     return _of_pairs(owners, hashes, key, shared_order, owner)
 
@@ -240,7 +243,8 @@ def _smallest(
     """Chooses the pairs to keep. ``owner`` is sorted.
 
     Returns:
-      The positions of the pairs; the owners who have more, and the largest priority of each.
+      The positions of these pairs; the owners who have more pairs than are kept, and the largest
+      priority that each of them keeps.
     """
     counts = np.bincount(owner)
     over = counts > at_most

@@ -2,8 +2,9 @@
 
 Users and partitions are strings, binary, or integers; a partition may also be a struct of such
 columns (a composite such as country and device). Whatever came in, kernels see ``string``,
-``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is an Arrow
-dictionary with int32 indices instead, and work on values is done once for each.
+``binary``, ``int64`` or a struct of these, without nulls. Where values repeat, a column is codes of
+its distinct values instead, an Arrow dictionary with int32 indices: work on values is then
+done once for each.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def plain(column: pa.Array | pa.ChunkedArray, name: str) -> pa.Array:
 
 
 def cast(column: Any, kind: pa.DataType) -> Any:
-    """An array or a chunked array in another type; of views too, which Arrow casts from 18 on.
+    """Casts an array or a chunked array, also of views, which Arrow can cast from version 18 on.
 
     Raises:
       pa.ArrowInvalid: a value does not fit.
@@ -129,7 +130,7 @@ def check_alike(kinds: Iterable[tuple[str, str]]) -> None:
 
 
 def plain_type(kind: pa.DataType) -> pa.DataType | None:
-    """The plain type that holds values of a type, without its structure; None if there is none."""
+    """The plain type that holds values of a type, but for structs; None if there is none."""
     types = pa.types
     if types.is_integer(kind):
         return pa.int64()
@@ -198,7 +199,8 @@ def coded(chunks: Sequence[pa.Array | pa.ChunkedArray], name: str) -> pa.Array |
       name: what to call it in an error.
 
     Returns:
-      Codes of distinct values where dictionaries came in or values repeat, or plain values.
+      Codes of distinct values where dictionaries came in or values repeat, and plain values
+      otherwise.
 
     Raises:
       ValueError, TypeError: see ``plain``; or the chunks have different types.

@@ -73,7 +73,8 @@ def weigh_pairs(pairs: pa.Table, weights: Weights) -> pa.Table:
     """Adds the weights of each partition's users, which follow from how many partitions they have.
 
     Args:
-      pairs: distinct rows of ``user`` and ``partition``, plain or encoded, all of each user.
+      pairs: distinct rows of ``user`` and ``partition``, plain or dictionary-encoded, with all rows
+        of each of its users.
       weights: gives a user's weight.
 
     Returns:
@@ -98,7 +99,7 @@ def _of_partitions(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Tabl
 
 
 def _present(groups: Groups, numbers: Mapping[str, Int64Array]) -> pa.Table:
-    """Of the partitions that some row has: a dictionary may have other values too."""
+    """Makes a table of the partitions that some row has: a dictionary may have other values too."""
     present = np.flatnonzero(np.bincount(groups.codes, minlength=len(groups.values)))
     if len(present) < len(groups.values):
         groups = Groups(groups.codes, groups.values.take(to_arrow(present)))

@@ -19,7 +19,7 @@ from dp_transforms.columnar.hashing import (
 
 _SAMPLE_ROWS = 1 << 12
 _MOSTLY = 0.9
-# Integers take less time to hash each than to group, unless their hash table fits a cache.
+# To hash each integer takes less time than to group them, unless their hash table fits a cache.
 _MOSTLY_OF_INTEGERS = 0.5
 _DENSE = 8
 # Equal hashes of different values only cost time here, so this need not be secret.
@@ -94,7 +94,7 @@ def repeats(array: pa.Array) -> bool:
 
 
 def _all_distinct(array: pa.Array) -> bool:
-    """Tells whether no two rows have equal hashes, and so equal values; False where not likely.
+    """Tells whether no two rows have equal hashes, so that all values differ.
 
     Hashes take a fraction of the time of a hash table of many values.
     """

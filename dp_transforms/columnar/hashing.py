@@ -7,9 +7,9 @@ key can make their hashes meet, or steer what they decide. AES runs in hardware,
 takes less time than with a hash of numpy operations.
 
 The uniform numbers of partitions, on which privacy rests, come from BLAKE2b (J.-P. Aumasson,
-S. Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013): of
-one key and name the same on every worker and in every retry, and independent of those of other
-names to whoever has no key.
+S. Neves, Z. Wilcox-O'Hearn, C. Winnerlein, "BLAKE2: simpler, smaller, fast as MD5", ACNS 2013). Key
+and name decide a number, so that it is the same on every worker and in every retry. To whoever has
+no key it is independent of the numbers of other names.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def hash_rows(array: pa.Array, key: bytes) -> Hashes:
 
 
 def hash_column(array: pa.Array, key: bytes) -> Hashes:
-    """The ``hash_rows`` of a plain column, or of one of codes."""
+    """Returns what ``hash_rows`` does, for a plain column or for codes."""
     if pa.types.is_dictionary(array.type):
         return hash_rows(array.dictionary, key)[to_numpy(array.indices)]
     return hash_rows(array, key)
@@ -119,7 +119,7 @@ def _chunks(rows: int) -> list[slice]:
 
 
 def _hash_words(words: Hashes, key: bytes) -> Hashes:
-    """Hashes the lines of an array, rows x words."""
+    """Hashes each row of an array, rows x words."""
     width = words.itemsize * words.shape[1]
     data = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     hashes = np.empty(len(words), np.uint64)
@@ -137,7 +137,7 @@ def _hash_even(
     encryptor: CipherContext,
     hashes: Hashes,
 ) -> None:
-    """Sets the hashes of values of one length, which follow each other from a position on."""
+    """Sets ``hashes`` for values of ``width`` bytes each, one after the other from ``start`` on."""
     rows = len(hashes)
     masks, ends = _last_blocks(key)
     blocks, encrypted = _buffers(rows)
@@ -252,7 +252,8 @@ class KeyedUniforms:
     Args:
       names: a plain column (see ``columns``), n rows.
       key: 32 secret bytes; other keys give independent numbers.
-      needed: bools of shape (n,), by default all; the ``words`` of rows that need none are 0.
+      needed: bools of shape (n,), which rows' numbers are needed; all by default. The ``words`` of
+        the others are 0.
 
     Raises:
       ValueError: the key does not have 32 bytes.

@@ -114,7 +114,7 @@ def _codes(array: pa.Array) -> pa.Array:
 
 
 def _with_values(codes: pa.Table, table: pa.Table) -> pa.Table:
-    """The rows with the values that their codes have in a table."""
+    """Puts the values that codes stand for in a table back in the place of the codes."""
     columns = {}
     for name in table.column_names:
         column = single(codes[name])
@@ -222,7 +222,8 @@ def num_buckets_for(rows: int) -> int:
 
 def num_buckets_by_size(num_buckets: int, rows: int, size: int) -> int:
     """Lowers the number of ``num_buckets_for`` where records are small: a bucket is half of the
-    bytes that a thread holds at a time. Each batch has a piece, with dictionaries, for each bucket.
+    bytes that a thread holds at a time. Each batch has a piece for each bucket, and each piece its
+    dictionaries.
 
     Args:
       num_buckets: at most so many.

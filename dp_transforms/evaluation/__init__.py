@@ -7,12 +7,12 @@ from dp_transforms.mechanisms.partition.mechanism import PartitionMechanism
 
 
 def expected_l1(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> float:
-    """The exact mean of ||x - f||_1 over the mechanism's releases x of f; as private as f.
+    """Returns the exact mean of ||x - f||_1 over a mechanism's releases x of f; as private as f.
 
     ``dist`` of Blocki et al. (2016) is half of it. Nothing is drawn.
 
     Raises:
-      ValueError: it is not known for such a mechanism.
+      ValueError: the mechanism's distribution has no formula.
 
     >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
     >>> round(expected_l1(IntegerPartitionMechanism(epsilon=1), FrequencyList([9, 1], [1, 20])), 1)

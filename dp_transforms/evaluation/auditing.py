@@ -61,12 +61,12 @@ class EpsilonBound:
     Attributes:
       epsilon: with probability 1 - error_rate at least, the exact epsilon is not below this. 0
         where nothing is shown.
-      delta: at this delta.
+      delta: the delta at which epsilon is bounded.
       error_rate: how often a bound like this may be too large.
       hits: how many of the draws that test the event are in it, under the input that makes it
         likely.
-      other_hits: and under the other.
-      draws: how many draws test it, of each input.
+      other_hits: the same under the other input.
+      draws: how many draws of each input test it.
     """
 
     epsilon: float
@@ -89,11 +89,11 @@ def epsilon_lower_bound(
     error_rate: float = 1e-6,
     statistics: Sequence[Statistic] = (identity,),
 ) -> EpsilonBound:
-    """A certified lower bound on the epsilon of a pair of neighbours, from independent draws.
+    """Certifies a lower bound on the epsilon of a pair of neighbours, from independent draws.
 
     Args:
-      outputs: of the mechanism on one input.
-      other_outputs: and on its neighbour, as many.
+      outputs: draws of the mechanism on one input.
+      other_outputs: as many draws on its neighbour.
       delta: the delta at which epsilon is asked for.
       error_rate: how often the bound may be too large.
       statistics: what events may be about. The more a statistic tells of the ratio of the two
@@ -141,15 +141,15 @@ def epsilon_lower_bound(
 def exact_epsilon(
     distribution: Mapping[Any, Any], other: Mapping[Any, Any], delta: float | Any = 0
 ) -> float:
-    """The smallest epsilon at which two distributions, each of all outcomes, are within (epsilon,
-    delta).
+    """Returns the smallest epsilon at which two distributions are within (epsilon, delta).
 
     The best events are those of the outcomes whose ratio of probabilities is above some value.
 
     Args:
-      distribution: the probability of each outcome under one input: rationals, or floats that are
+      distribution: the probability of every outcome under one input: rationals, or floats that are
         as good as exact.
-      other: and under its neighbour. An outcome that is not in a distribution has probability 0.
+      other: the same under its neighbour. An outcome that is not in a distribution has probability
+        0.
       delta: the delta at which epsilon is asked for.
 
     >>> exact_epsilon({"yes": 0.75, "no": 0.25}, {"yes": 0.25, "no": 0.75}) == math.log(3)
@@ -173,7 +173,7 @@ def exact_epsilon(
 def exact_partition_epsilon(
     mechanism: PartitionMechanism, frequency_list: FrequencyList, neighbour: FrequencyList
 ) -> float:
-    """The exact epsilon of a mechanism over all lists for a pair of them, at delta = 0.
+    """Returns the exact epsilon, at delta = 0, of a mechanism over all lists for a pair of lists.
 
     Pr[x] / Pr'[x] = q**(||x - f||_1 - ||x - f'||_1) Z' / Z, with Z and Z' the total weights. The
     exponent is at least -||f - f'||_1, which x = f attains; with both directions,

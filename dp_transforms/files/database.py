@@ -35,7 +35,7 @@ _FAILED = (
 
 
 class _Query(RecordSource):
-    """What sources of queries have in common."""
+    """The base of sources that read the records of a query."""
 
     # How many there are is not asked for: it would run the query.
     estimated_rows = 0
@@ -50,7 +50,7 @@ class _Query(RecordSource):
         self._of_records = self._of_all.replace("*", names, 1)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records.
+        """Reads the records, in this process.
 
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
@@ -64,7 +64,7 @@ class _Query(RecordSource):
 
     @abstractmethod
     def _read(self) -> Iterator[pa.Table]:
-        """The needed columns of the rows, a batch at a time."""
+        """Reads the needed columns of the rows, a batch at a time."""
 
 
 class RecordQuery(_Query):
@@ -80,7 +80,8 @@ class RecordQuery(_Query):
       user_column, partition_columns, **options: see ``RecordSource``.
 
     Raises:
-      InputError: there is no such database, driver or column, or the query cannot be planned.
+      InputError: the database cannot be opened, the driver is not installed, the query cannot be
+        planned, or it does not give these columns.
       ValueError: there is no such kind of database, or a column is given twice.
     """
 

@@ -45,7 +45,8 @@ class DelimitedText(text_lines.TextFormat):
 
     Attributes:
       delimiter: one ASCII character between fields.
-      header: the first line of every file names the columns. Otherwise these are positions from 1.
+      header: the first line of every file names the columns. Otherwise columns are given by
+        position, counted from 1.
       quotes: fields may be quoted as in RFC 4180. Otherwise a quote is a character like any other.
       multiline: quoted fields may contain line breaks. A file then belongs to one worker, since
         nobody can tell where a record begins without having read the file up to there. Quotes must
@@ -208,7 +209,8 @@ class DelimitedText(text_lines.TextFormat):
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))
         if guarded:
             # A range begins at a line, which is the beginning of a record only if every line before
-            # it is a whole record. Every range checks its own lines, and so a job all of them.
+            # it is a whole record. Every range checks its own lines, so a job that succeeds has
+            # checked them all.
             if table.num_rows != _records_if_lines(block):
                 raise InputError(
                     f"{path}: a quoted field has a line break in it, or a quote is not closed: "
@@ -261,7 +263,8 @@ class _StrictQuotes:
     Counted from the beginning, every odd quote opens a field, or is the second of two that stand
     for one, and every even one closes it, or is the first. So it is enough to look at the bytes
     beside each: a field is opened at its beginning, and closed at its end. A stray quote of one
-    user, which would turn others inside out, is refused unless text inside looks like fields.
+    user, which would turn the fields of others inside out, is refused unless text between quotes
+    looks like fields as well.
     """
 
     def __init__(self, path: str, text_format: DelimitedText, has_mark: bool):

@@ -37,13 +37,13 @@ GROUPED_COORDINATES_HEADER = b"attribute,group,arm,index,value\n"
 
 PARTITIONS_FILE = "released_partitions.csv"
 COUNTS = ("noisy_count", "low", "high")
-"""Its last columns, if noisy counts are asked for."""
+"""The last columns of ``PARTITIONS_FILE``, if noisy counts are asked for."""
 
 DEGREES_FILE = "released_user_degrees.csv"
 DEGREES_HEADER = b"partitions_from,users\n"
 
 ALL_PERIODS_FILE = "all_periods.csv"
-"""The releases of all periods in one table, in the directory that holds theirs."""
+"""The releases of all periods in one table, in the directory that holds their directories."""
 
 LIST_DIRECTORY = "frequency_list"
 PARTITIONS_DIRECTORY = "partitions"

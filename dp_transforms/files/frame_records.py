@@ -102,7 +102,7 @@ class FrameRecords(RecordSource):
         self._tables = tables if first is None else itertools.chain([first], tables)
 
     def tables(self) -> Iterator[pa.Table]:
-        """The records, once."""
+        """Yields the records, the first time that it is called only."""
         tables, self._tables = self._tables, iter(())
         for table in itertools.chain.from_iterable(map(_parts, _told(tables))):
             schema = record_schema(self.pattern, table.schema, self._columns)
@@ -148,7 +148,11 @@ class FrameRecords(RecordSource):
         raise _unknown(data)
 
     def _needed_of(self, found: Sequence[str]) -> list[str]:
-        """Those of all columns that have these, or have fields that are these."""
+        """Returns the columns found that are needed, or that have needed columns as fields.
+
+        Raises:
+          InputError: a needed column is missing.
+        """
         needed, known = [], [(name, pa.string()) for name in found]
         for column in self._columns:
             if column in found:
@@ -218,7 +222,7 @@ def _table_of(columns: Any) -> pa.Table:
 
 
 def _column(values: Any, name: str) -> Any:
-    """A column, in which Python values, whatever holds them, are of one type."""
+    """Makes a column of values, whatever holds them. Python's own must be of one type."""
     if type(values).__module__.startswith("pandas"):
         return frame_column(sys.modules["pandas"].Series(values), name)
     if hasattr(values, "__arrow_c_stream__"):
@@ -228,7 +232,7 @@ def _column(values: Any, name: str) -> Any:
     if isinstance(values, pa.Array) or str(getattr(values, "dtype", "object")) != "object":
         return pa.array(values)
     if isinstance(values, (str, bytes, Set, Mapping)):
-        raise TypeError  # these are no columns, or have no order
+        raise TypeError  # text is no column, and sets and mappings have no order
     values = list(values)
     return column_of(values, name) if values else pa.nulls(0)
 

@@ -80,7 +80,8 @@ def record_table(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def fields_at(fields: Iterable[pa.Field], column: str) -> list[pa.Field]:
-    """The columns of this name or, if there is none, fields of structs: user.id is the id of user.
+    """The columns of this name or, if there is none, the fields of structs: user.id is the field id
+    of the column user.
 
     >>> schema = pa.schema([("user", pa.struct([("id", pa.int64())]))])
     >>> [field.type for field in fields_at(schema, "user.id")]
@@ -105,17 +106,22 @@ def canonical(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """A column of a file in the type of its ``record_field``, or as codes of values of that type.
 
     Raises:
-      pa.ArrowInvalid: a value does not fit, as a date with a time, or a time after the year 32767.
+      pa.ArrowInvalid: a value does not fit, such as a date with a time of day, or a time beyond
+        the year 32767.
     """
     return pa.chunked_array([_canonical(chunk) for chunk in column.chunks])
 
 
 def typed_column(values: Sequence[Any], name: str, kind: pa.DataType) -> pa.Array:
-    """Values as a column of strings, integers, booleans or bytes; the type pa.null() is any of
-    these.
+    """Makes a column of values that are all strings, integers, booleans or bytes, or None.
+
+    Args:
+      values: the values.
+      name: what to call them in an error.
+      kind: the type that they must have; pa.null() for any of the four.
 
     Raises:
-      TypeError, ValueError: one is of another type; integers have 64 bits.
+      TypeError, ValueError: a value is of another type, or an integer does not fit 64 bits.
     """
     found = column_of(values, name)
     if pa.types.is_null(found.type):

@@ -155,7 +155,7 @@ class ReleaseDirectory:
 
     @property
     def files(self) -> list[str]:
-        """The names of the main table's files, that in CSV first. Other tables appear before it."""
+        """The names of the main table's files, the CSV file first. Other tables appear before."""
         return [self.file_name, *names_beside(self.file_name, self.formats)]
 
     @property
@@ -187,7 +187,8 @@ class ReleaseDirectory:
 
 
 def begin_release(statement: Mapping[str, Any]) -> None:
-    """Has the ledger, if there is one, note that writing begins (``pipelines.spending.Charge``)."""
+    """Has the ledger note that writing begins, if the statement's budget is of one: see
+    ``pipelines.spending.Charge``."""
     begin = getattr(statement.get("budget"), "begin", None)
     if begin is not None:
         begin()
@@ -207,7 +208,7 @@ def directory_path(path: str) -> str:
 
 
 def csv_lines(rows: Iterable[Sequence[Any]]) -> bytes:
-    """The lines of a released file.
+    """Formats rows as the lines of a released CSV file.
 
     >>> csv_lines([(7, 1), (1, 20)])
     b'7,1\\n1,20\\n'
@@ -227,7 +228,9 @@ def names_beside(file_name: str, formats: tuple[str, ...] = FORMATS) -> list[str
 
 
 def converted(text: bytes, name: str, numbers: int) -> bytes:
-    """The content of a CSV file in another of ``FORMATS``: text, and integers in the last columns.
+    """Converts the content of a CSV file, with its header, to another of ``FORMATS``.
+
+    The last ``numbers`` columns hold integers, the others text.
 
     >>> print(converted(b"page,users\\nhome,7\\n", "jsonl", 1).decode(), end="")
     {"page": "home", "users": 7}

@@ -35,7 +35,7 @@ def partition_lines(table: pa.Table) -> Iterator[bytes]:
 
 
 def in_order(lines: Iterable[bytes], by_count: bool) -> list[bytes]:
-    """Lines in an order that tells nothing of where they come from: see ``PublishRelease``."""
+    """Sorts lines, by noisy count or by text: the order tells nothing of where they come from."""
     return sorted(lines, key=_by_count if by_count else None)
 
 
@@ -66,7 +66,7 @@ def names_table(found: Sequence[pa.Table], statement: Mapping[str, Any]) -> pa.T
 
 
 def names_lines(names: pa.Table, noisy_counts: bool) -> list[bytes]:
-    """The lines of the file of such a table."""
+    """The lines of the job's file for a table that ``read_names`` has read."""
     fields = list(names.schema)[: names.num_columns - len(COUNTS) * noisy_counts]
     parts = [single(names[field.name]) for field in fields]
     partition = parts[0] if len(parts) == 1 else pa.StructArray.from_arrays(parts, fields=fields)

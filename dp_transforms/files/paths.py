@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _EXTRAS = {"gs": "gcp", "s3": "aws", "azfs": "azure", "hdfs": "hadoop"}
 """The extras of Beam with the filesystems of schemes."""
 _NEEDED = {"s3": "boto3", "azfs": "azure"}
-"""What Beam's filesystem of a scheme needs without saying so."""
+"""The package that Beam's filesystem of a scheme needs without saying so."""
 
 
 class FileRange(NamedTuple):

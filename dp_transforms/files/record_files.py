@@ -50,7 +50,7 @@ class RecordFormat(ABC):
 
     @abstractmethod
     def read(self, part: FileRange, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """These columns of the records that begin in the range."""
+        """Yields some columns of the records that begin in a range."""
 
 
 class RecordSource(ABC):
@@ -97,7 +97,7 @@ class RecordSource(ABC):
 
     @abstractmethod
     def tables(self) -> Iterator[pa.Table]:
-        """The records, read in this process.
+        """Reads the records, in this process.
 
         Raises:
           InputError: they cannot be read; the message says nothing of what they hold.
@@ -119,8 +119,12 @@ class RecordSource(ABC):
         return list(self._schema)[self._needed :]
 
     def name_periods(self, period: str) -> None:
-        """Has tables say of each record in which "day", or the like, it is: in the column ``list``,
-        in the place of its time, which is the last column.
+        """Has tables name the period of each record, in the column ``list``.
+
+        That column takes the place of the record's time, which is the last column.
+
+        Args:
+          period: "hour", "day", "week" or "month".
 
         Raises:
           InputError: the column cannot hold times.
@@ -130,6 +134,9 @@ class RecordSource(ABC):
 
     def check_groups(self, groups: Sequence[Sequence[str]]) -> None:
         """Refuses names of groups that no record can have: their lists would be empty.
+
+        Args:
+          groups: for each attribute, the names of its groups.
 
         Raises:
           InputError: there is such a name.
@@ -255,10 +262,12 @@ class RecordFiles(RecordSource):
 
 
 def format_name(path: str) -> str:
-    """The name in ``FORMATS`` of the format that a file's name tells; "csv" if it tells none.
+    """Returns the name in ``FORMATS`` of the format that a file's name tells, compressed or not.
+
+    It is "csv" if the file's name tells none.
 
     Raises:
-      InputError: it is that of a spreadsheet.
+      InputError: the name is that of a spreadsheet.
 
     >>> format_name("users.ndjson.gz")
     'jsonl'

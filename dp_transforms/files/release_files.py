@@ -49,8 +49,14 @@ _LIST = f"a released frequency list with its {PRIVACY_FILE}"
 
 
 class Found(NamedTuple):
-    """A release: a list, lists by attribute and group, or the table of names; or of each period of
-    a ``kind``, such as "day", one by its name with a privacy.json of its own."""
+    """A release that was read.
+
+    Attributes:
+      content: a list, lists by (attribute, group), or a table of names; of periods, such a content
+        with its own privacy.json by each period's name.
+      statement: the privacy.json.
+      kind: of periods, such as "day"; None for others.
+    """
 
     content: Any
     statement: Statement
@@ -113,7 +119,7 @@ def degree_tables(released: Sequence[ReleasedDegrees]) -> Tables:
 
 
 def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
-    """The rows below the header in the bytes of a file that a job has written.
+    """Parses the bytes of a file that a job has written: returns the rows below its header.
 
     Raises:
       ValueError, csv.Error: these are not the bytes of such a file.
@@ -125,8 +131,12 @@ def parse_rows(content: bytes, header: bytes) -> list[list[str]]:
 
 
 def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], FrequencyList]:
-    """The lists in such bytes by (attribute, group), where ("", "") is that of all users; or by (),
-    where the file has no such columns. Raises as ``parse_rows``."""
+    """Parses the bytes of a file of lists. Errors are those of ``parse_rows``.
+
+    Returns:
+      The lists by (attribute, group), where ("", "") is that of all users; or one list by (), where
+      the file has no such columns.
+    """
     pairs: dict[tuple[str, ...], list[tuple[int, int]]] = {}
     for *label, frequency, multiplicity in parse_rows(content, header):
         pairs.setdefault(tuple(label), []).append((int(frequency), int(multiplicity)))
@@ -134,7 +144,7 @@ def parse_lists(content: bytes, header: bytes) -> dict[tuple[str, ...], Frequenc
 
 
 def parse_coordinates(content: bytes, header: bytes) -> dict[tuple[str, ...], Arms]:
-    """The noisy rows and columns in such bytes, by the same keys as ``parse_lists``."""
+    """Parses noisy rows and columns from a file's bytes; keys are those of ``parse_lists``."""
     values: dict[tuple[str, ...], dict[str, list[int]]] = {}
     for *label, arm, index, value in parse_rows(content, header):
         here = values.setdefault(tuple(label), {ROWS: [], COLUMNS: []})[arm]
@@ -204,8 +214,9 @@ def read_degrees(directory: str) -> ReleasedDegrees:
 
 
 def write_all_periods(directory: str, periods: Sequence[str], file_name: str) -> str:
-    """Writes the released files of all periods into one, whose first column is the period, in the
-    directory that holds theirs; returns its path.
+    """Writes the releases of all periods into one file, whose first column is the period.
+
+    The file is in the directory that holds those of the periods. Returns its path.
 
     Raises:
       InputError: one cannot be read, or this one cannot be written.
@@ -241,7 +252,7 @@ def write_files(directory: str, contents: Mapping[str, bytes]) -> str:
 
 @contextlib.contextmanager
 def reading(directory: str, content: str) -> Iterator[None]:
-    """The reading of a directory's release, which should hold this content, with errors in words.
+    """Puts errors into words while a directory is read, which should hold this content.
 
     Raises:
       InputError: the files cannot be read, or their text is not that of such a release.
@@ -257,20 +268,20 @@ def reading(directory: str, content: str) -> Iterator[None]:
 
 
 def read_file(directory: str, name: str) -> bytes:
-    """The content of a file of such a directory."""
+    """Reads a file in a directory of any filesystem of Beam's."""
     files = filesystem(directory)
     with files.open(files.join(directory, name)) as file:
         return bytes(file.read())
 
 
 def read_statement(directory: str) -> Statement:
-    """The privacy.json of such a directory."""
+    """Reads the privacy.json in a directory of any filesystem of Beam's."""
     statement: Statement = json.loads(read_file(directory, PRIVACY_FILE))
     return statement
 
 
 def _periods(directory: str) -> Found | None:
-    """The releases of periods, of which the privacy.json of each tells the names of all."""
+    """Reads the releases of periods below a directory; each privacy.json tells the names of all."""
     files = filesystem(directory)
     if "://" in directory:
         pattern = files.join(directory, "*", PRIVACY_FILE)
@@ -308,7 +319,8 @@ def _arms(directory: str, header: bytes) -> dict[tuple[str, ...], Arms]:
 
 
 def is_decoded(statement: Mapping[str, Any]) -> bool:
-    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or of its entry."""
+    """Tells whether noisy coordinates lie beside the lists of a privacy.json, or beside the list of
+    an entry in it."""
     lists = statement.get("lists", [statement])
     return any(one.get("mechanism") == FrobeniusMechanism.title for one in lists)
 

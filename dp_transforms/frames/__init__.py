@@ -1,1 +1,1 @@
-"""Releases from data frames in this process, without Beam, and what they answer."""
+"""Releases from data frames, made in this process without Beam, and the answers that they give."""

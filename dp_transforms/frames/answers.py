@@ -46,7 +46,10 @@ _SHOWN = 10
 
 
 class Question(NamedTuple):
-    """A number of a list that is mostly asked for: its words, and a method of ``Answers``."""
+    """A question that lists are often asked: its words, and a method of ``Answers`` with arguments.
+
+    In the words, ``{things}`` and ``{users}`` stand for what partitions and users are called.
+    """
 
     words: str
     method: str
@@ -79,13 +82,13 @@ class _Table:
     """The number of first columns that hold words, even where these are digits."""
 
     def to_arrow(self) -> pa.Table:
-        """The table as a ``pyarrow.Table``."""
+        """Returns the table as a ``pyarrow.Table``."""
         import pyarrow as pa
 
         return pa.table(self._columns())
 
     def to_pandas(self) -> Any:
-        """The table as a ``pandas.DataFrame``.
+        """Returns the table as a ``pandas.DataFrame``.
 
         Raises:
           ImportError: pandas is not installed.
@@ -93,7 +96,7 @@ class _Table:
         return self.to_arrow().to_pandas()
 
     def to_polars(self) -> Any:
-        """The table as a ``polars.DataFrame``.
+        """Returns the table as a ``polars.DataFrame``.
 
         Raises:
           ImportError: polars is not installed.
@@ -165,7 +168,10 @@ class _Paged(_Table):
 
 class _Pictured(_Paged):
     def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
-        """A picture of a number of every list, or of two lists: see ``ListRelease.plot``."""
+        """Draws one number of every list, or two lists by rank, with 95% intervals.
+
+        Args and errors: see ``ListRelease.plot``.
+        """
         figure = figure_of(self)
         if path is not None:
             figure.savefig(path)
@@ -238,14 +244,16 @@ class ListRelease(_Answers):
 
     @cached_property
     def intervals(self) -> ReleaseIntervals:
-        """The intervals that give answers, see ``postprocessing.estimates.ReleaseIntervals``."""
+        """The proved intervals from which answers come: see ``estimates.ReleaseIntervals``."""
         if self.released.coordinates is not None:
             return intervals_of(self.released)
         return WalkIntervals(self.released, distribution_of_statement(dict(self.statement)))
 
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
-        """The k largest frequencies as released, whose intervals hold together with the confidence.
-        A value outside its interval is moved to the nearer end."""
+        """Estimates the k largest frequencies; all intervals hold together with the confidence.
+
+        Values are as released. One that is outside its interval is moved to the nearer end.
+        """
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
         each = 1 - (1 - confidence) / k
@@ -266,15 +274,18 @@ class ListRelease(_Answers):
         return self.intervals.partitions_with_at_least(users, confidence)
 
     def frequency_at(self, rank: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
+        """Estimates the number of users of the partition of a rank, counted from 1.
+
+        Behind the last partition the number is 0.
+        """
         return self.intervals.frequency_at(rank, confidence)
 
     def total(self, confidence: float = CONFIDENCE) -> Estimate:
-        """The sum of all frequencies: how many pairs of a user and a partition there are."""
+        """Estimates the sum of all frequencies: the number of pairs of a user and a partition."""
         return self.intervals.total(confidence)
 
     def share_of_top(self, partitions: int, confidence: float = CONFIDENCE) -> Estimate:
-        """The part of the total that the largest frequencies make up."""
+        """Estimates the part of the total (0 to 1) that so many largest frequencies make up."""
         return self.intervals.share_of_top(partitions, confidence)
 
     def numbers(
@@ -285,13 +296,13 @@ class ListRelease(_Answers):
         things: str | None = None,
         users: str | None = None,
     ) -> dict[str, Estimate]:
-        """The numbers that are mostly asked for, by what they are in words.
+        """Estimates the numbers that are asked for most; the keys name them in words.
 
         Args:
-          confidence: of each interval.
-          by_model: intervals of the decoder's model, shorter and not proved; they need noisy
-            coordinates. What is asked does not depend on this.
-          things, users: what partitions and users are called.
+          confidence: of each interval by itself.
+          by_model: intervals of the decoder's model, which are shorter and not proved; they need
+            noisy coordinates. The same numbers are estimated either way.
+          things, users: what partitions and users are called in the keys.
         """
         answers = self.model if by_model else self.intervals
         names = _names(self, things, users)
@@ -303,7 +314,7 @@ class ListRelease(_Answers):
 
     @cached_property
     def model(self) -> Answers:
-        """The intervals of the decoder's model: shorter, and as good as the model.
+        """Intervals of the decoder's model: shorter, and not proved but as good as the model.
 
         Raises:
           ValueError: the list has no noisy coordinates.
@@ -311,18 +322,34 @@ class ListRelease(_Answers):
         return model_intervals_of(self.released)
 
     def guesswork_bits(self, alpha: Real = "0.5", confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits to guess a part alpha; see ``guessing_metrics``."""
+        """Estimates how hard it is to guess the passwords of a part of the accounts, in bits.
+
+        Args:
+          alpha: the part of accounts, above 0 and at most 1; partitions are their passwords.
+          confidence: of the interval.
+
+        See ``guessing_metrics.alpha_guesswork_bits``.
+        """
         return self.intervals.alpha_guesswork_bits(alpha, confidence)
 
     def success_rate_bits(self, guesses: int, confidence: float = CONFIDENCE) -> Estimate:
-        """Estimates, of passwords, the bits of so many guesses; see ``guessing_metrics``."""
+        """Estimates how well passwords resist a number of guesses at each account, in bits.
+
+        See ``guessing_metrics.success_rate_bits``. The upper end may be infinite.
+        """
         return self.intervals.success_rate_bits(guesses, confidence)
 
     def plot(
         self, path: str | os.PathLike[str] | None = None, confidence: float = CONFIDENCE
     ) -> Any:
-        """A picture of frequencies by rank, with error bars that hold together: a figure of
-        matplotlib, written to a path if one is given.
+        """Draws frequencies by rank, with error bars that all hold together.
+
+        Args:
+          path: write an image there.
+          confidence: of all error bars together.
+
+        Returns:
+          The ``matplotlib`` figure.
 
         Raises:
           ImportError: matplotlib is not installed; it is in the extra ``report``.
@@ -332,7 +359,7 @@ class ListRelease(_Answers):
         return lists.plot_list(self.released, path, confidence, self._known())
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes what the job writes, whole or not at all: list, coordinates and privacy.json.
+        """Writes the files of the job, all or none: the list, noisy coordinates and privacy.json.
 
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
@@ -367,7 +394,7 @@ class ListRelease(_Answers):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class NamesRelease(_Answers):
-    """Released names of partitions, perhaps with noisy numbers of their users.
+    """Released names of partitions, perhaps with noisy counts of their users.
 
     Attributes:
       names: a ``pyarrow.Table`` of the columns of partitions and, with counts, ``noisy_count`` and
@@ -394,7 +421,7 @@ class NamesRelease(_Answers):
         return int(self.names.num_columns) - counts
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes what the job writes: the names and privacy.json, whole or not at all.
+        """Writes the files of the job, all or none: the names and privacy.json.
 
         Raises:
           ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
@@ -423,10 +450,10 @@ class NamesRelease(_Answers):
 
 
 class Releases(_Pictured, _Answers, Mapping[Any, Any]):
-    """Lists, or names of partitions, that were released together, by name: of each day, say.
+    """A mapping of releases that were made together, such as those of each day, by name.
 
     Args:
-      lists: in order.
+      lists: a ``ListRelease`` or a ``NamesRelease`` by each name, in order.
       kind: what the names are, such as "day".
 
     Attributes:
@@ -451,14 +478,14 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
 
     @property
     def labels(self) -> list[str]:
-        """What the lists are called in tables and pictures."""
+        """The names of the lists in tables and pictures."""
         return list(self)
 
     def _label_columns(self, name: Any) -> dict[str, str]:
         return {self.kind: name}
 
     def to_arrow(self) -> pa.Table:
-        """All lists in one ``pyarrow.Table``, which begins with their names."""
+        """Returns all lists in one ``pyarrow.Table``, whose first columns hold their names."""
         import pyarrow as pa
 
         parts = []
@@ -470,7 +497,7 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
         return pa.concat_tables(parts)
 
     def series(self, number: str = "partitions", confidence: float = CONFIDENCE) -> Series:
-        """One number of every list, and its change from the list before.
+        """Estimates one number of every list, and its change from the list before.
 
         Args:
           number: in words, as ``ListRelease.numbers`` has it.
@@ -494,7 +521,10 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each list into a directory of its name, as the job does with ``--period``."""
+        """Writes each list into a directory of its name, as the job does with ``--period``.
+
+        Errors are those of ``ListRelease.save``.
+        """
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 
@@ -512,10 +542,10 @@ class Releases(_Pictured, _Answers, Mapping[Any, Any]):
 
 
 class GroupReleases(Releases):
-    """The list of all users, by ("", ""), and one of each group, by attribute and value.
+    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", "").
 
     Args:
-      lists: in order.
+      lists: by these names, in order.
       statement: the guarantee of all of them together, as in privacy.json.
     """
 
@@ -539,7 +569,7 @@ class GroupReleases(Releases):
         return dict(zip(("attribute", "group"), name, strict=True))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the lists into a directory, as the job does."""
+        """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
         tables = grouped_tables((*name, one.released) for name, one in self.items())
         if not is_decoded(self.statement):
             del tables[COORDINATES_FILE]
@@ -552,12 +582,15 @@ _OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_a
 
 @dataclass(frozen=True, repr=False)
 class Series(_Table):
-    """One number of lists in a row, and how it changes.
+    """One number of several lists in order, and its change from each list to the next.
 
     Attributes:
-      kind, number: what the lists are by, such as "day", and the number in words.
+      kind: what the lists are by, such as "day".
+      number: the number in words, as ``ListRelease.numbers`` has it.
       names: of the lists.
-      estimates, changes: of each list, and of each but the first, with intervals by themselves.
+      estimates: the number of each list.
+      changes: of each list but the first, from the list before. Each interval, here and in
+        ``estimates``, holds with its confidence by itself.
     """
 
     kind: str
@@ -583,9 +616,11 @@ class Comparison(_Pictured):
     """Numbers of two lists side by side, and their differences, the second less the first.
 
     Attributes:
-      lists, labels: the two, and what they are called.
-      questions: what is asked.
-      first, second, differences: the answers; each interval holds with its confidence by itself.
+      lists: the two lists.
+      labels: what they are called.
+      questions: what is asked of both, in words.
+      first, second, differences: the answer to each question, of the lists and of their difference;
+        each interval holds with its confidence by itself.
     """
 
     page_kind = "comparison"
@@ -654,14 +689,14 @@ def compare(
 
 
 def load(directory: str | os.PathLike[str]) -> Any:
-    """The release of a directory that a job, or ``save``, has written.
+    """Reads the release from a directory that a job, or ``save``, has written.
 
     Returns:
       A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or the ``Releases`` that
       ``--period`` has written into a directory for each.
 
     Raises:
-      ValueError: there is none, or it cannot be read.
+      ValueError: there is no release, or it cannot be read.
     """
 
     def answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
@@ -683,7 +718,8 @@ def _publish(
     overwrite: bool,
     numbers: int = 2,
 ) -> None:
-    """Writes what a job writes, the release first; errors are in words of Python."""
+    """Writes the files of a job, of which the first table is the release, with Python's words in
+    errors."""
     file_name, *beside = tables
     try:
         place = ReleaseDirectory(

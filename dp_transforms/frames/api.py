@@ -54,17 +54,18 @@ def release(
         dictionaries, or of tuples whose columns are positions from 0; or a path as jobs take it.
       user: the column that says whose a record is.
       partition: the column of what is counted, or several.
-      epsilon: what the release costs.
-      max_partitions_per_user: kappa; of a user with more partitions as many are kept, at random.
+      epsilon: the privacy loss that the release costs; positive.
+      max_partitions_per_user: kappa, the most partitions in which one user counts. Of a user with
+        more, as many are kept at random.
       mechanism: see ``partition_mechanism``.
       drop_nulls: leave out records without a user or a partition, which are refused otherwise.
       session: spend from its budget; by default the release stands by itself.
       secret: makes all random decisions; a fresh one by default. It serves one release.
 
     Raises:
-      ValueError: an argument is out of range, or the data have no such columns or nulls in them.
+      ValueError: an argument is out of range, or a column is missing or has nulls.
       TypeError: the data are of no known kind.
-      BudgetExceededError: the session has less left; nothing was read or spent.
+      BudgetExceededError: the session has less left than this costs; nothing was read or spent.
 
     >>> import dp_transforms as dp
     >>> visits = {"who": [1, 1, 2, 3], "page": ["home", "news", "home", "home"]}
@@ -90,14 +91,14 @@ def release_counts(
 ) -> ListRelease:
     """Releases counts that were made elsewhere, one for each partition.
 
-    Nothing here can know in how many of them one user is counted: ``max_partitions_per_user`` is
-    the caller's declaration, on which the guarantee rests and which the statement says to be one.
-    Where there are records, ``release`` sees to it.
+    Counts do not tell in how many partitions one user is counted: ``max_partitions_per_user`` is
+    the caller's declaration, on which the guarantee rests, and the statement says so. Where there
+    are records, take ``release``, which bounds them.
 
     Args:
-      counts: numbers of distinct users of each partition.
+      counts: the number of distinct users of each partition.
       epsilon, mechanism, session, secret: see ``release``.
-      max_partitions_per_user: the most partitions in whose counts one user is.
+      max_partitions_per_user: kappa, the most partitions in which one user is counted.
 
     Raises:
       ValueError, BudgetExceededError: see ``release``.
@@ -140,11 +141,12 @@ def select(
     session: Session | None = None,
     secret: JobSecret | None = None,
 ) -> NamesRelease:
-    """Selects the names to release: (epsilon, delta)-DP for adding or removing a user's records.
+    """Selects the partitions that may be named: (epsilon, delta)-DP for adding or removing all
+    records of one user.
 
     Args:
       data, user, partition, max_partitions_per_user, drop_nulls, session, secret: see ``release``.
-      epsilon, delta: what the selection costs; delta far below 1 / number of users.
+      epsilon, delta: what the selection costs; take a delta far below 1 / number of users.
       counts: also release noisy numbers of users, with intervals, at no further cost.
       strategy: see ``mechanisms.selection.make_strategy``.
       pre_threshold: never name a partition with fewer users than this.
@@ -184,9 +186,17 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release of what ``records_of`` takes; returns what came out of the engine, and the
-    statement. What a session has not left is refused before data are looked at, and its budget is
-    spent before records are used."""
+    """Makes a release. What a session has not left is refused before data are looked at, and its
+    budget is spent before records are used.
+
+    Args:
+      spec: of the release.
+      session, secret: see ``release``.
+      *records: see ``records_of``.
+
+    Returns:
+      What came out of the engine, and the statement.
+    """
     charge = _charge(session, spec.requests)
     source = records_of(*records)
     if isinstance(spec, specs.GroupsSpec):
@@ -236,10 +246,11 @@ def release_by_period(
       time: the column of dates, timestamps, or text such as 2026-01-31 23:59.
       period: "hour", "day", "week" or "month".
       periods: the first and the last day, as "2026-01-01..2026-01-31". Public: choose them without
-        looking at the records, of which others are left out.
+        looking at the records. Records of other days are left out.
       epsilon: what all lists cost together; each costs epsilon / max_periods_per_user.
-      max_periods_per_user: in how many periods a user counts, at random.
-      max_partitions_per_user: in how many partitions of each of these.
+      max_periods_per_user: the most periods in which one user counts. Of a user with more, as many
+        are kept at random.
+      max_partitions_per_user: the most partitions in which one user counts in each of these.
 
     Returns:
       ``Releases``: a ``ListRelease`` by the name of each period, with or without records.
@@ -299,7 +310,7 @@ def release_groups(
       epsilon_all: what the list of all users costs.
       epsilon_groups: what all groups cost; each column gets an equal part.
       max_partitions_per_user: kappa, in all lists.
-      epsilon_selection, delta: what the names of groups cost that are not public.
+      epsilon_selection, delta: what the selection of names costs, for columns with None.
 
     Returns:
       ``GroupReleases``: a ``ListRelease`` by column and value, and that of all users by ("", "").
@@ -358,10 +369,11 @@ def degrees(
       source, target: the columns of its two ends.
       epsilon: what the release costs.
       degree: "undirected", "in" or "out".
-      degree_bound: edges beyond as many at a node are dropped. Public: choose it without looking at
-        the graph.
-      nodes: their number, if it is public and edges are protected.
-      mechanism, drop_nulls, session, secret: see ``release``; the session's unit is edge or node.
+      degree_bound: the most edges that are kept at a node; further ones are dropped. Public: choose
+        it without looking at the graph.
+      nodes: the number of nodes, if it is public and edges are protected.
+      mechanism, drop_nulls, session, secret: see ``release``. The session is for the unit "edge" or
+        "node".
 
     Raises:
       ValueError, TypeError, BudgetExceededError: see ``release``.
@@ -394,10 +406,10 @@ def choose_kappa(
 
     Args:
       data, user, partition, drop_nulls, session, secret: see ``release``.
-      epsilon: what this release costs; a tenth of the next one is much.
-      for_epsilon: what the following release will cost.
-      for_delta: names are to be selected, with this delta; by default a list is to be released.
-      max_degree: no larger value is tried. Public: choose it without looking at the data.
+      epsilon: what this release costs; a tenth of ``for_epsilon`` is plenty.
+      for_epsilon: the epsilon of the release that follows.
+      for_delta: the delta of a selection of names that follows; by default a list follows.
+      max_degree: the largest value to try. Public: choose it without looking at the data.
 
     Returns:
       ``postprocessing.kappa_choice.KappaChoice``, whose ``recommended`` is the best.
@@ -430,13 +442,13 @@ def plan(
     delta: Number | None = None,
     max_partitions_per_user: int = 1,
 ) -> tuple[ReleasePlan, ...]:
-    """Foretells the error of releases, from no private data: a plan for each epsilon.
+    """Foretells the errors of releases without any private data: one plan for each epsilon.
 
     Args:
       epsilons: one, or several to compare.
-      users: about how many there are. All are thought to have as many partitions as count, and
-        these to follow Zipf's law; ``other_dists`` are of lists of other kinds.
-      reference: instead, a public list that is like the one to release.
+      users: about how many there are. Each is taken to have ``max_partitions_per_user`` partitions,
+        and these to follow Zipf's law; ``other_dists`` are for lists of other kinds.
+      reference: a public list that is like the one to release, instead of users.
       delta: of a selection of names, if one is planned too.
       max_partitions_per_user: kappa.
 

@@ -30,18 +30,20 @@ if TYPE_CHECKING:
 class Session:
     """Releases about the same users, which together cost no more than a budget.
 
-    What a release costs is taken off before any record is read, and a release that costs more than
-    is left is refused. Epsilons may be chosen after earlier releases (``budget.budget``).
+    The cost of a release is taken off before any record is read, and a release that costs more than
+    is left is refused. Epsilons may be chosen after seeing earlier releases (see
+    ``budget.budget``).
 
-    A release that fails is given back: it is handed out after its cost is committed, so that with
-    an error nothing has come out but that there is one. That may depend on the data, and is not
-    charged for, whatever a release costs (see docs/guarantee). What a process leaves on a ledger
-    that is killed meanwhile, the next reservation there gives back.
+    The cost of a release that fails is given back: a release is handed out after its cost is
+    committed, so that with an error nothing has come out but that there is one. Whether there is
+    one may depend on the data, and is not charged for (see docs/guarantee). If a process is killed,
+    the next reservation on its ledger gives back what it had reserved.
 
     Args:
-      epsilon, delta: the whole budget's.
+      epsilon, delta: the whole budget.
       composition_delta: the part of delta for composition, see ``budget.Ledger.create``.
-      unit: what neighbours are: "user" (by default), "replaced-user", "edge" or "node".
+      unit: what neighbours add, remove or replace: "user" (by default), "replaced-user", "edge" or
+        "node".
 
     Raises:
       ValueError: an argument is out of its range.
@@ -74,12 +76,12 @@ class Session:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> Session:
-        """A session on a ledger's file, which jobs and other sessions may share.
+        """Opens a session on a ledger's file, which jobs and other sessions may share.
 
         Make the file with ``dp-frequency-lists ledger create`` or ``budget.Ledger.create``.
 
         Raises:
-          FileNotFoundError: there is none.
+          FileNotFoundError: there is no such file.
           ValueError: the file is damaged, or no ledger.
         """
         ledger = Ledger.open(path)
@@ -102,31 +104,31 @@ class Session:
         return self._filter.remaining([cost for _, cost in self._spent])
 
     def release(self, data: Any, **options: Any) -> ListRelease:
-        """A frequency list: see ``dp_transforms.release``."""
+        """Releases a frequency list: see ``dp_transforms.release``."""
         return api.release(data, **options, session=self)
 
     def select(self, data: Any, **options: Any) -> NamesRelease:
-        """Names: see ``dp_transforms.select``."""
+        """Selects names: see ``dp_transforms.select``."""
         return api.select(data, **options, session=self)
 
     def release_by_period(self, data: Any, **options: Any) -> Releases:
-        """A list for each period: see ``dp_transforms.release_by_period``."""
+        """Releases a list for each period: see ``dp_transforms.release_by_period``."""
         return api.release_by_period(data, **options, session=self)
 
     def release_counts(self, counts: Any, **options: Any) -> ListRelease:
-        """A list of counts that were made elsewhere: see ``dp_transforms.release_counts``."""
+        """Releases counts that were made elsewhere: see ``dp_transforms.release_counts``."""
         return api.release_counts(counts, **options, session=self)
 
     def degrees(self, edges: Any, **options: Any) -> ListRelease:
-        """Degrees of a graph: see ``dp_transforms.degrees``."""
+        """Releases the degrees of a graph: see ``dp_transforms.degrees``."""
         return api.degrees(edges, **options, session=self)
 
     def release_groups(self, data: Any, **options: Any) -> GroupReleases:
-        """Lists of groups: see ``dp_transforms.release_groups``."""
+        """Releases lists of groups: see ``dp_transforms.release_groups``."""
         return api.release_groups(data, **options, session=self)
 
     def choose_kappa(self, data: Any, **options: Any) -> KappaChoice:
-        """Values of kappa compared: see ``dp_transforms.choose_kappa``."""
+        """Compares values of kappa: see ``dp_transforms.choose_kappa``."""
         return api.choose_kappa(data, **options, session=self)
 
     def check(self, requests: Sequence[Request]) -> None:
@@ -160,10 +162,10 @@ class Session:
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
-        """Spends before the block is entered; yields what a privacy.json says of it. What the block
-        makes is handed out after it; with an error it is given back.
+        """Spends what is requested before its block is entered; yields its part of a privacy.json.
 
-        Raises: as ``check``, and then nothing is spent.
+        What the block makes must be handed out after it alone: with an error in it, the cost is
+        given back. Errors of this itself are those of ``check``, and then nothing is spent.
         """
         if self._ledger is not None:
             ids = [one.id for one in self._ledger.reserve_all(requests, announces=True)]

@@ -122,5 +122,5 @@ class Weights:
         return list(map(mul, self.upward(length), self._inverse_powers))
 
     def _products(self, factors: Iterable[Enclosure]) -> list[Enclosure]:
-        """1 and the products of the first factors."""
+        """1, and the products of the first 1, 2, ... factors."""
         return list(accumulate(factors, mul, initial=self._one))

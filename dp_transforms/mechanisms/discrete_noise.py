@@ -128,17 +128,18 @@ class IntegerNoise(ABC):
 class GeometricNoise(IntegerNoise):
     """P[X = x] proportional to q**|x|, on all integers or on those from -k to k.
 
-    P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)), where q**k may be 0.
+    P[X > x] = q**(x + 1) (1 - q**(k - x)) / (1 + q - 2 q**(k + 1)) for x from 0 to k; on all
+    integers q**k and q**(k - x) are 0.
     """
 
     @property
     @abstractmethod
     def _decay(self) -> Decay:
-        """q."""
+        """q, the ratio of neighbouring probabilities."""
 
     @property
     def _largest(self) -> int | None:
-        """k."""
+        """k; None on all integers."""
         return None
 
     def tail(self, x: int, precision: int) -> Enclosure:

@@ -76,7 +76,7 @@ class Eta:
 
     @classmethod
     def from_epsilon(cls, epsilon: Number, max_bits: int | None = None) -> Eta:
-        """The largest Eta with eta * ln 2 <= epsilon among those whose base has ``max_bits`` bits.
+        """Returns the largest Eta with eta * ln 2 <= epsilon and ``max_bits`` bits in its base.
 
         The base (x / 2**y)**z has y * z bits after the binary point. All such numbers with y * z <=
         max_bits are multiples of 2**-max_bits, so the best one has z = 1.

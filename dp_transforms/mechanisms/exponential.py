@@ -229,10 +229,12 @@ class ExponentialMechanism:
         return eta.bits * self._range + (most - 1).bit_length()
 
     def epsilon(self, sensitivity: float | Fraction = 1) -> float:
-        """One choice costs the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
+        """Returns the epsilon of one choice, in natural units.
+
+        It is the smallest float not below 2 * eta * ceil(sensitivity) * ln 2.
 
         Args:
-          sensitivity: by how much any outcome's utility may change between neighbours.
+          sensitivity: the most by which any outcome's utility may change between neighbours.
         """
         if not 0 <= sensitivity < math.inf:
             raise ValueError(f"sensitivity must be finite and not negative, got {sensitivity}")
@@ -242,7 +244,7 @@ class ExponentialMechanism:
     def sample(
         self, utilities: Any, tape: RandomTape, channel: str = "exponential mechanism"
     ) -> int:
-        """The index of the chosen outcome.
+        """Draws an outcome; returns its index.
 
         Args:
           utilities: one finite number per outcome: a sequence or a one-dimensional numpy array of
@@ -267,11 +269,11 @@ class ExponentialMechanism:
         tape: RandomTape,
         channel: str = "exponential mechanism",
     ) -> Outcome:
-        """One of the outcomes; ``sample`` with ``utility(outcome)`` for each."""
+        """Draws one of the outcomes: ``sample`` with ``utility(outcome)`` for each."""
         return outcomes[self.sample([utility(o) for o in outcomes], tape, channel)]
 
     def probabilities(self, utilities: Any) -> list[Any]:
-        """The exact probability of each outcome, as gmpy2.mpq; private, like the utilities.
+        """Returns the exact probability of each outcome, as gmpy2.mpq: private, as utilities are.
 
         Raises:
           ValueError: as ``sample``, or a utility is not an integer.
@@ -402,16 +404,18 @@ class ClampedLaplace:
         return math.floor((upper - lower) / step) + 1
 
     def epsilon(self, sensitivity: Number) -> float:
-        """The cost of one release is the smallest float not below the value in the class's text.
+        """Returns the epsilon of one release, in natural units.
+
+        It is the smallest float not below 2 * eta * ceil(sensitivity / granularity) * ln 2.
 
         Args:
-          sensitivity: by how much the number may change between neighbours, in its own units.
+          sensitivity: the most by which the number may change between neighbours.
         """
         _, _, step = self._grid
         return self._mechanism.epsilon(math.ceil(_rational("sensitivity", sensitivity) / step))
 
     def release(self, value: Any, tape: RandomTape, channel: str = "clamped Laplace") -> Fraction:
-        """A point of the grid, exactly.
+        """Draws a point of the grid; returns it exactly.
 
         Args:
           value: the private number, finite; outside the bounds it counts as the nearer one.
@@ -423,7 +427,7 @@ class ClampedLaplace:
         return self._point(self._mechanism.sample(self._distances(value), tape, channel))
 
     def distribution(self, value: Any) -> dict[Fraction, Any]:
-        """The exact probability of each point, as gmpy2.mpq; private, like the value."""
+        """Returns the exact probability of each point, as gmpy2.mpq: private, as the value is."""
         probabilities = self._mechanism.probabilities(self._distances(value))
         return {self._point(i): p for i, p in enumerate(probabilities)}
 

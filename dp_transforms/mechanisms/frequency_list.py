@@ -186,7 +186,7 @@ class FrequencyList:
         return np.append(self._frequencies, tail)[np.searchsorted(ends, ranks)]
 
     def at_least(self, users: Integers) -> IntArray:
-        """The numbers of items that occur at least so many times each.
+        """Counts the items that occur at least so many times, for each of several numbers of times.
 
         >>> FrequencyList([5, 2, 1], [1, 1, 3]).at_least([6, 2, 1]).tolist()
         [0, 2, 5]
@@ -275,14 +275,16 @@ class ReleasedList(FrequencyList):
 
     @property
     def coordinates(self) -> NoisyCoordinates | None:
-        """All that the release tells of the private list; None unless it was decoded."""
+        """The noisy coordinates, all that the release tells of the private list; None unless the
+        list was decoded from such."""
         return self._coordinates
 
     @property
     def cost(self) -> dict[str, Any] | None:
         """The cost of the release: epsilon and delta, if no user has more partitions than declared.
 
-        A mechanism takes the caller's word for it: only what bounds records can see to it.
+        A mechanism takes the caller's word for that, since it does not see records. None if it is
+        not known which mechanism released the list.
 
         >>> from dp_transforms.mechanisms import IntegerPartitionMechanism
         >>> mechanism = IntegerPartitionMechanism(epsilon=0.5, sensitivity=2)
@@ -298,7 +300,7 @@ class ReleasedList(FrequencyList):
         }
 
     def to_dict(self) -> dict[str, list[int]]:
-        """The columns.
+        """Returns the columns.
 
         >>> ReleasedList([5, 1], [1, 3]).to_dict()
         {'frequency': [5, 1], 'multiplicity': [1, 3]}
@@ -310,19 +312,19 @@ class ReleasedList(FrequencyList):
     # a mechanism needs none of it.
 
     def to_arrow(self) -> Any:
-        """The columns as a ``pyarrow.Table``, and what the release cost as its metadata."""
+        """Returns the columns as a ``pyarrow.Table``, with the cost of the release as metadata."""
         from dp_transforms.reports import lists
 
         return lists.to_arrow(self)
 
     def to_pandas(self) -> Any:
-        """The columns as a ``pandas.DataFrame``, and what the release cost as its ``attrs``."""
+        """Returns the columns as a ``pandas.DataFrame``, with the release's cost as ``attrs``."""
         from dp_transforms.reports import lists
 
         return lists.to_pandas(self)
 
     def plot(self, path: str | os.PathLike[str] | None = None, confidence: float = 0.99) -> Any:
-        """A picture with error bars; see ``reports.lists.plot_list``."""
+        """Draws the list with error bars; see ``reports.lists.plot_list``."""
         from dp_transforms.reports import lists
 
         return lists.plot_list(self, path, confidence)

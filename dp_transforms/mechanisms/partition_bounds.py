@@ -90,7 +90,9 @@ class PartitionBounds:
         upper: Sequence[int] | IntArray,
         repeats: Sequence[int] | IntArray,
     ) -> PartitionBounds:
-        """lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, and x_i = 0 behind them.
+        """Makes the bounds lower[j] <= x_i <= upper[j] for the next repeats[j] ranks i, in turn.
+
+        Behind these ranks x_i = 0.
 
         Bounds that are not descending are replaced by the tightest ones that are and that the same
         lists keep (their monotone closure): U_i by the least U_j with j <= i, L_i by the largest
@@ -121,7 +123,9 @@ class PartitionBounds:
 
     @classmethod
     def of_total(cls, total: int) -> PartitionBounds:
-        """x_i <= total / i: what every list of at most ``total`` users keeps (Ilvento).
+        """Makes the bounds x_i <= total / i, which every list of at most ``total`` users keeps.
+
+        See Ilvento (2019).
 
         Args:
           total: a public upper bound on N.
@@ -143,7 +147,10 @@ class PartitionBounds:
 
     @classmethod
     def around(cls, reference: FrequencyList, width: int) -> PartitionBounds:
-        """|x_i - r_i| <= width at every rank, for a public list r and zeros behind it."""
+        """Makes the bounds |x_i - r_i| <= width at every rank, for a public list r.
+
+        Behind the list's last rank r_i is 0.
+        """
         _check("width", width)
         values, repeats = reference.frequencies, reference.multiplicities
         return cls(
@@ -154,7 +161,7 @@ class PartitionBounds:
 
     @classmethod
     def within_distance(cls, reference: FrequencyList, distance: int) -> PartitionBounds:
-        """The tightest bounds that all lists within an L1 distance of a list keep.
+        """Makes the tightest bounds that all lists within an L1 distance of a list r keep.
 
         U_i is the largest and L_i the smallest value that x_i has in any list x with
         ||x - r||_1 <= distance (Blocki, Datta, Bonneau 2016, Equation 1).
@@ -193,7 +200,7 @@ class PartitionBounds:
         return bool(kept.all())
 
     def nearest(self, frequency_list: FrequencyList) -> FrequencyList:
-        """The list with f_i moved between L_i and U_i: the nearest that keeps the bounds."""
+        """Returns the nearest list that keeps the bounds: each f_i is moved between L_i and U_i."""
         ends = self._rank_ends(self.lower, frequency_list)
         values = np.maximum(frequency_list.at_ranks(ends), self.lower.at_ranks(ends))
         values = np.minimum(values, self.upper_at(ends))
@@ -207,7 +214,7 @@ class PartitionBounds:
         return ranks[ranks > 0]
 
     def upper_at(self, ranks: IntArray) -> IntArray:
-        """U_i at some ranks; where it is infinite, more than any list has."""
+        """Returns U_i at some ranks; where it is infinite, more than any list has there."""
         inner = np.maximum(ranks - self.unbounded_ranks, 1)
         bounds = self.upper.at_ranks(inner, self.beyond)
         return np.where(ranks <= self.unbounded_ranks, _LARGEST, bounds)

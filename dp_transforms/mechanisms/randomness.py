@@ -70,14 +70,14 @@ class RandomTape:
         return cls(hashlib.shake_256(prefix + secret + context.encode()).digest(KEY_BYTES))
 
     def claim(self, release: str) -> RandomTape:
-        """The tape itself, for a release that has no predecessor on it.
+        """Notes that a release uses the tape; returns the tape.
 
         Args:
           release: what is drawn, or on which channel: different ones share no numbers.
 
         Raises:
-          ValueError: such a release has claimed the tape. With the same numbers on other data,
-            noise would cancel.
+          ValueError: such a release has claimed the tape before. With the same numbers on other
+            data, noise would cancel.
         """
         if release in self._claimed:
             raise ValueError(
@@ -88,11 +88,11 @@ class RandomTape:
         return self
 
     def branch(self, context: str) -> RandomTape:
-        """A tape of its own for one part of what this tape serves, such as one of many tries."""
+        """Returns an independent tape for one part of what this tape serves, such as one try."""
         return RandomTape.from_secret(self._key, context)
 
     def words(self, channel: str, count: int, start: int = 0) -> WordArray:
-        """The leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
+        """Returns the leading 64 bits of ``count`` numbers of a channel, as a uint64 array.
 
         Element i is floor(U * 2**64) for the number U at (channel, start + i).
         """

@@ -30,7 +30,7 @@ from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.randomness import RandomTape
 
 MAX_DEGREE = 1_000
-"""Up to which degree cells go, unless told otherwise."""
+"""The largest degree with a cell, unless told otherwise."""
 
 _CHANNEL = "user degrees"
 
@@ -104,7 +104,7 @@ class UserDegreeMechanism:
     def release(
         self, users_by_degree: Mapping[int, int], tape: RandomTape | None = None
     ) -> ReleasedDegrees:
-        """One private histogram.
+        """Releases one private histogram.
 
         Args:
           users_by_degree: {degree: number of users}, private; empty is allowed.
@@ -122,7 +122,7 @@ class UserDegreeMechanism:
     def release_under(
         self, users_by_degree: Mapping[int, int], secret: bytes, context: str = "user degrees"
     ) -> ReleasedDegrees:
-        """The release of a job's secret: a retry repeats it, and other data have other noise.
+        """Releases under a job's secret: a retry repeats the release, other data have other noise.
 
         Args:
           users_by_degree: see ``release``.

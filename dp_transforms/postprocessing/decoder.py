@@ -46,13 +46,24 @@ def decode(
     bounds: PartitionBounds | None = None,
     max_total: int | None = None,
 ) -> FrequencyList:
-    """The list of posterior medians, for any coordinates. It keeps public bounds, and a public
-    bound on the total that a list within them can keep."""
+    """Decodes noisy coordinates: returns the list of posterior medians.
+
+    Args:
+      coordinates: noisy rows and columns; any integers.
+      bounds: public bounds, which the list keeps.
+      max_total: a public bound on the total, which the list keeps; some list within ``bounds``
+        must be able to.
+    """
     return Posterior(coordinates, bounds).median(max_total)
 
 
 class Posterior:
-    """The distribution of rows and columns, given their noisy values and public bounds."""
+    """The distribution of rows and columns, given their noisy values.
+
+    Args:
+      coordinates: noisy rows and columns, which may differ in length.
+      bounds: public bounds on the list.
+    """
 
     def __init__(self, coordinates: NoisyCoordinates, bounds: PartitionBounds | None = None):
         self._bounds = bounds
@@ -147,8 +158,11 @@ def _pooled(levels: IntArray) -> IntArray:
 
 
 def _strictly_falling(values: IntArray) -> IntArray:
-    """A strictly falling arm near the values, which are one but where cells are coarse, or where a
-    probability that a Fourier transform rounds off comes to matter, behind a cliff."""
+    """Returns the values if they fall strictly, and else a fit in least squares that does.
+
+    They may not fall where a cell holds several integers, or behind a cliff, where a Fourier
+    transform rounds off probabilities that matter.
+    """
     size = int(np.count_nonzero(values))
     index = np.arange(size)
     levels = values[:size] + index

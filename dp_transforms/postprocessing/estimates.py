@@ -43,6 +43,12 @@ GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 class Estimate:
     """A number of the private list, and an interval that holds it with some confidence.
 
+    Attributes:
+      value: the estimate, within the interval.
+      low, high: the ends of the interval, which belong to it.
+      confidence: the probability with which it holds the true number.
+      kind: ``PROVED`` if that is so for every list, ``MODEL`` if under the decoder's model.
+
     >>> print(Estimate(169, 160, 177))
     169 (160 to 177, 95% confidence)
     """
@@ -95,18 +101,18 @@ class Answers(ABC):
 
     @abstractmethod
     def total(self, confidence: float = 0.95) -> Estimate:
-        """The sum of all frequencies."""
+        """Estimates the sum of all frequencies."""
 
     @abstractmethod
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        """The sum of the largest frequencies."""
+        """Estimates the sum of so many largest frequencies."""
 
     @abstractmethod
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        """The part of the total that the largest frequencies make up."""
+        """Estimates the part of the total (0 to 1) that so many largest frequencies make up."""
 
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
-        """lambda_beta in bits, see ``guessing_metrics``; the upper end may be infinite."""
+        """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
         rate = self.share_of_top(guesses, confidence)
         value, low, high = (
             math.log2(guesses / one) if one else math.inf
@@ -116,7 +122,7 @@ class Answers(ABC):
 
     @abstractmethod
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
-        """G-tilde_alpha, see ``guessing_metrics``."""
+        """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
 
 
 class ReleaseIntervals(Answers):
@@ -129,7 +135,13 @@ class ReleaseIntervals(Answers):
     def success_rates(
         self, guesses: Sequence[int], confidence: float = 0.95
     ) -> tuple[FloatArray, FloatArray]:
-        """Bounds on ``share_of_top`` for several numbers, which hold together for all numbers."""
+        """Returns bounds on ``share_of_top`` of several numbers of guesses.
+
+        The bounds on all numbers of guesses hold together with the confidence.
+
+        Returns:
+          Lower and upper bounds, arrays of the shape of ``guesses``.
+        """
         curve = self._rate_curve(confidence)
         ranks = np.minimum(np.asarray(guesses, np.int64), curve.last)
         return curve.low(ranks), curve.high(ranks)
@@ -222,7 +234,7 @@ class RateCurve:
 
 
 def around(value: float, low: float, high: float, confidence: float) -> Estimate:
-    """The estimate with a value moved into the interval."""
+    """Returns the estimate whose value is moved into the interval."""
     return Estimate(min(max(value, low), high), low, high, confidence)
 
 

@@ -117,8 +117,14 @@ class GapChains:
         weight: FloatArray,
     ) -> None:
         """Sweeps all segments, and those again that were entered by another message than their
-        neighbour was left with: forwards (1) or backwards (-1), from first guesses of the messages
-        that enter, weighed by how much they matter."""
+        neighbour was left with.
+
+        Args:
+          sweep: takes segments and the messages that enter them; returns those that leave.
+          entry: first guesses of the messages that enter.
+          towards: 1 forwards, -1 backwards.
+          weight: how much the message that enters a segment matters.
+        """
         leaving, which = np.empty_like(entry), np.arange(len(entry))
         while len(which):
             leaving[which] = sweep(which, entry[which])

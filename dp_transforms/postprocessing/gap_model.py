@@ -37,8 +37,12 @@ learning."""
 
 
 class SmoothGaps:
-    """The mean gaps of both arms of a list, as one spline, fitted to expected gaps; ``side`` is a
-    guess of the side D of the Durfee square."""
+    """The mean gaps of both arms of a list, as one spline, fitted to expected gaps.
+
+    Args:
+      lengths: the number of coordinates of rows and of columns.
+      side: a guess of the side D of the Durfee square.
+    """
 
     def __init__(self, lengths: list[int], side: int):
         places = [math.log(side) - np.log(np.arange(1, n + 1) + 0.5) for n in lengths]
@@ -61,8 +65,13 @@ class SmoothGaps:
         return np.split(np.exp(np.clip(self._sign * curve, -7, 25)), [self._split])
 
     def fit(self, gaps: FloatArray, weights: FloatArray, steps: int) -> None:
-        """Scoring steps of penalised likelihood, from the expected gap behind each coordinate, rows
-        first, and the probability that there is one."""
+        """Takes scoring steps of penalised likelihood.
+
+        Args:
+          gaps: the expected gap behind each coordinate, rows first.
+          weights: the probability that there is a gap, likewise.
+          steps: how many steps.
+        """
         for _ in range(steps):
             mean = np.concatenate(self.means())
             variance = np.where(self._sign > 0, 1 + 0.5 / mean, 1 / mean + 1 / SHAPE)
@@ -99,8 +108,17 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
 
 
 def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -> FloatArray:
-    """Probabilities of gaps in cells of so many integers around some points, by each distribution:
-    distributions x places x points. ``means`` are those of places."""
+    """Returns probabilities of gaps in cells around some points, by each distribution.
+
+    Args:
+      gaps: points, places x points.
+      means: the mean gap of each place.
+      cell: the number of integers of a cell.
+      columns: whether these are gaps of columns, and not of rows.
+
+    Returns:
+      An array of distributions x places x points.
+    """
     mean = means[:, None]
     low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
     smooth = _coarse(gaps, mean, cell, columns) if cell > 1 else _smooth(gaps, mean, columns)

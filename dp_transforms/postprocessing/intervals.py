@@ -78,7 +78,7 @@ _ROUNDING = 1 - 1e-9
 
 
 def intervals_of(released: ReleasedList) -> ReleaseIntervals:
-    """The intervals of a release: from its noisy coordinates, or from its mechanism's distribution.
+    """Returns a release's intervals, from its noisy coordinates or its mechanism's distribution.
 
     Raises:
       ValueError: the list was read from a file, or public knowledge narrowed a mechanism whose
@@ -92,8 +92,13 @@ def intervals_of(released: ReleasedList) -> ReleaseIntervals:
 
 
 def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelIntervals:
-    """The intervals of the decoder's model, from lists drawn from its posterior: shorter than the
-    proved ones, see benchmarks/results/answers.md for how often they hold.
+    """Returns intervals of the decoder's model, from lists drawn from its posterior.
+
+    They are shorter than the proved ones; benchmarks/results/answers.md tells how often they hold.
+
+    Args:
+      released: a list with its noisy coordinates.
+      draws: how many lists are drawn.
 
     Raises:
       ValueError: the list has no noisy coordinates.

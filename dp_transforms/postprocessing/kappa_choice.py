@@ -36,7 +36,8 @@ from dp_transforms.postprocessing.planning import made_up_dists
 _HOPELESS = 1.5
 _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
-"""Of epsilon / kappa, but for a kappa of 1: lists are mostly noise there, and take seconds each."""
+"""The least epsilon / kappa that is tried above kappa = 1: below, lists are mostly noise, and take
+seconds each."""
 
 _STEP = 4
 """Noise is simulated at powers of this kappa; from there on it follows a power law."""
@@ -49,11 +50,12 @@ class KappaPlan:
     Attributes:
       kappa: max_partitions_per_user.
       kept: the part of all contributions that is kept, see ``kept_part``.
-      dropped: about how many contributions are not.
-      noise: of a Zipf list: half the expected L1 distance that the mechanism adds. None for names.
+      dropped: about how many contributions are dropped.
+      noise: half the expected L1 distance that the mechanism adds to a Zipf list. None for names.
       other_noise: the same for lists of other kinds, the least and the most.
-      error: is to be small: about half the largest L1 distance to the list of all records, or how
-        many users a partition needs, of all records, to be named half of the time.
+      error: the number to compare; less is better. For a list it is about half the largest L1
+        distance to the list of all records; for names, how many users a partition needs, of all
+        records, to be named half of the time.
     """
 
     kappa: int
@@ -66,11 +68,11 @@ class KappaPlan:
 
 @dataclass(frozen=True, repr=False)
 class KappaChoice:
-    """Several values of kappa beside each other.
+    """Several values of kappa, compared.
 
     Attributes:
-      recommended: the one of the least error.
-      plans: ascending by kappa, until more would not help.
+      recommended: the kappa with the least error.
+      plans: one for each kappa, ascending, until a larger one would not help.
       users, contributions: about how many there are.
     """
 
@@ -235,7 +237,10 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
 
 
 def _noises(epsilon: Number, contributions: int) -> Callable[[int], FloatArray]:
-    """Half the expected L1 distance that noise moves made-up lists, Zipf's first, by kappa."""
+    """Half the expected L1 distance by which noise moves made-up lists, as a function of kappa.
+
+    The function returns one number for each kind of list, Zipf's first.
+    """
 
     @lru_cache
     def simulated(power: int) -> FloatArray:
@@ -274,7 +279,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[K
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
-    """How many users a partition needs, of all records, to be named half of the time."""
+    """The number of users that a partition needs in all records to be named half of the time."""
     strategy = choose_strategy(epsilon, delta, max_partitions_per_user=kappa)
     needed = strategy.median_users
     if needed is None:

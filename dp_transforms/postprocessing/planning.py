@@ -30,13 +30,13 @@ from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
-"""Formulas take seconds below, for mechanisms with several times the error of the default."""
+"""Below this rate formulas take seconds, for mechanisms with several times the default's error."""
 
 _EXACT, _ROUGH = 1500, 600
-"""The largest side of a Durfee square that is simulated, of references and of made-up lists."""
+"""The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
 
 _SKETCHED = 100_000
-"""Contributions of made-up lists that stand for larger ones, at most."""
+"""The most contributions of a made-up list; it stands for larger ones."""
 
 KINDS = "Zipf", "log-normal", "two steps"
 
@@ -47,7 +47,7 @@ class SelectionPlan:
 
     Attributes:
       strategy: its name.
-      chosen: it is the one that ``strategy="auto"`` takes.
+      chosen: whether it is the one that ``strategy="auto"`` takes.
       half_from: the fewest users with which a partition is kept half of the time; None if never.
       named: how many partitions of the reference list have at least that many users.
     """
@@ -64,9 +64,9 @@ class MechanismPlan:
 
     Attributes:
       mechanism: its name.
-      chosen: it is the one that jobs take if none is named.
+      chosen: whether it is the one that jobs take if none is named.
       expected_dist: half the expected L1 distance between the released and the reference list; None
-        if it does not work at this epsilon, or is not the default and far worse.
+        if the mechanism is not for this epsilon, or is not the default and far worse.
     """
 
     mechanism: str
@@ -76,11 +76,11 @@ class MechanismPlan:
 
 @dataclass(frozen=True)
 class ReleasePlan:
-    """One frequency list and, with a delta, one selection at the same epsilon each.
+    """The expected errors of a frequency list and, with a delta, of a selection of names.
 
     Attributes:
-      epsilon: of the list, and of the selection.
-      mechanisms: one for each mechanism; what follows is of the chosen one.
+      epsilon: of the list, and again of the selection.
+      mechanisms: one for each mechanism. The numbers below are of the chosen one.
       expected_dist: half the expected L1 distance between the released and the reference list.
       relative_error: the expected L1 distance, as a part of all contributions.
       seconds: about how long one release of the reference list takes here.
@@ -111,7 +111,8 @@ def plan_releases(
       epsilons: the budgets to compare.
       delta: of the selection; without it none is planned.
       max_partitions_per_user: kappa.
-      made_up: nobody knows of which kind the list will be: take others of ``KINDS`` as well.
+      made_up: whether the reference stands for a list of which not even the kind is known: then
+        lists of the other ``KINDS`` are planned as well.
 
     Raises:
       ValueError: the reference is empty, or a parameter is out of range.

@@ -39,7 +39,7 @@ _ABOUT_MODEL = (
 
 
 def list_page(release: ListRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page of a list, pictures included, and these by their names.
+    """Makes the page of a list; returns it, pictures included, and the pictures by name.
 
     Raises:
       InputError: public knowledge has narrowed a release of the exponential mechanism.
@@ -77,7 +77,7 @@ released: the true numbers differ by the noise that makes the list private. It d
 
 
 def comparison_page(comparison: Comparison, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page of two lists side by side, picture included, and this by its name."""
+    """Makes the page of two lists side by side: see ``list_page`` for what it returns."""
     one, two = (wording(dict(each.statement), words) for each in comparison.lists)
     pictures = {COMPARISON_PICTURE: page.png(comparison_figure(comparison, words))}
     bounds = ""
@@ -167,10 +167,10 @@ def plot_list(
     confidence: float = 0.99,
     intervals: ReleaseIntervals | None = None,
 ) -> Any:
-    """The frequency of each rank, on logarithmic axes, with proven error bars.
+    """Draws the frequency of each rank, on logarithmic axes, with proved error bars.
 
     All error bars hold together with at least the given probability, whatever the private list was.
-    Where there are no intervals (see ``intervals_of``), as for a list from a file, there are none.
+    A list without intervals, such as one from a file, has no error bars: see ``intervals_of``.
 
     Args:
       released: what a mechanism returned.
@@ -198,7 +198,10 @@ def plot_list(
 
 
 def to_arrow(released: ReleasedList) -> pa.Table:
-    """The columns of a list, and what the release cost as metadata of its schema."""
+    """Returns the columns frequency and multiplicity of a list, both int64.
+
+    What the release cost is in the metadata of the schema.
+    """
     import pyarrow as pa
 
     columns = {name: pa.array(values, pa.int64()) for name, values in released.to_dict().items()}
@@ -207,7 +210,7 @@ def to_arrow(released: ReleasedList) -> pa.Table:
 
 
 def to_pandas(released: ReleasedList) -> Any:
-    """These columns as a frame, and what the release cost as its ``attrs``.
+    """Returns the columns of ``to_arrow`` as a ``pandas.DataFrame``, whose ``attrs`` say the cost.
 
     Raises:
       ImportError: pandas is not installed.

@@ -1,5 +1,5 @@
-"""Shared by all pages of reports: the frame, figures, tables, the guarantee and the budget; and
-tables and pictures of plans, which have no page."""
+"""Parts that all pages of reports share: the frame, figures, tables, the guarantee and the budget;
+and tables and pictures of plans, which have no page."""
 
 from __future__ import annotations
 

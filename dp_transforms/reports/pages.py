@@ -25,8 +25,10 @@ _MISS = Fraction(1, 20)
 
 
 def page_of(release: Any, words: Words = NO_WORDS) -> tuple[str, dict[str, bytes]]:
-    """The whole page of what ``load`` or ``compare`` gives, pictures included, and these by the
-    names of their files.
+    """Makes the page of what ``load`` or ``compare`` gives.
+
+    Returns:
+      The whole page, pictures included, and the pictures by the names of their files.
 
     Raises:
       InputError: there are no error bars for such a release.
@@ -43,7 +45,7 @@ def figure_of(release: Any) -> Any:
 
 
 def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page, its picture included, and this by its name."""
+    """Makes the page of several releases that were made together: see ``page_of``."""
     said = wording(dict(releases.statement), words)
     pictures = {}
     content = "<p>All released lists are empty: there is nothing to draw.</p>"
@@ -58,7 +60,8 @@ def series_page(releases: Releases, words: Words) -> tuple[str, dict[str, bytes]
 
 
 def series_figure(releases: Releases, said: Wording | None = None) -> Any:
-    """The figure of one number of every list, in groups how hard or how concentrated it is."""
+    """Draws one number of every release: of partitions or names, or for groups how hard guessing is
+    or the share of the top."""
     said = said or wording(dict(releases.statement))
     labelled = dict(zip(releases.labels, releases.values(), strict=True))
     if _of_names(releases):
@@ -150,7 +153,7 @@ def _of_names(releases: Releases) -> bool:
 
 
 def names_page(release: NamesRelease, words: Words) -> tuple[str, dict[str, bytes]]:
-    """The whole page, its picture included, and this by its name."""
+    """Makes the page of names: see ``page_of`` for what it returns."""
     statement = dict(release.statement)
     said = wording(statement, words)
     number, pictures = len(release), {}
@@ -201,7 +204,7 @@ def _name(value: Any) -> str:
 
 
 def _counted(statement: dict[str, Any], said: Wording) -> str:
-    """A sentence about the users that counts are of."""
+    """Says which users counts are of, in a sentence."""
     if not said.bound:
         return f"Counts are of {said.users}."
     kappa = statement["max_partitions_per_user"]

@@ -138,7 +138,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
 
 
 def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of lists of groups, in such paragraphs."""
+    """The privacy.json of lists of groups, in paragraphs that a publisher can paste."""
     epsilon, delta = statement["epsilon"], statement["delta"]
     kind = f"({epsilon:g}, {delta:g})-differential privacy"
     if not delta:
@@ -162,7 +162,7 @@ def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
 
 
 def selection_privacy_words(statement: dict[str, Any]) -> list[str]:
-    """The privacy.json of names of partitions, in such paragraphs."""
+    """The privacy.json of names of partitions, in paragraphs that a publisher can paste."""
     epsilon, delta = statement["epsilon"], statement["delta"]
     strategy = f"selection strategy {statement['strategy']}"
     words = [

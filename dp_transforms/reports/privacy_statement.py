@@ -218,7 +218,7 @@ def _price(mechanism: PartitionMechanism) -> dict[str, Any]:
 
 
 def _amount(name: str, value: Fraction) -> dict[str, Any]:
-    """A part of a budget as a float that is not below it, and exactly."""
+    """Entries for a part of a budget: a float that is not below it, and the exact decimal text."""
     return {name: float_above(value), f"{name}_exact": decimal_text(value)}
 
 

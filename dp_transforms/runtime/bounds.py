@@ -10,7 +10,8 @@ be that the two inputs differ in at most k distinct (user, partition) pairs, all
 counts, that the counts of all partitions together differ by at most k in L1.
 
 * ``BoundContributions`` and ``DeclareBounded`` establish P for their kappa.
-* ``CountDistinctUsers`` hands it on: each pair adds one to one count; a cap increases nothing.
+* ``CountDistinctUsers`` hands it on from records to counts: each pair adds one to one count. A cap
+  on counts does not increase differences.
 * ``Flatten`` adds up: the differences of its inputs are put together.
 * ``Reshuffle`` changes no element. ``Filter`` without side inputs decides about each record by
   itself, so records that two inputs share are kept in both or in neither. Not so for counts: a
@@ -53,7 +54,8 @@ class TellsBound:
     """Mixed into a transform that knows the bound of its output."""
 
     def bound(self, before: Bound) -> Bound:
-        """The bound of the output, from the input's, or the sum of inputs': by default the same."""
+        """Returns the bound of the output, given that of the input, or the sum of those of several
+        inputs. By default it is the same."""
         return before
 
 
@@ -95,7 +97,7 @@ def _bound_of(pcoll: Any, known: dict[Any, Bound]) -> Bound:
 
 
 def refuse_counts(records: beam.PCollection, transform: str) -> Bound:
-    """The bound of records, for a transform that takes records and not counts.
+    """Returns the bound of records, for a transform that takes records and not counts.
 
     Raises:
       ValueError: they are counts.

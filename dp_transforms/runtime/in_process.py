@@ -1,6 +1,7 @@
 """The engine of one process, without Beam, whose import and runner take seconds.
 
-Kernels and keys are the transforms', so that releases under one secret are those on Beam.
+It has the kernels of the transforms, under the same keys, so that releases under one secret are
+equal to those on Beam.
 """
 
 from __future__ import annotations
@@ -53,13 +54,16 @@ class Source(Protocol):
 
 
 class Watch(Protocol):
-    """Passes on what it is told of."""
+    """Passes tables on, and may tell how many have passed."""
 
     def __call__(
         self, tables: Tables, stage: str, rows: str, total: int = 0, private: bool = True
     ) -> Tables:
-        """Returns the tables of a stage; ``rows`` are what they hold, about ``total`` of them, and
-        whether it is private how many."""
+        """Returns the tables of a stage, such as "reading records".
+
+        ``rows`` are what tables hold, such as "records": about ``total`` of them, 0 if that is not
+        known. ``private`` says whether their exact number is private.
+        """
 
 
 def _unwatched(tables: Tables, *_: object, **__: object) -> Tables:
@@ -109,7 +113,8 @@ class InProcess:
         return [self._list(self._counts(pairs), spec.mechanism)]
 
     def names(self, spec: specs.NamesSpec) -> tuple[list[pa.Table], list[int]]:
-        """See ``SelectPartitions``: the names and, if it is released, the number of other users."""
+        """See ``SelectPartitions``: the names and, if it is released, the number of users who have
+        a partition that is not named."""
         weighted = isinstance(spec.strategy, WeightedStrategy)
         if not (weighted or spec.already_bounded or spec.others_epsilon is not None):
             pairs: Tables = self._bounded(spec.strategy.max_partitions_per_user)

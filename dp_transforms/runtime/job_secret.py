@@ -55,19 +55,19 @@ class JobSecret:
 
     @classmethod
     def from_os(cls) -> JobSecret:
-        """A fresh secret from the operating system's generator."""
+        """Draws a fresh secret from the operating system's generator."""
         return cls(secrets.token_bytes(SECRET_BYTES))
 
     @classmethod
     def insecure_for_testing(cls, seed: int) -> JobSecret:
-        """A secret that anyone can repeat from a small seed. For tests; never for a release.
+        """Makes a secret that anyone can repeat from a small seed. For tests; never for a release.
 
         It serves any number of pipelines.
         """
         return _InsecureSecret(hashlib.sha256(b"insecure test secret %d" % seed).digest())
 
     def tape(self, context: str) -> RandomTape:
-        """The random tape of a purpose.
+        """Returns the random tape of a purpose.
 
         Raises:
           ValueError: the purpose is empty.
@@ -75,7 +75,7 @@ class JobSecret:
         return RandomTape.from_secret(self.secret, context)
 
     def key(self, context: str) -> bytes:
-        """32 bytes that key the pseudorandom functions of ``columnar`` for a purpose.
+        """Returns 32 bytes that key the pseudorandom functions of ``columnar`` for a purpose.
 
         Raises:
           ValueError: the purpose is empty.
@@ -85,10 +85,10 @@ class JobSecret:
         return hashlib.blake2b(context.encode(), key=self.secret, digest_size=32).digest()
 
     def claim(self, pipeline: beam.Pipeline) -> None:
-        """Notes which pipeline the secret serves.
+        """Notes that the secret serves a pipeline.
 
         Raises:
-          ValueError: it serves another one.
+          ValueError: it serves another one already.
         """
         if self._pipeline is None:
             object.__setattr__(self, "_pipeline", weakref.ref(pipeline))
@@ -118,19 +118,22 @@ def release_frequency_list(
     secret: JobSecret,
     context: str = "frequency list",
 ) -> ReleasedList:
-    """Releases one list under a job's secret; what ``ReleaseFrequencyList`` does.
+    """Releases one list under a job's secret, as ``ReleaseFrequencyList`` does.
 
     The mechanism's tape is derived from the secret, the purpose, the mechanism and the list itself.
-    The same release repeated is the same, and releases of other lists or by other mechanisms under
-    the same secret are independent of it, as composition assumes: neither can noise on changed data
-    cancel.
+    So a release that is repeated is the same, and releases of other lists or by other mechanisms
+    under the same secret are independent of it, as composition assumes: noise on changed data
+    cannot cancel.
 
     Args:
-      frequency_list: the private input.
+      frequency_list: the private list.
       mechanism: what releases it; its repr must say all its parameters.
       secret: the job's secret.
-      context: tells several lists under one secret apart. Two that are equal would otherwise have
-        equal releases, which would tell that they are.
+      context: the purpose, which tells several lists under one secret apart. Two equal lists would
+        otherwise have equal releases, which would tell that they are equal.
+
+    Raises:
+      ValueError, TypeError: see ``PartitionMechanism.release``.
     """
     content = hashlib.sha256()
     for array in (frequency_list.frequencies, frequency_list.multiplicities):
@@ -145,7 +148,7 @@ def release_histogram(
     secret: JobSecret,
     context: str = "frequency list",
 ) -> ReleasedList:
-    """``release_frequency_list`` of the list that has these counts: {count: partitions}.
+    """Releases the list of a histogram {count: number of partitions}: ``release_frequency_list``.
 
     Raises:
       ValueError: a count is not a positive integer.

@@ -94,7 +94,8 @@ def reduced(
 
 
 class Held(Iterable[pa.Table]):
-    """Tables to be gone through repeatedly, in memory or all on disk; a context manager.
+    """Tables to be gone through repeatedly: in memory, or all on disk if they are more than a share
+    of it. A context manager.
 
     Args:
       tables: of plain columns or codes, see ``pack``.
@@ -129,8 +130,8 @@ class Held(Iterable[pa.Table]):
 
 
 def memory_limit() -> int:
-    """Returns the bytes that this process may have: of the machine, control group and
-    ``ulimit``."""
+    """Returns the bytes of memory this process may have, by the machine, its control group and its
+    own limits (``ulimit -v`` and ``-d``)."""
     limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     own = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA))
     limits += [limit for limit in own if limit != resource.RLIM_INFINITY]
@@ -156,7 +157,7 @@ def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
 
 
 class SpillError(OSError):
-    """What is shuffled cannot be kept on disk; the text names the directory and nothing private."""
+    """Shuffled records cannot be kept on disk; the text names the directory and nothing private."""
 
 
 class Buckets:
@@ -202,7 +203,10 @@ class Buckets:
             self._spill()
 
     def take(self) -> Iterator[Iterable[bytes]]:
-        """Yields each bucket's pieces, to be gone through repeatedly, and holds them no more."""
+        """Yields the pieces of one bucket after the other, which can be gone through repeatedly.
+
+        A bucket that was taken is not held here any more.
+        """
         for bucket in sorted({*self._pieces, *self._segments}):
             pieces = self._pieces.pop(bucket, [])
             yield _Pieces(self, self._segments.pop(bucket, []), pieces)

@@ -62,7 +62,7 @@ def in_known_periods(table: pa.Table, periods: Sequence[str]) -> pa.Table:
 
 
 def bounds_of_periods(spec: PeriodListsSpec | PeriodNamesSpec, secret: JobSecret) -> Reduce:
-    """Returns the function that bounds users in periods."""
+    """Returns ``bound_periods`` with the numbers of a specification and the keys of a secret."""
     return functools.partial(
         bound_periods,
         most_periods=spec.periods_per_user,
@@ -117,7 +117,7 @@ def with_texts(
 
 
 def bounds_of_groups(spec: GroupsSpec, secret: JobSecret) -> Reduce:
-    """Returns the function that bounds users and their values."""
+    """Returns ``bound_users`` with the numbers of a specification and the keys of a secret."""
     return functools.partial(
         bound_users,
         at_most=spec.max_partitions_per_user,
@@ -137,7 +137,8 @@ def in_all_lists(table: pa.Table, attributes: int) -> Iterator[pa.Table]:
 
 
 def in_lists_of(table: pa.Table, attribute: int) -> pa.Table:
-    """A table of bounded users who have a value of an attribute, in the lists of its groups."""
+    """Puts pairs of bounded users into the lists of their groups by an attribute, if they have a
+    value of it."""
     column = attribute_column(attribute)
     table = table.filter(pc.not_equal(table[column], NO_VALUE))
     prefix = _list_name(attribute, "")
@@ -265,10 +266,11 @@ def histograms(counts: pa.Table) -> Iterable[tuple[str, dict[int, int]]]:
 
 
 def listed(table: pa.Table, lists: pa.Array) -> pa.Table:
-    """The pairs of a table, each in the list that has this name.
+    """Names the list of each pair of a table.
 
     Returns:
-      Plain columns ``user`` and ``partition``, a struct of ``list`` and ``partition``.
+      Plain columns ``user`` and ``partition``; the latter is a struct of ``list`` and
+      ``partition``.
     """
     table = decoded(table.select([USER, PARTITION]))
     parts = [lists, single(table[PARTITION])]
@@ -285,10 +287,11 @@ def bound_periods(
     Of a user's periods those with the smallest PRF(period_key, user, period) stay, and in each of
     these the partitions with the smallest PRF(key, (user, period), partition). So what stays of a
     user depends on that user's rows alone. Idempotent, and mergeable as ``distinct_pairs`` is: a
-    period that stays in the whole, with its partitions, stays in every part that has it.
+    period that stays in the whole stays in every part that has it, and with it the partitions that
+    stay in the whole.
 
     Args:
-      table: see the module.
+      table: plain columns; see the module.
       most_periods: how many periods of a user.
       at_most: kappa, how many partitions of a user in a period.
       period_key: decides which periods are kept; 32 bytes.

@@ -121,8 +121,8 @@ def _kind(kind: type) -> Any:
 
 
 def _check_times(values: Sequence[Any]) -> None:
-    """Refuses times of which only some are in a time zone, where Arrow has the first one decide of
-    all, and times finer than its microseconds."""
+    """Refuses times of which only some are in a time zone, since Arrow would take the first one's
+    for all, and times finer than microseconds."""
     zoned = {getattr(value, "tzinfo", None) is not None for value in values if value is not None}
     if len(zoned) > 1 or any(getattr(value, "nanosecond", 0) for value in values):
         raise TypeError

@@ -246,7 +246,7 @@ def refuse_windows(pcoll: beam.PCollection) -> None:
 
 
 def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
-    """A PCollection, and all that a Flatten made it of.
+    """Returns a PCollection, and all PCollections that a Flatten put together to make it.
 
     A ``Flatten`` has the windows of its first input, whatever the others have. So it is looked for
     in all steps before, as far back as one that puts its input into windows.
@@ -265,12 +265,13 @@ def put_together(pcoll: beam.PCollection) -> list[beam.PCollection]:
 
 
 class ToRecords(beam.PTransform):
-    """Names the user and the partition of each record, whatever else it has. The kind stays.
+    """Takes the user and the partition out of each record: gives records of the same kind.
 
     Args:
       user: the user's column, field or key; for tuples, its position.
       partition: the partition's, likewise; several make a composite partition.
-      drop_nulls: leave out records with a null user or partition, which are an error otherwise.
+      drop_nulls: leave out records with a null user or partition. Otherwise these are an error,
+        when the records are used.
 
     Raises:
       ValueError: names are given for tuples, or positions for anything else; there is no such
@@ -400,9 +401,15 @@ class ToRecords(beam.PTransform):
 def record_type(
     kind: RecordKind, names: Sequence[str], like: Any, like_names: Sequence[str] = (USER, PARTITION)
 ) -> Any:
-    """The element type of records of a kind, with these parts of user, partition, count,
-    noisy_count, low and high, which are made from others of that kind: ``like``, where tuples have
-    the parts ``like_names``. A tuple of one part is that part itself."""
+    """The element type of records that are made from others.
+
+    Args:
+      kind: of both.
+      names: the parts of the records, of user, partition, count, noisy_count, low and high. A tuple
+        of one part is that part itself.
+      like: the element type of the others.
+      like_names: what the parts of the others are called, if they are tuples.
+    """
     if kind is RecordKind.TABLES:
         return pa.Table
     if kind is RecordKind.DICTS:

@@ -1,6 +1,7 @@
 """Decides which partitions may be named, from tables of counts or of users' pairs, without Beam.
 
-The kernels of ``transforms.selection``, and rounds in one process.
+The kernels of ``SelectFromCounts``, of selection in rounds and of the number of users of partitions
+that are not named; and rounds in one process.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ class Engine(Protocol[_Names, _Measured]):
     def measure(
         self, edges: Sequence[int], plan: Callable[[Sequence[int]], RoundPlan]
     ) -> _Measured:
-        """The plan by how many users are in each class, see ``users_in_classes``."""
+        """Returns the plan for how many users are in each class, see ``users_in_classes``."""
 
     def one_round(
         self,
@@ -90,7 +91,7 @@ class Engine(Protocol[_Names, _Measured]):
         earlier: Sequence[_Names],
         measured: _Measured | None,
     ) -> _Names:
-        """The names that ``decide`` takes, given the sums of what ``weigh`` gives of the pairs.
+        """Returns the names that ``decide`` selects from the sums of what ``weigh`` gives.
 
         Both take a table, the tables of names of earlier rounds (``beside``) and a plan
         (``measured``), if there is one.
@@ -100,7 +101,7 @@ class Engine(Protocol[_Names, _Measured]):
 def in_rounds(
     engine: Engine[_Names, _Measured], strategy: WeightedStrategy, context: str, secret: JobSecret
 ) -> list[_Names]:
-    """The names that each round selects."""
+    """Selects in rounds: returns the names of each round."""
     by = f"{context} by {strategy!r}"
     measured = None
     if isinstance(strategy, MeasuredSelection):
@@ -116,7 +117,8 @@ def in_rounds(
 
 
 def decider(spec: NamesSpec, secret: JobSecret) -> Callable[..., pa.Table]:
-    """Returns the function that selects from a table of counts (and public ones, as ``beside``)."""
+    """Returns the function that selects from a table of counts; it takes tables of public names, if
+    there are any, as ``beside``."""
     given: dict[str, Any] = {
         "key": secret.key(f"{spec.context} by {spec.strategy!r}"),
         "noisy_counts": spec.noisy_counts,
@@ -245,7 +247,8 @@ class InMemory:
 def select_here(
     pairs: pa.Table, strategy: WeightedStrategy, secret: JobSecret, context: str = "selection"
 ) -> pa.Table:
-    """Selects by rounds, in this process, from a table of all distinct (user, partition) pairs."""
+    """Selects in rounds, in this process, from one table of all distinct (user, partition) pairs:
+    partitions in no order."""
     engine = InMemory([pairs], lambda tables: map(counting.sum_counts, tables))
     found: list[list[pa.Table]] = in_rounds(engine, strategy, context, secret)
     return concat(list(itertools.chain.from_iterable(found)))
@@ -288,7 +291,7 @@ def weigh_remaining(
 
 
 def users_of_others(records: pa.Table, beside: Sequence[pa.Table]) -> pa.Table:
-    """The users of partitions that are in none of the tables beside."""
+    """Returns the users, each once, of partitions that are in none of the tables ``beside``."""
     if beside:
         records = counting.without_partitions(records, single(concat(list(beside))[PARTITION]))
     return distinct_users(records)
@@ -300,7 +303,7 @@ def distinct_users(records: pa.Table) -> pa.Table:
 
 
 def noisy_users(users: int, spec: NamesSpec, secret: JobSecret) -> int:
-    """The number of users of other partitions with noise, at no less than 0."""
+    """Adds noise to the number of users whose partitions are not all named; at least 0."""
     noise = spec.noise_of_others
     assert noise is not None
     context = f"users of other partitions than of {spec.context} by {spec.strategy!r}, {noise!r}"
@@ -322,8 +325,13 @@ def select_round(
     beside: Sequence[pa.Table],
     measured: RoundPlan | None = None,
 ) -> pa.Table:
-    """The partitions that one round selects, by 32 secret bytes of its own, from plain columns
-    ``partition``, ``weight`` and ``count``. For the rest see ``weigh_remaining``."""
+    """Selects the partitions of one round.
+
+    Args:
+      table: plain columns ``partition``, ``weight`` and ``count``.
+      strategy, index, beside, measured: see ``weigh_remaining``.
+      key: 32 secret bytes of this round alone.
+    """
     partitions = single(table[PARTITION])
     if not len(partitions):
         return table.select([PARTITION])

@@ -86,9 +86,9 @@ class ReduceByHash(beam.PTransform):
 def in_order(name: str, key: bytes) -> ReduceByHash:
     """Puts rows into the order of a column, on one worker: plain tables in, sorted tables out.
 
-    In whatever order rows came, and in however many tables, they leave in the same. So the order of
-    a release is a function of what is released. No two rows have the same value; more than fit in
-    a table are divided into several, by keyed hashes.
+    In whatever order rows come, and in however many tables, they leave in the same order, so that
+    the order of a release is a function of what is released. No two rows may have the same value.
+    Rows that do not fit in one table leave in several, split by keyed hashes.
     """
     return ReduceByHash(functools.partial(sorted_by, name=name), (name,), key, num_buckets=1)
 
@@ -129,7 +129,8 @@ def in_global_window(result: Any) -> WindowedValue:
 
 
 class OnThreadsBeside(OnThreads):
-    """``OnThreads`` for a kernel of one table, tables beside it, and what was measured."""
+    """``OnThreads`` for a kernel of a table that also takes two side inputs: tables, and what was
+    measured."""
 
     def process(
         self, element: pa.Table, beside: Sequence[pa.Table] = (), measured: Any = None

@@ -1,4 +1,4 @@
-"""Bounding how many partitions a user contributes to, and counting the users of each."""
+"""Bounding how many partitions a user contributes to, and counting the users of each partition."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class BoundContributions(TellsBound, beam.PTransform):
 
 
 class DeclareBounded(TellsBound, beam.PTransform):
-    """Declares what is not known of records or counts: that each user is bounded already.
+    """Declares that the users of records or counts are bounded already, where this is not known.
 
     For records: no user has more than ``max_partitions_per_user`` distinct partitions. For counts:
     no user is counted in more than kappa partitions, once in each, and each partition is there
@@ -130,15 +130,17 @@ class DeclareBounded(TellsBound, beam.PTransform):
 class CountDistinctUsers(TellsBound, beam.PTransform):
     """Counts the distinct users of each partition: (partition, count), of the records' kind.
 
-    The counts are exact and private, with the bound of the records (see ``runtime.bounds``).
+    The counts are exact and private. What is known of the records' bound is known of the counts
+    (see ``runtime.bounds``).
 
     Args:
       cap: K, at which a count stops. Where users' records are not together, memory is then O(K) for
         a partition, whatever the number of its users.
       already_distinct: whether each (user, partition) pair is there once. By default that is known
-        of what ``BoundContributions`` gave and is not assumed of anything else. Wrongly declared,
-        duplicates are counted, and a release is less private than it says.
-      secret: keys the hashes that spread the load, and changes no count; a fresh one by default.
+        of what ``BoundContributions`` gave and is not assumed of anything else. If it is wrongly
+        declared, duplicates are counted, and a release from the counts is less private than it
+        says.
+      secret: keys the hashes that spread the load; a fresh one by default. No count depends on it.
       num_buckets: how many parts users, or partitions, are split into.
 
     Raises:

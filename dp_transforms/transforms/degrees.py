@@ -33,7 +33,9 @@ from dp_transforms.transforms.release import ON_ONE_WORKER
 
 
 class CountDegrees(TellsBound, beam.PTransform):
-    """The degree of each node: edges (source, target) in, (node, degree) out, exact and private.
+    """Counts the degree of each node: edges (source, target) in, (node, degree) out.
+
+    Degrees are exact and private.
 
     Self-loops are dropped, and an edge counts once however often it is there. For the undirected
     degree (a, b) and (b, a) are the same edge. A node without an edge does not come out.
@@ -97,7 +99,7 @@ class CountDegrees(TellsBound, beam.PTransform):
 
 
 class CountProjectedDegrees(TellsBound, beam.PTransform):
-    """The degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
+    """Counts degrees in a projection of the graph to a bounded degree, for the privacy of nodes.
 
     Adding or removing one node with all its edges moves the sorted list of these degrees by at most
     ``node_private_sensitivity(degree_bound, directed)``: see ``mechanisms.degree_projection`` for
@@ -110,7 +112,8 @@ class CountProjectedDegrees(TellsBound, beam.PTransform):
     each node that keeps an edge: ``ReleaseFrequencyList`` takes them.
 
     Args:
-      degree_bound: D, public: chosen without looking at the graph.
+      degree_bound: D, the largest degree in the projection. Public: choose it without looking at
+        the graph.
       degree: "undirected", "in" or "out".
       secret: decides the order in which edges are taken; a fresh one by default.
       num_buckets: how many parts edges are split into while duplicates are dropped.

@@ -52,11 +52,13 @@ from dp_transforms.transforms.selection import SelectPartitions
 class ReleaseGroupedLists(Releases, beam.PTransform):
     """Releases the list of all users and one for each group: (attribute, group, ReleasedList).
 
-    See the module for the guarantee. The list of all users has the attribute and group "".
+    See the module for the guarantee and its proof. The list of all users has the attribute "" and
+    the group "".
 
     Takes Arrow tables with the columns ``user``, ``partition`` and one for each attribute; rows
     with such fields; or tuples (user, partition, value, ...) with the values in the order of the
-    attributes. A user with several values of an attribute is in the group of one, at random.
+    attributes. A user with several values of an attribute is in the group of one of them, at
+    random.
 
     Args:
       attributes: one at least.
@@ -68,7 +70,8 @@ class ReleaseGroupedLists(Releases, beam.PTransform):
       secret, num_buckets: see ``BoundContributions``.
 
     Attributes:
-      spec: the ``GroupsSpec`` with these arguments, and the mechanisms and costs that follow.
+      spec: the ``GroupsSpec`` with these arguments, and the mechanisms, selection and costs that
+        follow from them.
 
     Raises:
       ValueError: an argument is out of range or missing, attributes have one name, the input is

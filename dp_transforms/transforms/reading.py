@@ -16,10 +16,16 @@ from dp_transforms.files.record_files import RecordFiles, RecordSource
 
 
 class ReadRecords(beam.PTransform):
-    """The records of a source: pa.Table elements with the columns user and partition.
+    """Reads the records of a source: pa.Table elements with the columns user and partition.
 
     ``RecordFiles`` are read through Beam's filesystems, in ranges that are shared between the
     workers. One worker gets the result of a ``files.database.RecordQuery``, and hands it on.
+
+    Args:
+      source: of ``files.record_files`` or ``files.database``.
+
+    Raises:
+      InputError, at run time: the records cannot be read.
     """
 
     def __init__(self, source: RecordSource):
@@ -58,7 +64,8 @@ class FromFrame(beam.PTransform):
       data, user, partition, drop_nulls: see ``release``.
 
     Raises:
-      ValueError: a column is missing, unfit or has nulls; and in a worker of another process.
+      ValueError: a column is missing, of an unfit type, or has nulls; or a worker runs in another
+        process.
       TypeError: the data are of no known kind.
 
     >>> import apache_beam as beam

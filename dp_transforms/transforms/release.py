@@ -42,8 +42,10 @@ class ReleaseFrequencyList(Releases, beam.PTransform):
     counts are an empty list, which is released like any other.
 
     Args:
-      epsilon: the privacy loss of the release, by the mechanism of ``partition_mechanism``.
-      max_partitions_per_user: a sensitivity larger than the known kappa, which is the default.
+      epsilon: the privacy loss of this release, positive; ``partition_mechanism`` then chooses the
+        mechanism.
+      max_partitions_per_user: a sensitivity that is larger than the kappa that is known. By default
+        it is that kappa.
       mechanism: instead of epsilon, a mechanism of your own making, such as one with ``eta`` or a
         mechanism between bounds. Its sensitivity must be at least kappa.
       secret: the job's secret; a fresh one when the transform is applied, by default.
@@ -182,7 +184,7 @@ class ReleaseUserDegrees(Releases, beam.PTransform):
 
 
 class ReleaseNamedLists(beam.PTransform):
-    """Releases a list for each wanted name, in order: (*label, ReleasedList), which is ``kind``.
+    """Releases a list for each wanted name, in order: (*label, ReleasedList), of the type ``kind``.
 
     Takes tables of distinct pairs of a ``user`` and a ``partition``, which is a struct of ``list``,
     the name, and ``partition``; and ``wanted``, pairs of a name and None. A wanted name that no

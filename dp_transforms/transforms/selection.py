@@ -44,10 +44,10 @@ class SelectPartitions(Releases, beam.PTransform):
     that no record has is never selected, unless it is public.
 
     Takes tuples (user, partition), rows or Arrow tables, and gives partitions of the same kind: the
-    partitions themselves for tuples, rows with the field ``partition``, tables with that column;
-    with ``noisy_counts`` pairs (partition, noisy_count), or with ``intervals`` tuples of these and
-    of the ends of an interval. With ``others_epsilon`` it gives a dictionary of these,
-    ``"partitions"``, and of one integer, ``"other_users"``: about how many users have a partition
+    partitions themselves for tuples, rows with the field ``partition``, tables with that column.
+    With ``noisy_counts`` it gives (partition, noisy_count) or, with ``intervals``, (partition,
+    noisy_count, low, high). With ``others_epsilon`` it gives a dictionary: these partitions as
+    ``"partitions"``, and as ``"other_users"`` one integer, about how many users have a partition
     that is not among them.
 
     Every decision is exact and follows from the secret and the partition's name, so that a retried
@@ -58,19 +58,22 @@ class SelectPartitions(Releases, beam.PTransform):
       epsilon, delta: the budget of the whole selection.
       max_partitions_per_user: kappa. By default what is known of the records, if it is.
       strategy: "auto", which takes what should name the most partitions; a name of
-        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making, which has
-        these parameters in it: none but ``noisy_counts`` and ``intervals`` are given beside it.
+        ``mechanisms.selection.STRATEGIES``; or a strategy of your own making. That has epsilon,
+        delta, kappa, pre_threshold and neighbours in it, which are then not given here.
       noisy_counts: release noisy counts with the names, at no further cost.
       intervals: give ``low`` and ``high`` with noisy counts: each interval holds the number of
-        users within kappa, with 95% confidence given the selection (see ``count_intervals``).
+        users that the partition has within kappa, with 95% confidence given that it is selected
+        (see ``count_intervals``).
       already_bounded: declares that no user has more than kappa partitions, as ``DeclareBounded``
         does. Repeated records are still counted once.
-      others_epsilon: what the number of users of other partitions costs, if it is wanted.
+      others_epsilon: also release about how many users have a partition that is not selected, at
+        this cost beside epsilon.
       pre_threshold: partitions with fewer users than this are never selected.
-      neighbours: "replace" protects the exchange of one user's records, at twice the cost.
+      neighbours: "replace" protects the exchange of one user's records for another's, at twice the
+        cost.
       public_partitions: names that are public anyway, of the partitions' type. They may be selected
-        without having users, and are kept if their noisy count exceeds ``public_threshold``. For
-        the strategy "truncated_geometric", which "auto" then takes.
+        without having users: if their noisy count exceeds ``public_threshold``. Only the strategy
+        "truncated_geometric" takes them, which is then the one of "auto".
       public_threshold: from -k to k, the bound of that strategy's noise: at -k no public partition
         with users is missed, at k none without users is selected.
       context: tells several selections under one secret apart. Two with the same context and
@@ -162,13 +165,13 @@ class SelectPartitions(Releases, beam.PTransform):
         return self._spec.strategy
 
     def _resolved(self, max_partitions: int, known: int | None) -> NamesSpec:
-        """The specification at this kappa, where users have ``known`` partitions at most, or
-        None."""
+        """Returns the specification at a kappa, for users who have at most ``known`` partitions;
+        None if that is not known."""
         if self._make is None:
             return self._spec
         spec = self._make(max_partitions)
         if self._is_auto and isinstance(spec.strategy, MeasuredSelection):
-            # With all of them within kappa there is nothing to measure.
+            # With all users within kappa there is nothing to measure.
             if known is not None and known <= max_partitions:
                 bounded = self._make(max_partitions, already_bounded=True)
                 spec = dataclasses.replace(spec, strategy=bounded.strategy)
@@ -213,10 +216,11 @@ class SelectFromCounts(Releases, beam.PTransform):
 
     The privacy is that of the strategy, if the counts are of distinct users and no user is counted
     in more than its ``max_partitions_per_user`` partitions. Counts of which that is not known are
-    refused (see ``runtime.bounds``). They may stop at ``cap``.
+    refused (see ``runtime.bounds``). Without noisy counts and public partitions, counting may have
+    stopped at the strategy's ``saturation_count``.
 
     Args:
-      strategy: one that needs counts alone.
+      strategy: a ``CountStrategy``, such as ``OptimalSelection``.
       noisy_counts: release noisy counts with the names.
       intervals: give the ends of ``count_intervals`` with noisy counts, as ``low`` and ``high``.
       public_partitions, public_threshold, context, secret, num_buckets: see ``SelectPartitions``.
@@ -406,13 +410,15 @@ class _OnBeam:
 
 
 class _CountOtherUsers(beam.PTransform):
-    """About how many users have a partition that was not named: tables in, one integer from 0 out.
+    """Counts, with noise, the users who have a partition that was not named: tables of records in,
+    one integer out, at least 0.
 
     Privacy. Let the names be given, which another release chose and paid for. A user has another
     partition or has none, whatever others do, so that all records of one user more or less change
     the number of such users by one at most, however many partitions that user has; and so do one
     user's records exchanged for another's. With discrete Laplace noise of scale 1 / epsilon the
-    number is epsilon-DP given the names, and by adaptive composition costs epsilon beside them.
+    number is epsilon-differentially private given the names, and by adaptive composition costs
+    epsilon beside them.
     """
 
     def __init__(

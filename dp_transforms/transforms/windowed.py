@@ -13,14 +13,16 @@ are. The argument, for any value of the secret that keys the bounding:
    lists of all other windows are the same. Each release has random numbers of its own, so that the
    probability of all of them together is a product, of which at most w factors differ.
 
-Altogether epsilon-DP, delta = 0: sequential composition over one user's windows, else parallel.
+Altogether epsilon-DP, with delta = 0: sequential composition over the windows that one user is in,
+and parallel over all others.
 
 Names are selected as pairs of a window and a partition, all at once. By 2. one user has at most
 w * kappa of these pairs, and a selection with that bound is (epsilon, delta)-DP: no share of the
 budget goes to a window, and strategies account for all pairs of a user together.
 
 Sessions would tell of a user's habits by where they begin and end; a trigger that fires again would
-release the same records again; unbounded input has no last window to charge: all are refused.
+release the same records again; unbounded input has no last window to charge for. So all three are
+refused.
 """
 
 from __future__ import annotations
@@ -103,11 +105,14 @@ class _ByPeriod(Releases, beam.PTransform):
 class ReleaseListsByPeriod(_ByPeriod):
     """Releases a list for each of some public periods: tables in, (period, ReleasedList) out.
 
+    Epsilon-DP with delta = 0 over all periods together: see the module.
+
     Args:
       periods: the names of all periods, which are public; each has a release, in this order.
+        Records of others are left out.
       epsilon: the privacy loss of all releases together.
-      max_periods_per_user: w, in how many periods a user counts.
-      max_partitions_per_user: kappa, in how many partitions of each of these.
+      max_periods_per_user: w, the most periods in which one user counts.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
       mechanism: as for ``partition_mechanism``.
       secret, num_buckets: see ``BoundContributions``.
 
@@ -174,7 +179,8 @@ class _ByWindow(Releases, beam.PTransform):
     def expand(self, records: beam.PCollection) -> beam.PCollection:
         refuse_counts(records, type(self).__name__)
         names = self._names(_windows_of(records))
-        # The partition travels with its window until it is in a table. Other windows are left out.
+        # The partition travels with its window until it is in a table. Records of windows without a
+        # name are left out.
         label = beam.ParDo(_Label(names)).with_output_types(
             pa.Table if RecordKind.of(records) is RecordKind.TABLES else Any
         )
@@ -209,8 +215,8 @@ class ReleaseWindowedLists(_ByWindow):
       epsilon: what all releases cost together; each costs epsilon / max_windows_per_user.
       start, stop: the windows that begin from start on, and before stop, are released, and no
         others. Public: choose them without looking at the records.
-      max_windows_per_user: in how many windows a user counts, at random.
-      max_partitions_per_user: kappa, in how many partitions of each window.
+      max_windows_per_user: the most windows in which one user counts, chosen at random.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each window.
       mechanism, secret, num_buckets: see ``ReleaseListsByPeriod``.
 
     Raises:
@@ -247,16 +253,18 @@ class SelectPartitionsByPeriod(_ByPeriod):
     Args:
       periods: the names of all periods, which are public. Records of others are left out.
       epsilon, delta: what all periods together cost.
-      max_periods_per_user: w, in how many periods a user counts.
-      max_partitions_per_user: kappa, in how many partitions of each of these.
-      strategy, noisy_counts, pre_threshold, ...: see ``SelectPartitions``.
+      max_periods_per_user: w, the most periods in which one user counts.
+      max_partitions_per_user: kappa, the most partitions in which one user counts in each of these.
+      strategy, noisy_counts, pre_threshold, neighbours, intervals, secret, num_buckets: see
+        ``SelectPartitions``.
 
     Attributes:
       spec: the ``PeriodNamesSpec`` with these arguments; the ``max_partitions_per_user`` of
         ``spec.names.strategy`` is that of all periods together.
 
     Takes Arrow tables with the columns ``user``, ``partition`` and ``list``, the period's name.
-    Gives ``list``, ``partition`` and, if asked for, ``noisy_count``, ``low`` and ``high``.
+    Gives tables with the columns ``list``, ``partition`` and, if asked for, ``noisy_count``,
+    ``low`` and ``high``.
 
     Raises:
       ValueError: as ``SelectPartitions`` and ``ReleaseListsByPeriod``.

@@ -1,6 +1,7 @@
 """The transforms as Beam YAML knows them: over rows, with plain parameters, and rows as results.
 
-``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. Each job draws its secret.
+``beam_yaml_providers.yaml`` names them for a pipeline's ``providers``. No secret can be given: each
+job draws its own.
 """
 
 # Beam YAML reads these signatures' types, so they are not deferred.
@@ -79,7 +80,8 @@ def select_partitions(
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
       delta: the probability with which it may be exceeded.
-      max_partitions_per_user: how many partitions of each user count; by default the known bound.
+      max_partitions_per_user: how many partitions of each user count; by default what contributions
+        were bounded to before.
       strategy: how to select; auto takes the best for these parameters.
       noisy_counts: release noisy counts with the names.
       num_buckets: how many parts users and partitions are split into.
@@ -101,7 +103,8 @@ def release_frequency_list(
 
     Args:
       epsilon: the privacy loss, for adding or removing all records of one user.
-      max_partitions_per_user: how many partitions the noise is for, if not the known bound.
+      max_partitions_per_user: how many partitions the noise is for; by default what contributions
+        were bounded to before.
     """
     return ReleaseFrequencyList(
         epsilon=epsilon, max_partitions_per_user=max_partitions_per_user

@@ -270,8 +270,11 @@ class WalkSums:
 
     A position in state D weighs q**|D|, q = e**-c, so that a walk weighs q**||x - f||_1. Sums are
     analytic in c, which may be complex: with a tiny imaginary step they give derivatives without
-    any cancellation (the complex-step method; Squire and Trapp, 1998). Nothing that matters may
-    lie outside the window.
+    any cancellation (the complex-step method; Squire and Trapp, 1998).
+
+    Args:
+      rate: c; its real part is positive.
+      window: W, such that nothing that matters lies outside.
     """
 
     def __init__(self, rate: complex, window: int):
@@ -358,6 +361,10 @@ def expected_l1(frequency_list: FrequencyList, rate: float) -> float:
     """E||x - f||_1 where x has weight e**(-rate * ||x - f||_1); as private as f.
 
     With Z(c) the total weight e**(-c * ||x - f||_1) of all lists x it is -d ln Z / dc.
+
+    Args:
+      frequency_list: f.
+      rate: c > 0, the natural logarithm of 1/q.
 
     Raises:
       ValueError: the range of this machine's floats is too small for this rate.

@@ -164,7 +164,7 @@ class EndingRule:
         self._slowest = np.arange(1, self.longest + 1)
 
     def end(self, arm: IntArray, begin: int) -> int | None:
-        """The first R > begin at which an arm ends, of those that its coordinates up to index
+        """The first R > begin at which an arm ends, among those that its coordinates up to index
         ``len(arm)`` decide, or None."""
         # Before an arm the diagram is as large as can be, which never ends it.
         padded = np.append(np.full(self.longest, self.longest), np.clip(arm, 0, self.longest))

@@ -181,7 +181,7 @@ class PartitionMechanism(ABC):
         """The distribution of releases, for error bars, estimates and expectations.
 
         Raises:
-          ValueError: it is not known in such a form.
+          ValueError: the mechanism's distribution has no formula.
         """
         raise ValueError(f"the distribution of releases of {type(self).__name__} has no formula")
 
@@ -197,7 +197,7 @@ class PartitionMechanism(ABC):
     def release(
         self, frequency_list: FrequencyList, tape: RandomTape | None = None
     ) -> ReleasedList:
-        """One private list.
+        """Releases one private list.
 
         Args:
           frequency_list: the private list; empty is allowed.
@@ -214,12 +214,14 @@ class PartitionMechanism(ABC):
     def release_many(
         self, frequency_list: FrequencyList, count: int, tapes: Iterator[RandomTape] | None = None
     ) -> list[ReleasedList]:
-        """``count`` independent lists, for evaluation: publishing them costs count * epsilon.
+        """Makes independent releases, for evaluation: publishing them costs count * epsilon.
 
         Args:
           frequency_list: the private list.
-          count: how many.
+          count: the number of releases.
           tapes: a tape for each; by default fresh ones from the operating system.
+
+        Errors are those of ``release``, and a ValueError for a negative count.
         """
         if count < 0:
             raise ValueError(f"count must not be negative, got {count}")

@@ -40,7 +40,7 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds, check_dis
 from dp_transforms.mechanisms.randomness import RandomTape
 
 TRIES = 2**20
-"""So many lists are drawn for one release, at most."""
+"""The most lists that are drawn for one release."""
 
 
 class _TotalMechanism(PartitionMechanism):

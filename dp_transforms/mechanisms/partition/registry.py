@@ -58,7 +58,7 @@ def partition_mechanism(
     eta: Eta | None = None,
     bounds: PartitionBounds | None = None,
 ) -> WithinBounds:
-    """The mechanism of this name, or the most accurate one at these parameters.
+    """Makes the mechanism of a name, or the most accurate one at these parameters.
 
     Args:
       epsilon: the privacy parameter, in natural units. Give this or eta.

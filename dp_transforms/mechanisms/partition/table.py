@@ -61,7 +61,7 @@ class _Row:
 
 
 class PartitionTable:
-    """The table for one private list under public bounds.
+    """Releases one private list under public bounds, from a table of the weights of all lists.
 
     Privacy. The bounds must not depend on the data. Neighbours: add or remove all records of one
     user, who contributes to at most k partitions; that moves the sorted list by at most k in L1. So
@@ -157,7 +157,7 @@ class PartitionTable:
         return self._rows[0].sums[-1] if self._rows else gmpy2.mpz(1)
 
     def sample(self, tape: RandomTape, channel: str = "partition table") -> FrequencyList:
-        """One released list, exactly from the mechanism's distribution.
+        """Draws a list to release, exactly from the mechanism's distribution.
 
         Args:
           tape: where random numbers come from: ``RandomTape.from_os()`` for a release.
@@ -172,7 +172,7 @@ class PartitionTable:
         return FrequencyList.from_counts([value for value in released if value])
 
     def probability(self, released: FrequencyList) -> Any:
-        """The exact probability of this list, as gmpy2.mpq; zero outside the bounds."""
+        """Returns the exact probability of a list, as gmpy2.mpq; zero outside the bounds."""
         values = _per_rank("released", released)
         if len(values) > self.ranks:
             return gmpy2.mpq(0)
@@ -185,21 +185,23 @@ class PartitionTable:
         return gmpy2.mpq(weight, self._total)
 
     def marginal(self, rank: int) -> dict[int, Any]:
-        """The exact distribution of the released frequency at a rank (from 0): value to
-        gmpy2.mpq."""
+        """Returns the exact distribution of the released frequency at a rank, counted from 0.
+
+        Each value has its probability as gmpy2.mpq. ValueError if there is no such rank.
+        """
         if not 0 <= rank < self.ranks:
             raise ValueError(f"rank must be between 0 and {self.ranks - 1}, got {rank}")
         return self._marginals[rank]
 
     def bias(self) -> list[Any]:
-        """E[y_i] - f_i for every rank, as gmpy2.mpq."""
+        """Returns E[y_i] - f_i for every rank, as gmpy2.mpq."""
         return [
             sum(value * p for value, p in distribution.items()) - f
             for distribution, f in zip(self._marginals, self._targets, strict=True)
         ]
 
     def expected_l1(self) -> Any:
-        """E||y - f||_1, as gmpy2.mpq."""
+        """Returns E||y - f||_1, as gmpy2.mpq."""
         return self._beyond + sum(
             abs(value - f) * p
             for distribution, f in zip(self._marginals, self._targets, strict=True)

@@ -50,14 +50,14 @@ def make_strategy(
     already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
-    """The strategy of a name, or the best one for ``"auto"``.
+    """Makes the strategy of a name, or for "auto" the one of ``choose_strategy``.
 
     Args:
       strategy: "auto" or a key of ``STRATEGIES``.
       epsilon, delta: the budget of the whole selection.
-      noisy_counts: noisy counts are wanted with the selected partitions.
-      already_bounded: no user has more than kappa partitions before they are bounded, which "auto"
-        then knows.
+      noisy_counts: whether noisy counts are wanted with the selected partitions.
+      already_bounded: whether users are known to have at most kappa partitions, none of which will
+        be dropped. Only "auto" makes use of it.
       **options: other arguments of the strategies, such as ``max_partitions_per_user``.
 
     Raises:
@@ -88,15 +88,16 @@ def choose_strategy(
     already_bounded: bool = False,
     **options: Any,
 ) -> SelectionStrategy:
-    """The strategy that should name the most partitions, by public parameters alone.
+    """Makes the strategy that should name the most partitions, by public parameters alone.
 
-    That is ``measured``, which looks how many partitions users have. If they are known to have at
-    most kappa, it is ``optimal`` for kappa = 1, which no other exceeds there, and ``renyi_rounds``
-    from kappa = 2 on. Rounds are for kappa from 2 on if the last one, with no gain from earlier
-    ones, needs at most half as many users again as the best single round for keeping a partition
-    half of the time. Otherwise it is that best single round, compared at the smallest weights,
-    where every user has ``max_partitions_per_user`` partitions. Strategies that refuse the
-    parameters are left out. The choice costs no privacy.
+    The choice is between rounds and the best single round: the one that needs the fewest users to
+    keep a partition half of the time. Rounds are ``measured``, which looks at how many partitions
+    users have, or ``renyi_rounds`` if users are known to have at most kappa. From kappa = 2 on
+    rounds are taken if they need at most half as many users again, with no gain from early rounds
+    and at the smallest weights, where every user has ``max_partitions_per_user`` partitions. At
+    kappa = 1 ``measured`` is taken, but ``optimal`` if users are known to have one partition, where
+    no strategy exceeds it. With noisy counts, which rounds do not have, it is always a single
+    round. Strategies that refuse the parameters are left out. The choice costs no privacy.
 
     Args and errors: see ``make_strategy``.
 
@@ -144,11 +145,11 @@ class Explanation:
 
     Attributes:
       strategies: what is compared.
-      chosen: the name of the one that ``strategy="auto"`` takes.
+      chosen: the name of the strategy that ``strategy="auto"`` takes.
       users: numbers of users per partition, ascending.
       probabilities: one row per strategy and one entry per number of users. For weighted strategies
-        every user has ``max_partitions_per_user`` partitions, the case that they like least.
-      refused: names of strategies that cannot be had at these parameters, and why.
+        every user has ``max_partitions_per_user`` partitions, which is their worst case.
+      refused: names of strategies that refuse these parameters, and why.
     """
 
     strategies: tuple[SelectionStrategy, ...]
@@ -159,7 +160,7 @@ class Explanation:
 
     @property
     def budget(self) -> str:
-        """epsilon, delta and kappa in words, and what else is not as usual."""
+        """epsilon, delta and kappa in words, and other parameters that are not the default."""
         strategy = self.strategies[0]
         max_partitions = strategy.max_partitions_per_user
         partitions = "1 partition" if max_partitions == 1 else f"{max_partitions} partitions"
@@ -176,7 +177,7 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The reason for taking that strategy."""
+        """The reason for choosing this strategy, in words."""
         chosen = next(s for s in self.strategies if s.name == self.chosen)
         if isinstance(chosen, MeasuredSelection):
             if chosen.max_partitions_per_user == 1:

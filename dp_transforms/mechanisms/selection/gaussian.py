@@ -87,8 +87,14 @@ class GaussianBudget:
 def calibrate(
     epsilon: Fraction, delta: Fraction, partitions: int, users_changed: int = 1
 ) -> GaussianBudget:
-    """The budget within (epsilon, delta) with the smallest threshold for users of at most
-    ``partitions``, of whom neighbours change one, or replace one by another (2 users changed)."""
+    """Returns the budget within (epsilon, delta) with the smallest threshold.
+
+    Args:
+      epsilon: not negative.
+      delta: positive and below 1.
+      partitions: the most that one user has.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    """
     candidates = _candidates(epsilon, delta, users_changed)
     return min(candidates, key=lambda budget: relative_threshold(budget, partitions))
 
@@ -156,7 +162,9 @@ class RoundedGaussian(IntegerNoise):
     """Normal noise rounded to the nearest integer: P[X > x] = Q((x + 1/2) / sigma) for x >= 0.
 
     An integer n plus X is n plus normal noise, rounded: post-processing of the Gaussian mechanism.
-    ``sigma2`` is the variance before rounding.
+
+    Args:
+      sigma2: positive, the variance before rounding; an exact rational number.
     """
 
     sigma2: Fraction

@@ -165,7 +165,7 @@ class KeepDistribution(ABC):
         return smallest_where(is_kept, self.smallest)
 
     def _look_up(self, statistics: IntArray, words: WordArray) -> tuple[BoolArray, IntArray]:
-        """(kept, indices still open)."""
+        """Looks statistics up in the table: returns which are kept, and the indices still open."""
         shift, below, last = _table(self)
         cells = np.minimum(statistics, self.smallest + ((len(below) - 1) << shift)).astype(np.int64)
         cells -= self.smallest
@@ -194,7 +194,12 @@ class KeepDistribution(ABC):
 
 @dataclass(frozen=True)
 class OptimalDistribution(KeepDistribution):
-    """pi of Theorem 1 for one (epsilon, delta), each at least 0, and users with one partition."""
+    """pi of Theorem 1 for one (epsilon, delta), and users with one partition each.
+
+    Args:
+      epsilon: not negative; an exact rational number.
+      delta: at least 0 and below 1; an exact rational number.
+    """
 
     epsilon: Fraction
     delta: Fraction

@@ -64,12 +64,13 @@ class Tuning:
     plan, and the statistic is paid for at whatever share of epsilon it has.
 
     Attributes:
-      data: the records on which the others were set, at epsilon 1 and delta 1e-5.
+      data: the records on which the other constants were set, at epsilon 1 and delta 1e-5.
       statistic_share: of epsilon, for the noise of the counts: of scale 100 at epsilon 1.
       many_rounds: where users have many partitions.
-      few_rounds, growths: where they do not. The growths are for kappa = 1, where these rounds are
-        for users of few, for kappa up to ``small_kappa``, and beyond, where early rounds find less.
-      single_few: how many partitions are few at kappa = 1.
+      few_rounds: where they do not.
+      growths: of few rounds: at kappa = 1, where these rounds are for users of few partitions; for
+        kappa up to ``small_kappa``; and for a larger kappa, where early rounds find less.
+      single_few: the most partitions that are few at kappa = 1.
       edges: in units of kappa, the most that users of a class have; before them come powers of two.
         Beyond the seventh, one round is short for some users, beyond the eighth for most of them.
       doubt: standard deviations of the noise by which sums of counts are taken to be too large.
@@ -118,7 +119,9 @@ class Tuning:
 
 @dataclass(frozen=True)
 class MeasuredSelection(WeightedStrategy):
-    """Rounds as of ``renyi_rounds``, or ``optimal``, by how many partitions users have.
+    """The rounds of ``renyi_rounds``, or ``optimal``, as a noisy statistic of users suggests.
+
+    The statistic is how many users have how many partitions; it and the plan are in the module.
 
     >>> strategy = MeasuredSelection(epsilon=1, delta=1e-5, max_partitions_per_user=100)
     >>> strategy.edges
@@ -154,7 +157,7 @@ class MeasuredSelection(WeightedStrategy):
 
     @cached_property
     def edges(self) -> tuple[int, ...]:
-        """The most partitions that users of each class have, but for the last one."""
+        """The largest number of partitions in each class of users; the last class has none."""
         max_partitions = self.max_partitions_per_user
         if max_partitions == 1:
             return 1, self.tuning.single_few
@@ -179,7 +182,7 @@ class MeasuredSelection(WeightedStrategy):
         return self.plan_of([n + int(x) for n, x in zip(counts, noise, strict=True)])
 
     def plan_of(self, noisy: Sequence[int]) -> RoundPlan:
-        """The plan by noisy numbers of users in each class."""
+        """Returns the plan that noisy numbers of users in each class call for."""
         max_partitions = self.max_partitions_per_user
         users = np.asarray(noisy)
         total = int(users.sum())
@@ -251,7 +254,8 @@ class MeasuredSelection(WeightedStrategy):
 
     @property
     def usual(self) -> WeightedStrategy:
-        """The plan in which all of kappa partitions count, in few rounds."""
+        """The strategy of the usual plan: few rounds, in which kappa partitions of each user count,
+        or ``optimal`` at kappa = 1."""
         return self.branch(self._usual_plan)
 
     @property
@@ -304,7 +308,7 @@ def _branch(strategy: MeasuredSelection, plan: RoundPlan) -> WeightedStrategy:
 
 @dataclass(frozen=True)
 class _PlannedRounds(RenyiRoundsSelection):
-    """Rounds whose last one has other steps.
+    """Rounds whose last one has steps of another root.
 
     Args:
       root: the last round's steps are in proportion to d**(-1 / root), if earlier ones named few.

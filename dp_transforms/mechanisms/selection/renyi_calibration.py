@@ -93,7 +93,7 @@ class RenyiBudget:
 
 
 def converted_delta(order: int, divergence: Fraction, epsilon: Fraction) -> Enclosure:
-    """c(divergence) above."""
+    """c(divergence), with c as in the module."""
     exponent = enclosed(gmpy2.mpq(order - 1, order), _PRECISION).log() + divergence - epsilon
     return ((order - 1) * exponent).exp() / order
 
@@ -112,8 +112,15 @@ def total_budget(
     last: tuple[Fraction, Fraction],
     users_changed: int = 1,
 ) -> RenyiBudget:
-    """All that rounds may spend together at this order, of which the last round has these shares
-    of the divergence and of the exposure; a single round has all."""
+    """Returns all that rounds may spend together at this order.
+
+    Args:
+      order: an integer above 1.
+      epsilon, delta: positive, and delta below 1.
+      last: the shares of the divergence and of the exposure that the last round has: (1, 1) if
+        there is a single round.
+      users_changed: 1 for neighbours that add or remove one user, 2 for those that replace one.
+    """
     twice = last[0] == 1
     noise = delta if twice else delta * _NOISE_SHARE
     divergence = largest_divergence(order, epsilon, noise) / users_changed

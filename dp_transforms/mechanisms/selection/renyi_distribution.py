@@ -72,11 +72,11 @@ _LARGEST = 1 << 48
 """About the largest statistic at which pi may still change."""
 
 _LARGEST_RATE = 1 << 10
-"""A larger divergence R / d is not made use of: a distribution within this one is within that one
-too, and one step goes from hardly any probability to nearly 1."""
+"""A larger divergence R / d is lowered to this one, at which a single step goes from hardly any
+probability to nearly 1: a distribution within the smaller divergence is within the larger one."""
 
 _FIRST_PLACE = (_BITS - 10) << (_DIGITS - 1)
-"""Where to look for the first difference of log-odds: at about 2**-10."""
+"""The place where the search for the first difference of log-odds begins: about 2**-10."""
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class _Bound:
     def largest(self, low: int, high: int) -> int:
         """The largest difference, of those with ``_DIGITS`` bits, that ``holds``; 0 if none does.
 
-        The last two tell where to look. What is found does not depend on them.
+        The last two results tell where to begin the search. What is found does not depend on them.
         """
         before, last = self._found
         place = _largest_place(

@@ -1,4 +1,4 @@
-"""Strategies in rounds, in which users of fewer partitions count for more in each of these."""
+"""Strategies in rounds, in which users of fewer partitions add larger weights to each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dp_transforms.mechanisms.selection.strategy import SelectionStrategy, Strat
 _ORDERS = (5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 32, 40)
 """Orders to try, less one, in eighths of log(1 / delta) / epsilon."""
 _MIDDLE = 4
-"""The place among the orders where to begin."""
+"""The place among the orders where the search begins."""
 
 _UNSPENT = Fraction(1, 1 << 32)
 """The unspent share of delta: nothing is lost, and checks in floating point find at most delta."""
@@ -58,8 +58,8 @@ class RoundPlan(NamedTuple):
 class WeightedStrategy(SelectionStrategy):
     """A selection in rounds, each of the partitions that earlier rounds did not select.
 
-    In every round a user has at most ``max_partitions_per_user`` partitions, chosen at random from
-    what remains where there are more; their weights follow from how many those are.
+    In every round a user has at most ``max_partitions_per_user`` partitions: where more remain, as
+    many are chosen at random. The user adds a weight to each, which follows from their number.
     """
 
     uses_weights: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class WeightedStrategy(SelectionStrategy):
     @property
     @abstractmethod
     def rounds(self) -> tuple[KeepDistribution, ...]:
-        """The distribution of each round, in order: its statistic sums its users' steps."""
+        """The keep distribution of each round, in order, by the sum of weights of a partition."""
 
     @property
     def most_rounds(self) -> int:
@@ -81,17 +81,26 @@ class WeightedStrategy(SelectionStrategy):
     def shared_order(self, index: int) -> bool:
         """Tells whether one random order of all partitions chooses for every user of a round.
 
-        Users who share more than ``max_partitions_per_user`` partitions then give to the same ones.
+        Users who share more than ``max_partitions_per_user`` partitions then add their weights to
+        the same ones.
         """
         return False
 
     def round_after(self, index: int, named: int) -> KeepDistribution:
-        """Round ``index``, after so many partitions were named by earlier ones."""
+        """Returns the keep distribution of round ``index``, after earlier rounds named so many."""
         return self.rounds[index]
 
     def weights(self, index: int, partitions: npt.ArrayLike, named: int = 0) -> IntArray:
-        """The weights that users of so many partitions add to each in round ``index``, after
-        earlier rounds named some: an int64 array of the same shape."""
+        """Returns the weights that users add to each of their partitions in round ``index``.
+
+        Args:
+          index: of the round, from 0.
+          partitions: integer array: how many partitions each user has in the round.
+          named: how many partitions earlier rounds named.
+
+        Returns:
+          An int64 array of the same shape.
+        """
         counts = np.asarray(partitions)
         weight = self.round_after(index, named).step
         distinct, places = np.unique(counts, return_inverse=True)
@@ -111,7 +120,7 @@ class WeightedStrategy(SelectionStrategy):
 
         Args:
           sums: int64 array of shape (n,): the sum of its users' ``weights`` per partition.
-          users: int64 array of shape (n,): how many users those are.
+          users: int64 array of shape (n,): the number of its users.
           words, extend: uniform numbers, fresh for every round; see ``KeepDistribution.decide``.
           named: how many partitions earlier rounds named.
 
@@ -153,7 +162,7 @@ class WeightedStrategy(SelectionStrategy):
 
 @dataclass(frozen=True)
 class Calibration:
-    """The budgets of rounds, by all that they follow from.
+    """The budgets of rounds, from the parameters that determine them.
 
     Args:
       epsilon, delta: positive, and delta below 1.
@@ -237,18 +246,19 @@ class Calibration:
 class RenyiRoundsSelection(WeightedStrategy):
     """Rounds as in DP-SIPS, with the keep-probabilities of ``renyi_distribution`` instead of noise.
 
-    Early rounds, at little cost, select the partitions that many users have, so that their users'
-    steps in what remains are longer. From the second round on, users of more partitions than count
-    in one give to those that come first in one random order of them all: some partitions then have
-    all of their users, where otherwise each would have few, and what comes late may come early in
-    the next round.
+    Early rounds select, at little cost, the partitions that many users have. These users then have
+    fewer partitions left, and add a larger weight to each. From the second round on, users of more
+    partitions than count in a round add their weights to those that come first in one random order
+    of all partitions: some partitions then have all of their users, where otherwise each would have
+    few, and a partition that comes late may come early in the next round.
 
     Where earlier rounds named few partitions, less than twice kappa, users have nearly as many left
-    as at the beginning, and the last round's steps vary less with that number. It may follow from
-    what was released: ``renyi_calibration``, which has the privacy argument, fixes each round's
-    budget alone.
+    as at the beginning, and the last round's weights vary less with that number. Weights may depend
+    on what was released: the privacy argument in ``renyi_calibration`` fixes only the budget of
+    each round.
 
     Args:
+      epsilon, delta, max_partitions_per_user, pre_threshold, neighbours: see ``SelectionStrategy``.
       number_of_rounds: an integer from 1 to 64.
       growth: each round's divergence is this many times that of the round before.
 

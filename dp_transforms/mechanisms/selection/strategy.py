@@ -49,8 +49,8 @@ class SelectionStrategy(ABC):
       epsilon, delta: the budget of the whole selection. Floats stand for the decimals that they
         print as.
       max_partitions_per_user: kappa, a positive integer.
-      pre_threshold: partitions with fewer users than this are never selected, on top of the
-        privacy.
+      pre_threshold: partitions with fewer users than this are never selected, beside what privacy
+        demands.
       neighbours: "add_or_remove" one user's records, or "replace" one user's by another's (bounded
         differential privacy), which counts as two users changing and so needs twice the budget.
 
@@ -87,12 +87,13 @@ class SelectionStrategy(ABC):
     def keep_enclosure(self, users: int, precision: int) -> Enclosure:
         """(lo, hi) around the probability that a partition with this many users is kept.
 
-        For strategies with weights: if every user has ``max_partitions_per_user`` partitions, so
-        that weights are the smallest there are, and none of the others is ever selected.
+        For strategies with weights this is the worst case: every user has
+        ``max_partitions_per_user`` partitions, so that weights are the smallest there are, and none
+        of a user's other partitions is ever selected.
         """
 
     def keep_probability(self, users: int) -> float:
-        """The same as a float, of full relative precision."""
+        """The probability of ``keep_enclosure`` as a float, of full relative precision."""
         return as_float(lambda precision: self.keep_enclosure(users, precision))
 
     @cached_property
@@ -141,7 +142,7 @@ class CountStrategy(SelectionStrategy):
     @property
     @abstractmethod
     def distribution(self) -> KeepDistribution:
-        """The distribution by the number of users beyond ``pre_threshold - 1``."""
+        """Keep-probabilities by the number of users beyond ``pre_threshold - 1``."""
 
     @property
     def saturation_count(self) -> int | None:
@@ -194,7 +195,13 @@ class NoisyCountStrategy(CountStrategy):
     def decide_with_counts(
         self, users: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """(kept, noisy counts): ``decide``, and noisy counts of the kept, 0 for the others."""
+        """Decides which partitions are kept, and draws noisy counts of these.
+
+        Arguments are those of ``decide``.
+
+        Returns:
+          Bools and int64 noisy counts, both of shape (n,); a dropped partition's noisy count is 0.
+        """
         keep, noisy = self.distribution.decide_with_counts(self._beyond(users), words, extend)
         noisy[keep] += self.pre_threshold - 1
         return keep, noisy
@@ -202,10 +209,11 @@ class NoisyCountStrategy(CountStrategy):
     def count_intervals(
         self, noisy: IntArray, confidence: Number = CONFIDENCE
     ) -> tuple[IntArray, IntArray]:
-        """(lower, upper) ends of intervals that hold the numbers of users, from noisy counts alone.
+        """Returns ends of intervals that hold the numbers of users, from noisy counts alone.
 
-        Each holds with this confidence given that its partition was selected, whatever the number
-        of users is; see ``count_intervals``. Args, returns and errors are those of that function.
+        Each interval holds with this confidence given that its partition was selected, whatever the
+        number of users is. Args, returns and errors are those of
+        ``threshold_distribution.count_intervals``.
         """
         hidden = self.pre_threshold - 1
         low, high = count_intervals(self.distribution, np.asarray(noisy) - hidden, confidence)

@@ -143,9 +143,13 @@ class ThresholdDistribution(KeepDistribution):
     def decide_with_counts(
         self, counts: IntArray, words: WordArray, extend: Extend
     ) -> tuple[BoolArray, IntArray]:
-        """(kept, noisy counts), arrays as long as ``counts``; of the dropped the latter are 0.
+        """Decides which partitions are kept, and draws noisy counts of these.
 
         Arguments and errors are those of ``decide``.
+
+        Returns:
+          Bools and int64 noisy counts, both of the shape of ``counts``; a dropped partition's noisy
+          count is 0.
         """
         keep = self.decide(counts, words, extend)
         kept = np.flatnonzero(keep)
@@ -175,7 +179,12 @@ def calibrated_distribution(noise: IntegerNoise, probability: Any) -> ThresholdD
 
 @dataclass(frozen=True)
 class TruncatedGeometricNoise(GeometricNoise):
-    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere."""
+    """k-TSGD: P[X = x] proportional to e**(-epsilon |x|) for |x| <= k, and 0 elsewhere.
+
+    Args:
+      epsilon: positive; an exact rational number.
+      k: positive integer.
+    """
 
     epsilon: Fraction
     k: int
@@ -190,7 +199,12 @@ class TruncatedGeometricNoise(GeometricNoise):
 
 
 def truncated_geometric_distribution(epsilon: Fraction, delta: Fraction) -> ThresholdDistribution:
-    """The distribution of a partition by its number of users, for users with one partition each."""
+    """Returns the distribution of a partition by its number of users, of one partition each.
+
+    Args:
+      epsilon: positive; an exact rational number.
+      delta: positive and below 1; an exact rational number.
+    """
     k = truncation(epsilon, delta)
     return ThresholdDistribution(TruncatedGeometricNoise(epsilon, k), k, saturation=2 * k + 1)
 

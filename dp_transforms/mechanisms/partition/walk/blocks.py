@@ -246,7 +246,7 @@ def geometric(
 
 
 def _precisely(decay: Decay, factor: int, uniform: Uniform, length: int | None, bits: int) -> int:
-    """The answer.
+    """One number of ``geometric``, by enclosures of ``bits`` bits.
 
     Raises:
       Undecided: this precision does not settle it.

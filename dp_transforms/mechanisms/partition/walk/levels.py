@@ -29,15 +29,24 @@ from dp_transforms.mechanisms.randomness import RandomTape
 _TINY = 2.0**-940
 """A smaller float counts as [0, _TINY]: near underflow a relative error means nothing."""
 
-_AT_ONCE = LEAST_WIDTH  # So many thresholds of all blocks are looked at together.
+_AT_ONCE = LEAST_WIDTH  # The number of thresholds that are looked at together, for all blocks.
 _UNSETTLED = -1
 _WIDE = 2.0**-20  # Where enclosures are wider, so are those of other questions.
 _NARROWEST = 32  # The first window to look ahead on.
 
 
 class Level:
-    """Settles the questions of a release on the states -W..W, in float64 and in MPFR numbers of
-    ``bits`` bits. Undecided if the window is too narrow for any enclosure."""
+    """Settles the questions of a release on a window of states.
+
+    Args:
+      blocks: the blocks of the walk.
+      decay: the ratio q.
+      window: W; states are -W..W.
+      bits: of the MPFR numbers that settle what float64 leaves open.
+
+    Raises:
+      Undecided: the window is too narrow for any enclosure.
+    """
 
     def __init__(self, blocks: Blocks, decay: Decay, window: int, bits: int = 128):
         self.window = window
@@ -81,8 +90,8 @@ class Level:
         return np.repeat(levels, np.diff([*changes, count + 1]))
 
     def _move(self, tape: RandomTape, index: int, state: int, lower: float) -> int:
-        """How much one block moves, or the state behind the first infinite run if it is block -1,
-        given the leading 53 bits of the uniform number."""
+        """Returns the number of moves in a block, or the state behind the first infinite run for
+        block -1, given the leading 53 bits of the uniform number."""
         try:
             return choose(lower, lower + UNIT_ROUNDOFF, *self.thresholds(index, state))
         except Undecided as undecided:
@@ -91,7 +100,7 @@ class Level:
         return self.looked_ahead(tape, index, state)
 
     def looked_ahead(self, tape: RandomTape, index: int, state: int) -> int:
-        """The same in MPFR numbers, by looking ahead on windows of up to W."""
+        """Answers the question of ``_move`` in MPFR numbers, looking ahead on windows up to W."""
         uniform = tape.uniform("moves", index) if index >= 0 else tape.uniform("head", 0)
         window = min(_NARROWEST, self.window)
         while True:
@@ -255,7 +264,11 @@ class Sampler:
     """Draws lists x with weights q**||x - f||_1.
 
     Levels of ever wider windows answer the same questions from the same numbers, so that a release
-    does not depend on the one that settles them all. ``blocks`` are f's runs.
+    does not depend on the one that settles them all.
+
+    Args:
+      blocks: f's runs, each as one block.
+      decay: the ratio q.
     """
 
     def __init__(self, blocks: Blocks, decay: Decay):

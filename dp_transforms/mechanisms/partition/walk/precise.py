@@ -40,6 +40,11 @@ class PreciseTransfer:
     """T_n on the window -W..W, as MPFR numbers rounded down and up: see ``transfer``.
 
     State D has index D + W. Nothing is scaled, since the range of exponents is so wide.
+
+    Args:
+      decay: the ratio q.
+      window: W.
+      precision: the bits of all numbers.
     """
 
     def __init__(self, decay: Decay, window: int, precision: int):
@@ -136,8 +141,14 @@ class PreciseTransfer:
 
 
 class LookingAhead:
-    """Settles questions of a release by messages that are known roughly: ``messages(r, W)`` gives
-    bounds of beta in front of block r for the states -W..W, or is Undecided."""
+    """Settles questions of a release by messages that are known roughly.
+
+    Args:
+      blocks: the blocks of the walk.
+      messages: gives lower and upper bounds of beta in front of a block, for the states -W..W;
+        raises Undecided if there are none.
+      transfer: transfer weights on that window.
+    """
 
     def __init__(
         self,

@@ -79,19 +79,25 @@ INDEPENDENCE_BITS = 70
 2 to the power of minus this."""
 
 LOST = 2.0**-900
-"""What underflows beside entries of order one is less than this, and so is their smallest bound."""
+"""Underflow beside entries of order one loses less than this. Smaller lower bounds become 0, and
+upper bounds grow by it."""
 
 _CONSTANT_BITS = 64
 _KNOWN = 1 - 2.0**-10  # A message is known where its bounds are at least this close to each other.
 _DEEP = 2**48  # No exponent is kept that is further below the largest.
 _LEAST = 2**60
 _LARGEST_ENTRY = 2.0**50
-LEAST_WIDTH = 4  # So many entries of each row there are at least.
+LEAST_WIDTH = 4  # Every row of a matrix has room for at least so many entries.
 
 
 def independence_length(decay: Decay, window: int, bits: int = INDEPENDENCE_BITS) -> int:
-    """The length from which on the ends of a run, entered and left in states within -W..W, collide
-    with a probability of at most 2**-bits."""
+    """The length from which on a run's ends collide with a probability of at most 2**-bits.
+
+    Args:
+      decay: the ratio q.
+      window: W; the run is entered and left in states within -W..W.
+      bits: of the probability.
+    """
     _, up = rounding_pair(64)
     rate, _ = decay.log_enclosure(64)
     cost = up.add(up.mul(bits, up.const_log2()), up.log(2 * max(window, 1)))
@@ -106,12 +112,12 @@ def parts_of(length: int) -> tuple[int, int]:
 
 
 class FloatMatrix(NamedTuple):
-    """T_n on a window: line i has the entries (i, i), (i, i + 1), ..., up to n moves.
+    """T_n on a window: row i has the entries (i, i), (i, i + 1), ..., up to n moves.
 
     An entry lies within bounds[0] * (1 - error) and bounds[1] * (1 + error), times 2**exponents; it
-    is 0 beyond the window. ``ends`` are the second states, at most W. ``rise[i]`` is at least
-    T(i, j + 1) / T(i, j) for the window's last column j and all later ones. One for all long runs
-    bounds from below only what begins at zero or below and ends at zero or above.
+    is 0 beyond the window. ``ends`` are the second states of entries, at most W. ``rise[i]`` is at
+    least T(i, j + 1) / T(i, j) for the window's last column j and all later ones. The matrix that
+    all long runs share has lower bounds only for entries from states up to 0 to states from 0 on.
     """
 
     bounds: FloatArray
@@ -122,7 +128,12 @@ class FloatMatrix(NamedTuple):
 
 
 class FloatTransfer:
-    """T_n on the window -W..W in scaled float64; state D has index D + W."""
+    """T_n on the window -W..W in scaled float64; state D has index D + W.
+
+    Args:
+      decay: the ratio q.
+      window: W.
+    """
 
     def __init__(self, decay: Decay, window: int):
         self.window = window
@@ -168,7 +179,7 @@ class FloatTransfer:
         lo = stays[0][distance] * np.where(is_above, climbs[0][few], falls[0][few])
         exponents = stays[1][distance] + np.where(is_above, climbs[1][few], falls[1][few])
         is_reached = (end < size) & (moves <= length)
-        # Of a constant that is not kept its exponent is the upper bound.
+        # A constant that is not kept has the mantissa 0; 2**exponent bounds it from above.
         hi = np.where(lo > 0, lo, 1.0) * is_reached
         lo *= is_reached & ((start <= w) & (end >= w) if is_long else 1)
         # Entries on one side are products of two constants of two units each.
@@ -195,13 +206,14 @@ class FloatTransfer:
 
     @cached_property
     def _units(self) -> IntArray:
-        """g(D) of each state."""
+        """g(D) of each state: entries (D, D') are of order one in units of 2**(g(D) - g(D'))."""
         _, leaving = self.leaving_first_run
         _, entering = self.entering_last_run
         return np.concatenate([entering[::-1], -leaving[1:]])
 
     def _product(self, near: FloatMatrix, far: FloatMatrix) -> FloatArray:
-        """Lower and upper bounds of the entries across zero of a product, by state, in units."""
+        """Lower and upper bounds of the entries across zero of a product, in ``_units``:
+        2 x states below zero x states above it."""
         first, second = self._in_units(near), self._in_units(far)
         if not max(first.max(), second.max()) < _LARGEST_ENTRY:
             raise FloatingPointError("transfer weights span too much for float64")
@@ -211,7 +223,7 @@ class FloatTransfer:
         return bounds
 
     def _in_units(self, matrix: FloatMatrix) -> FloatArray:
-        """Lower and upper bounds of all entries, by state."""
+        """Lower and upper bounds of all entries, in ``_units``: 2 x states x states."""
         found = np.zeros((2, self.size, self.size))
         rows, moved = np.nonzero(matrix.bounds[1])
         columns = rows + moved
@@ -245,7 +257,7 @@ def split(enclosures: list[Enclosure]) -> tuple[FloatArray, IntArray]:
 
 
 def clipped(exponents: IntArray) -> npt.NDArray[np.int32]:
-    """Exponents that ldexp takes, and that do what the given ones do."""
+    """Limits exponents to 32 bits that ldexp takes; the results of ldexp stay the same."""
     return np.minimum(np.maximum(exponents, -5000), 5000).astype(np.int32)
 
 
