@@ -41,10 +41,10 @@ Extend = Callable[[int, int], int]
 
 _LARGEST_SCALE = 2**48
 RELATIVE_ERROR = 2.0**-43
-"""Of float tails. Functions from ``taylor`` err by 2**-46 each, of which no tail multiplies more
-than two. Their argument s = x / scale is off by 2**-51 of itself at most, which moves e**-s by
-46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail by less than (s**2 + 1) * 2**-51,
-that is 92 * 2**-51, for s <= 9.5."""
+"""The relative error of float tails is at most this. A tail multiplies at most two functions of
+``taylor``, which err by 2**-46 each. Their argument s = x / scale is off by at most 2**-51 of
+itself. That moves e**-s by 46 * 2**-51 for s <= 46, 1 - e**-s by 2**-51, and the normal tail by
+(s**2 + 1) * 2**-51 < 92 * 2**-51 for s <= 9.5."""
 _GUARD_BITS = 32
 
 

@@ -33,7 +33,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
 
 PROVED, MODEL = "proved", "model"
 CONFIDENCE = 0.95
-"""Of every interval that does not say otherwise."""
+"""The confidence of every interval that does not say otherwise."""
 
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""

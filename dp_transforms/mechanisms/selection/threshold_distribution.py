@@ -96,9 +96,9 @@ _TIE_BITS = 40
 CONFIDENCE = Fraction(19, 20)
 _INTERVAL_PRECISION = 96
 _FAR = 4
-"""Times c above the threshold, noisy counts are hardly ever cut off."""
+"""Noisy counts this many times c above the threshold are hardly ever cut off."""
 _MOST_NODES = 1 << 8
-"""Up to there ends are computed at every 2**i-th noisy count, and hold for those after it."""
+"""Ends are computed at about so many noisy counts, every 2**i-th, and hold up to the next."""
 
 
 @dataclass(frozen=True)
