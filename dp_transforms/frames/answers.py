@@ -29,6 +29,7 @@ from dp_transforms.files.release_files import (
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.page import table as html_table
@@ -246,16 +247,10 @@ class ListRelease(_Answers):
     def top(self, k: int, confidence: float = CONFIDENCE) -> list[Estimate]:
         """The k largest frequencies as released, whose intervals hold together with the confidence.
         A value outside its interval is moved to the nearer end."""
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+        check_positive("k", k)
         each = 1 - (1 - confidence) / k
-        ranks = range(1, k + 1)
-        told = zip(self.released.at_ranks([*ranks]).tolist(), ranks, strict=True)
-        answers = ((value, self.frequency_at(rank, each)) for value, rank in told)
-        return [
-            replace(one, value=min(max(value, one.low), one.high), confidence=confidence)
-            for value, one in answers
-        ]
+        told = (self.frequency_at(rank, each) for rank in range(1, k + 1))
+        return [replace(one, confidence=confidence) for one in told]
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of partitions."""
