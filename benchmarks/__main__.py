@@ -246,15 +246,13 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
       runs: when each page was made, and with what, by page.
       faults: what went wrong, by page.
     """
-    yield "# Results of the benchmarks"
-    yield ""
+    yield "# Results of the benchmarks\n"
     yield (
         f"Made by `make bench`, on {os.cpu_count()} cores ({platform.machine()}), with Python "
         f"{platform.python_version()}, {', '.join(versions())}. Times depend on the machine, and "
         f"on what else runs there; peers ran beside in the same run, so ratios say more. Times "
-        f"and errors are better if they are lower, for peers too: the tables say where they are."
+        f"and errors are better if they are lower, for peers too: the tables say where they are.\n"
     )
-    yield ""
     yield "| benchmark | begun, UTC | took | limit | commit |"
     yield "| --- | --- | ---: | ---: | --- |"
     for one in BENCHMARKS:
@@ -269,23 +267,18 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield f"| {WHOLE}, by one command | {made['begun']} | {minutes} | | {made['commit']} |"
     yield ""
     if any(one.page not in runs for one in BENCHMARKS):
-        yield "What is by itself was not made by this command, but by the benchmark's own."
-        yield ""
+        yield "What is by itself was not made by this command, but by the benchmark's own.\n"
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
         "[jobs killed at random moments](results/kills.md) and "
         "[faults on a cluster](results/cluster_faults.md)."
     )
     for one in BENCHMARKS:
-        yield ""
-        yield f"## {one.about}"
-        yield ""
+        yield f"\n## {one.about}\n"
         if one.page in faults:
-            yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**"
-            yield ""
+            yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**\n"
         if "peers_python" in one.options and one.page in runs:
-            yield about_peers(runs[one.page]["peers"])
-            yield ""
+            yield f"{about_peers(runs[one.page]['peers'])}\n"
         yield from page(RESULTS / f"{one.page}.md")
 
 

@@ -104,16 +104,14 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
 
 
 def report(data: pathlib.Path, table: str) -> Iterator[str]:
-    yield "# What the job costs by its number of records"
-    yield ""
+    yield "# What the job costs by its number of records\n"
     yield (
         f"`python -m benchmarks.cost_model`: CPU of all threads and memory from "
         "[throughput](throughput.md), shuffled bytes "
         f"counted. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
         "one process. Memory includes what a job in process holds of the shuffles, which cluster "
-        "runners have on disk."
+        "runners have on disk.\n"
     )
-    yield ""
     yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
     rows, found = [], collections.defaultdict(list)
@@ -128,9 +126,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
                 found[stage].append(pieces[stage] / 1e6)
             cells[3:] = [f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES]
         yield f"| {' | '.join(cells)} |"
-    yield ""
-    yield "Fitted, fixed + slope * records:"
-    yield ""
+    yield "\nFitted, fixed + slope * records:\n"
     yield "| | fixed | for a million records | largest error of a measured point |"
     yield "| --- | ---: | ---: | ---: |"
     units: dict[str, Callable[[float], str]] = {
@@ -147,14 +143,12 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield ""
     yield (
         "What is shuffled by partition does not grow in proportion. It is less than what is "
-        "shuffled by user, since a kept pair is counted in one piece at most."
+        "shuffled by user, since a kept pair is counted in one piece at most.\n"
     )
-    yield ""
     yield (
         "Extrapolated, without the fixed part, which each worker has once, and without what a "
-        f"cluster's engine takes beside it; at {CORE_HOUR:.2f} US dollars for an hour of a core:"
+        f"cluster's engine takes beside it; at {CORE_HOUR:.2f} US dollars for an hour of a core:\n"
     )
-    yield ""
     yield "| records | CPU | shuffled by user | cost |"
     yield "| ---: | ---: | ---: | ---: |"
     for target in TARGETS:

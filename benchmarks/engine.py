@@ -142,34 +142,23 @@ def exponent(rows: Times) -> float:
 
 
 def report(repeats: int, releases: int) -> Iterator[str]:
-    yield "# One release: time and memory, and growth with N"
-    yield ""
+    yield "# One release: time and memory, and growth with N\n"
     yield (
         f"CPU seconds of one thread, medians of {repeats}. Power laws are synthetic, see "
         "benchmarks/engine_lists.py. Memory is the peak of the process, imports included."
     )
-    yield ""
-    yield "## The default and the exponential mechanism"
-    yield ""
+    yield "\n## The default and the exponential mechanism\n"
     yield from default_rows(repeats)
-    yield ""
-    yield "## The exact table between public bounds"
-    yield ""
-    yield "Base 2, eta = 1; the published times are of another machine and other lists."
-    yield ""
+    yield "\n## The exact table between public bounds\n"
+    yield "Base 2, eta = 1; the published times are of another machine and other lists.\n"
     yield from table_rows()
-    yield ""
-    yield "## The exponential mechanism's growth with N"
-    yield ""
+    yield "\n## The exponential mechanism's growth with N\n"
     times = engine_times(repeats)
-    yield "The power law with 0.315 sqrt(N) distinct frequencies, epsilon = 1:"
-    yield ""
+    yield "The power law with 0.315 sqrt(N) distinct frequencies, epsilon = 1:\n"
     yield "| N | seconds |"
     yield "| ---: | ---: |"
     yield from (f"| {total:,} | {seconds:.4f} |" for total, seconds in times)
-    yield ""
-    yield f"Over the last three sizes it grows as N^{exponent(times[-3:]):.2f}."
-    yield ""
+    yield f"\nOver the last three sizes it grows as N^{exponent(times[-3:]):.2f}.\n"
     mechanism, lists = IntegerPartitionMechanism(epsilon=1), (rockyou(), scaled(rockyou(), 1000))
     pairs = 4 * repeats + 3
     runs = [[cpu_seconds(lambda f=f: mechanism.release(f)) for f in lists] for _ in range(pairs)]
@@ -178,9 +167,7 @@ def report(repeats: int, releases: int) -> Iterator[str]:
         f"RockYou with every multiplicity times 1,000 takes {other:.3f} s, RockYou {base:.3f} s: "
         f"medians of {pairs}, in turns."
     )
-    yield ""
-    yield "## How often the precision is raised"
-    yield ""
+    yield "\n## How often the precision is raised\n"
     yield from escalation_rows(releases)
 
 

@@ -222,8 +222,7 @@ def report(
     inputs: Sequence[Input], rates: Sequence[float], found: Mapping[tuple[str, float], Accuracy]
 ) -> Iterator[str]:
     """The lines of the page."""
-    yield "# Accuracy of released frequency lists"
-    yield ""
+    yield "# Accuracy of released frequency lists\n"
     yield (
         "Mean dist (half the L1 distance) of releases at c = epsilon / kappa, +- one standard "
         "error. Ours is the default mechanism, which needs no public bounds; the exponential one's "
@@ -235,14 +234,11 @@ def report(
         "mechanism needs bounds and a delta. Times are CPU seconds of the first release."
     )
     for case in inputs:
-        yield ""
-        yield f"## {case.name}"
-        yield ""
+        yield f"\n## {case.name}\n"
         yield (
             f"{case.private.total:,} users, {case.private.distinct:,} partitions, "
-            f"kappa = {case.max_partitions}."
+            f"kappa = {case.max_partitions}.\n"
         )
-        yield ""
         published = TABLE_II if case.name == PUBLISHED_FOR else {}
         heads = ["c", "mechanism", "ours", "exponential", *PEERS]
         heads += ["Table II"] * bool(published) + ["best peer : ours", "one release"]
@@ -258,12 +254,9 @@ def report(
             ratio = one.ratio
             cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
             yield f"| {' | '.join([*cells, f'{one.seconds:.2f} s'])} |"
-    yield ""
-    yield "## The best peer beside ours"
-    yield ""
+    yield "\n## The best peer beside ours\n"
     yield from comparison(found)
-    yield ""
-    yield "![dist against c, ours and the peers'](frequency_lists.png)"
+    yield "\n![dist against c, ours and the peers'](frequency_lists.png)"
 
 
 def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:

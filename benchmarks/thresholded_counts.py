@@ -49,11 +49,9 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
     version = next((row["peer"]["version"] for row in found if row["peer"]), None)
     if version:
         columns += [f"OpenDP {version}, Laplace", "OpenDP's time to that of laplace here"]
-    yield "# Names with noisy counts"
-    yield ""
+    yield "# Names with noisy counts\n"
     yield f"Partitions released with noisy counts at epsilon = {EPSILON}, delta = {DELTA:g}: "
-    yield f"mean of {runs} runs, and the time of one from counts in memory. More is better."
-    yield ""
+    yield f"mean of {runs} runs, and the time of one from counts in memory. More is better.\n"
     lines = []
     for row in found:
         cells = [row["records"], str(row["kappa"])]

@@ -320,10 +320,8 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
 def report(
     data: pathlib.Path, millions: Sequence[int], repeats: int, peers_python: str | None
 ) -> Iterator[str]:
-    yield "# Records to a released frequency list: time and memory"
-    yield ""
-    yield about(repeats)
-    yield ""
+    yield "# Records to a released frequency list: time and memory\n"
+    yield f"{about(repeats)}\n"
     yield from growth_rows(data, millions, repeats)
     yield ""
     yield from other_input_rows(data, millions[0], repeats)

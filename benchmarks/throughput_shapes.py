@@ -325,8 +325,7 @@ def _wall(cost: Cost) -> float:
 
 
 def report(flags: argparse.Namespace) -> Iterator[str]:
-    yield "# Shapes of data drawn at random: time and memory"
-    yield ""
+    yield "# Shapes of data drawn at random: time and memory\n"
     runs = f"Medians of {flags.repeats} runs" if flags.repeats > 1 else "Single runs"
     yield (
         f"`python -m benchmarks.throughput_shapes --seed={flags.seed}`: {os.cpu_count()} cores, "
