@@ -16,7 +16,6 @@ import json
 import logging
 import pathlib
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, page_parser, write_page
 from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
@@ -84,9 +83,7 @@ def shuffled_here(path: str) -> dict[str, int]:
 
 def shuffled(path: str) -> dict[str, int]:
     """The same in a new process."""
-    command = [sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer_of(sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}")
 
 
 def measured(table: str) -> dict[int, tuple[float, float]]:

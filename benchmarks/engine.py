@@ -16,7 +16,6 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,7 +26,7 @@ import numpy.ma
 
 from benchmarks.engine_escalations import escalation_rows
 from benchmarks.engine_lists import named_list, power_law, scaled
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, page_parser, write_page
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -81,14 +80,7 @@ def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:
 def measure_once(name: str, epsilon: float, mechanism: str) -> Measurement:
     """The same in a new process."""
     task = json.dumps([name, epsilon, mechanism])
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine", "--measure", task],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+    return Measurement(**answer_of(sys.executable, "-m", "benchmarks.engine", "--measure", task))
 
 
 def default_rows(repeats: int) -> Iterator[str]:
