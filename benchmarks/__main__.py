@@ -49,9 +49,8 @@ class Benchmark(NamedTuple):
     """One benchmark.
 
     Attributes:
-      page: of the results it writes, without .md.
+      page: of the results it writes, without .md, and its module in this package.
       about: its heading in the book.
-      module: in this package.
       minutes: its limit.
       options: those of this command that are handed on to it.
       arguments: of its command line.
@@ -60,7 +59,6 @@ class Benchmark(NamedTuple):
 
     page: str
     about: str
-    module: str
     minutes: float
     options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
@@ -68,54 +66,33 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark(
-        "frequency_lists",
-        "Accuracy beside other mechanisms",
-        "frequency_lists",
-        15,
-        ("lists", "edges"),
-    ),
-    Benchmark(
-        "answers",
-        "Answers: errors, and coverage of intervals",
-        "answers",
-        30,
-        ("edges",),
-        timed=False,
-    ),
-    Benchmark("engine", "Time and memory of one release, and growth with N", "engine", 15),
-    Benchmark(
-        "throughput", "From records to a release", "throughput", 20, ("peers_python", "data")
-    ),
+    Benchmark("frequency_lists", "Accuracy beside other mechanisms", 15, ("lists", "edges")),
+    Benchmark("answers", "Answers: errors, and coverage of intervals", 30, ("edges",), timed=False),
+    Benchmark("engine", "Time and memory of one release, and growth with N", 15),
+    Benchmark("throughput", "From records to a release", 20, ("peers_python", "data")),
     Benchmark(
         "throughput_shapes",
         "Shapes of records, drawn at random",
-        "throughput_shapes",
         40,
         ("data",),
         ("--sizes", "12x20", "--text_sizes", "4x5", "--repeats=1"),
     ),
-    Benchmark("cost_model", "What a job will cost", "cost_model", 6),
-    Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15, ("data",)),
-    Benchmark("startup", "How long commands take to start", "startup", 5),
-    Benchmark(
-        "selection_speed", "Speed of partition selection", "selection_speed", 10, ("peers_python",)
-    ),
-    Benchmark(
-        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, ("peers_python",)
-    ),
+    Benchmark("cost_model", "What a job will cost", 6),
+    Benchmark("clusters", "A job on Flink beside the same in process", 15, ("data",)),
+    Benchmark("startup", "How long commands take to start", 5),
+    Benchmark("selection_speed", "Speed of partition selection", 10, ("peers_python",)),
+    Benchmark("thresholded_counts", "Names with noisy counts", 5, ("peers_python",)),
     # The longest first, since two run at a time.
     Benchmark(
         "partition_selection",
         "Selection of partitions",
-        "partition_selection",
         25,
         ("pairs", "peers_python"),
         ("--runs=6",),
         timed=False,
     ),
-    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25, timed=False),
-    Benchmark("count_intervals", "Intervals of noisy counts", "count_intervals", 5, timed=False),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
+    Benchmark("count_intervals", "Intervals of noisy counts", 5, timed=False),
 )
 
 
@@ -188,7 +165,7 @@ async def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
       one: the benchmark.
       options: of this command, by name.
     """
-    command = [sys.executable, "-m", f"benchmarks.{one.module}", *one.arguments]
+    command = [sys.executable, "-m", f"benchmarks.{one.page}", *one.arguments]
     command += [f"--{name}={options[name]}" for name in one.options if options[name]]
     process = await asyncio.create_subprocess_exec(
         *command,

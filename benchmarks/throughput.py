@@ -196,12 +196,8 @@ def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
 
 
 def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
-    run: Callable[[], object]
     wall, cpu = time.perf_counter(), time.process_time()
-    if engine in RUNNERS:
-        run = selection(path, engine)
-    else:
-        run = transforms(path, max_partitions, engine)
+    run = selection(path, engine) if engine in RUNNERS else transforms(path, max_partitions, engine)
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Measurement(wall, cpu, peak_gibibytes())
