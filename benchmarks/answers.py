@@ -30,14 +30,7 @@ from scipy.spatial import KDTree
 
 import dp_transforms as dp
 from benchmarks.baselines import PEERS
-from benchmarks.frequency_lists import (
-    Input,
-    Mean,
-    distances,
-    number,
-    peer_distances,
-    peer_releases,
-)
+from benchmarks.frequency_lists import Input, Mean, distances, number, peer_distances, peer_releases
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items, zipf_records
 from dp_transforms import JobSecret

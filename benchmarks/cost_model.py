@@ -93,8 +93,7 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
-        re.MULTILINE,
+        r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|", re.MULTILINE
     )
     found = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}
     return dict(sorted(found.items()))

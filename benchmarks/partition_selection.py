@@ -96,9 +96,7 @@ def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
     return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
 
 
-def datasets(
-    more: pathlib.Path | None = None,
-) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
+def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
     """Records, and the values of kappa to try, by the name to print."""
     rng = np.random.default_rng(1)
     others = sorted(more.glob("*.csv*")) if more else []
@@ -211,12 +209,7 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
 
 
 def releases_of(
-    runs: int,
-    peers: Peers,
-    name: str,
-    records: pa.Table,
-    kappas: Sequence[int],
-    epsilon: float,
+    runs: int, peers: Peers, name: str, records: pa.Table, kappas: Sequence[int], epsilon: float
 ) -> list[Released]:
     """The numbers that are released of a dataset at one epsilon, by kappa."""
     pairs, main, found = distinct_pairs(records), epsilon == EPSILON, []
