@@ -17,8 +17,7 @@ import os
 import resource
 import statistics
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 # np.unique loads it when it is first called.
 import numpy as np
@@ -26,7 +25,7 @@ import numpy.ma
 
 from benchmarks.engine_escalations import escalation_rows
 from benchmarks.engine_lists import named_list, power_law, scaled
-from benchmarks.harness import answer_of, page_parser, write_page
+from benchmarks.harness import answer_of, cpu_seconds, page_parser, write_page
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -61,12 +60,6 @@ class Measurement:
 
     seconds: float
     mebibytes: float
-
-
-def cpu_seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
 
 
 def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:

@@ -9,7 +9,8 @@ import json
 import os
 import pathlib
 import subprocess
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from dp_transforms.mechanisms import RandomTape
@@ -59,6 +60,13 @@ def answer_of(
     if done.returncode:
         raise RuntimeError(done.stderr)
     return json.loads(done.stdout.splitlines()[-1])
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    """CPU seconds of this process, in all of its threads."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
 
 
 def numbered_tapes() -> Iterator[RandomTape]:

@@ -55,25 +55,9 @@ _ATTRIBUTES = {
     "tenure": {"under a year": 0.2, "1-5 years": 0.45, "over 5 years": 0.35},
 }
 _SERVICES = (
-    "auctions",
-    "calendar",
-    "chat",
-    "dating",
-    "fantasy sports",
-    "finance",
-    "forums",
-    "games",
-    "groups",
-    "mail",
-    "maps",
-    "mobile",
-    "music",
-    "photos",
-    "retail",
-    "search",
-    "toolbar",
-    "video",
-)
+    "auctions, calendar, chat, dating, fantasy sports, finance, forums, games, groups, mail, "
+    "maps, mobile, music, photos, retail, search, toolbar, video"
+).split(", ")
 _SHARES_OF_SERVICES = np.geomspace(0.06, 0.8, len(_SERVICES))
 _MAX_ATTRIBUTES = len(_ATTRIBUTES) + len(_SERVICES)
 # By what factor the odds of a group differ between the rarest passwords and the average one.

@@ -288,13 +288,10 @@ class ListRelease(_Answers):
             coordinates. What is asked does not depend on this.
           things, users: what partitions and users are called.
         """
-        answers = self.model if by_model else self.intervals
-        names = _names(self, things, users)
         asked = _asked(self.intervals, confidence)
-        return {
-            one.words.format(**names): one.of_list(answers, confidence) if by_model else asked[one]
-            for one in _shown(asked)
-        }
+        told = _asked(self.model, confidence) if by_model else asked
+        names = _names(self, things, users)
+        return {one.words.format(**names): told[one] for one in _shown(asked)}
 
     @cached_property
     def model(self) -> Answers:
