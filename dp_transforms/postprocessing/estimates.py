@@ -36,7 +36,7 @@ CONFIDENCE = 0.95
 """Of every interval that does not say otherwise."""
 
 TOTAL, SUM, SHARE = "total", "sum", "share"
-"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``number_of``."""
+"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
 
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
@@ -66,7 +66,8 @@ class Estimate:
 
 
 class Answers(ABC):
-    """Estimates from one release. ``confidence`` is that of the interval, 0.95 by default.
+    """Estimates from one release: values of its list, moved into intervals of a confidence, which
+    is 0.95 by default.
 
     Attributes:
       released: the released list.
@@ -121,7 +122,7 @@ class Answers(ABC):
         """G-tilde_alpha, see ``guessing_metrics``."""
 
     def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
-        value = number_of(self.released, name, index)
+        value = _number_of(self.released, name, index)
         return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
 
     @abstractmethod
@@ -238,7 +239,7 @@ def around(
     return Estimate(min(max(value, low), high), low, high, confidence, kind)
 
 
-def number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
+def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
     """The length of a row or a column of a list's diagram, the total, or the sum or the share of
     the largest frequencies, at so many ranks; an empty list has the share 0."""
     if name == TOTAL:
@@ -286,7 +287,7 @@ class ModelIntervals(Answers):
         return around(bits(self.released), low, high, confidence, MODEL)
 
     def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
-        return self._quantiles(lambda one: number_of(one, name, index), confidence)
+        return self._quantiles(lambda one: _number_of(one, name, index), confidence)
 
     def _quantiles(
         self, number: Callable[[FrequencyList], float], confidence: float

@@ -109,8 +109,8 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 class CoordinateIntervals(ReleaseIntervals):
     """Proved intervals from noisy coordinates, see the module.
 
-    Values are those of the released list, moved into the interval: they agree with it and with one
-    another, and err up to 18 times less than single noisy coordinates where frequencies are smooth.
+    Values agree with the released list and with one another, and err up to 18 times less than
+    single noisy coordinates where frequencies are smooth.
 
     Args:
       coordinates: as ``FrobeniusMechanism`` drew them.

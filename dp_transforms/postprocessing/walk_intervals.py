@@ -50,7 +50,6 @@ _RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of ra
 
 class WalkIntervals(ReleaseIntervals):
     """Proved intervals from a released list and the distribution of its mechanism, see the module.
-    Values are those of the released list.
 
     Args:
       released: what the mechanism returned; not further processed.
