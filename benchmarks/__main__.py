@@ -49,9 +49,8 @@ class Benchmark(NamedTuple):
     """One benchmark.
 
     Attributes:
-      page: of the results it writes, without .md.
+      page: of the results it writes, without .md, and its module in this package.
       about: its heading in the book.
-      module: in this package.
       minutes: its limit.
       options: those of this command that are handed on to it.
       arguments: of its command line.
@@ -60,7 +59,6 @@ class Benchmark(NamedTuple):
 
     page: str
     about: str
-    module: str
     minutes: float
     options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
@@ -68,54 +66,33 @@ class Benchmark(NamedTuple):
 
 
 BENCHMARKS = (
-    Benchmark(
-        "frequency_lists",
-        "Accuracy beside other mechanisms",
-        "frequency_lists",
-        15,
-        ("lists", "edges"),
-    ),
-    Benchmark(
-        "answers",
-        "Answers: errors, and coverage of intervals",
-        "answers",
-        30,
-        ("edges",),
-        timed=False,
-    ),
-    Benchmark("engine", "Time and memory of one release, and growth with N", "engine", 15),
-    Benchmark(
-        "throughput", "From records to a release", "throughput", 20, ("peers_python", "data")
-    ),
+    Benchmark("frequency_lists", "Accuracy beside other mechanisms", 15, ("lists", "edges")),
+    Benchmark("answers", "Answers: errors, and coverage of intervals", 30, ("edges",), timed=False),
+    Benchmark("engine", "Time and memory of one release, and growth with N", 15),
+    Benchmark("throughput", "From records to a release", 20, ("peers_python", "data")),
     Benchmark(
         "throughput_shapes",
         "Shapes of records, drawn at random",
-        "throughput_shapes",
         40,
         ("data",),
         ("--sizes", "12x20", "--text_sizes", "4x5", "--repeats=1"),
     ),
-    Benchmark("cost_model", "What a job will cost", "cost_model", 6),
-    Benchmark("clusters", "A job on Flink beside the same in process", "clusters", 15, ("data",)),
-    Benchmark("startup", "How long commands take to start", "startup", 5),
-    Benchmark(
-        "selection_speed", "Speed of partition selection", "selection_speed", 10, ("peers_python",)
-    ),
-    Benchmark(
-        "thresholded_counts", "Names with noisy counts", "thresholded_counts", 5, ("peers_python",)
-    ),
+    Benchmark("cost_model", "What a job will cost", 6),
+    Benchmark("clusters", "A job on Flink beside the same in process", 15, ("data",)),
+    Benchmark("startup", "How long commands take to start", 5),
+    Benchmark("selection_speed", "Speed of partition selection", 10, ("peers_python",)),
+    Benchmark("thresholded_counts", "Names with noisy counts", 5, ("peers_python",)),
     # The longest first, since two run at a time.
     Benchmark(
         "partition_selection",
         "Selection of partitions",
-        "partition_selection",
         25,
         ("pairs", "peers_python"),
         ("--runs=6",),
         timed=False,
     ),
-    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", "yahoo_retelling", 25, timed=False),
-    Benchmark("count_intervals", "Intervals of noisy counts", "count_intervals", 5, timed=False),
+    Benchmark("yahoo_retelling", "Yahoo!'s release, retold", 25, timed=False),
+    Benchmark("count_intervals", "Intervals of noisy counts", 5, timed=False),
 )
 
 
@@ -188,7 +165,7 @@ async def run(one: Benchmark, options: Mapping[str, Any]) -> str | None:
       one: the benchmark.
       options: of this command, by name.
     """
-    command = [sys.executable, "-m", f"benchmarks.{one.module}", *one.arguments]
+    command = [sys.executable, "-m", f"benchmarks.{one.page}", *one.arguments]
     command += [f"--{name}={options[name]}" for name in one.options if options[name]]
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -246,15 +223,13 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
       runs: when each page was made, and with what, by page.
       faults: what went wrong, by page.
     """
-    yield "# Results of the benchmarks"
-    yield ""
+    yield "# Results of the benchmarks\n"
     yield (
         f"Made by `make bench`, on {os.cpu_count()} cores ({platform.machine()}), with Python "
         f"{platform.python_version()}, {', '.join(versions())}. Times depend on the machine, and "
         f"on what else runs there; peers ran beside in the same run, so ratios say more. Times "
-        f"and errors are better if they are lower, for peers too: the tables say where they are."
+        f"and errors are better if they are lower, for peers too: the tables say where they are.\n"
     )
-    yield ""
     yield "| benchmark | begun, UTC | took | limit | commit |"
     yield "| --- | --- | ---: | ---: | --- |"
     for one in BENCHMARKS:
@@ -269,23 +244,18 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield f"| {WHOLE}, by one command | {made['begun']} | {minutes} | | {made['commit']} |"
     yield ""
     if any(one.page not in runs for one in BENCHMARKS):
-        yield "What is by itself was not made by this command, but by the benchmark's own."
-        yield ""
+        yield "What is by itself was not made by this command, but by the benchmark's own.\n"
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
         "[jobs killed at random moments](results/kills.md) and "
         "[faults on a cluster](results/cluster_faults.md)."
     )
     for one in BENCHMARKS:
-        yield ""
-        yield f"## {one.about}"
-        yield ""
+        yield f"\n## {one.about}\n"
         if one.page in faults:
-            yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**"
-            yield ""
+            yield f"**The last run {faults[one.page]}: what follows is of an earlier run.**\n"
         if "peers_python" in one.options and one.page in runs:
-            yield about_peers(runs[one.page]["peers"])
-            yield ""
+            yield f"{about_peers(runs[one.page]['peers'])}\n"
         yield from page(RESULTS / f"{one.page}.md")
 
 

@@ -19,7 +19,6 @@ import itertools
 import pathlib
 import re
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -31,22 +30,20 @@ from scipy.spatial import KDTree
 
 import dp_transforms as dp
 from benchmarks.baselines import PEERS
-from benchmarks.frequency_lists import Input, Mean, distances, number, peer_distances
+from benchmarks.frequency_lists import Input, Mean, distances, number, peer_distances, peer_releases
 from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items, zipf_records
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.frames.answers import QUESTIONS, ListRelease, compare, load
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
-from dp_transforms.mechanisms.partition.registry import (
-    EXPONENTIAL,
-    FROBENIUS,
-    GEOMETRIC,
-)
+from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, FROBENIUS, GEOMETRIC
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
 from dp_transforms.postprocessing.estimates import (
     CONFIDENCE,
     GRID,
+    MODEL,
+    PROVED,
     Answers,
     Estimate,
     ModelIntervals,
@@ -73,7 +70,6 @@ KINDS = {
     "share_of_top": "share of the top 10, 100, ...",
 }
 GUESSES, TOGETHER, BANDS, CURVE = "G_0.5", "top ten", "all ranks", "all shares"
-PROVED, MODEL = "proved", "model"
 
 
 def secrets(number: int) -> list[JobSecret]:
@@ -117,10 +113,6 @@ def values(estimates: Sequence[Estimate]) -> list[float]:
     return [one.value for one in estimates]
 
 
-def mean(values: Sequence[float]) -> Mean:
-    return Mean(float(np.mean(values)), float(np.std(values, ddof=1)) / len(values) ** 0.5)
-
-
 def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
     """A row for each question: our answer, and that of the best peer's list."""
     found: dict[str, dict[str, list[float]]] = {}
@@ -143,15 +135,14 @@ def error_rows(case: Input, rate: float, releases: int) -> Iterator[str]:
             wide = float(np.mean([one.high - one.low for one in answers]))
             widths.setdefault(name, []).append(wide)
     for peer in COMPARED:
-        rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
-        for _ in range(releases):
-            add(peer, asked(exact(PEERS[peer](case.private, rate, case.bounds, rng))))
+        for released in itertools.islice(peer_releases(peer, case, rate), releases):
+            add(peer, asked(exact(released)))
     true = {
         name: ", ".join(number(one) for one in values(told[:1])) + " ..." * (len(told) > 1)
         for name, told in asked(exact(case.private)).items()
     }
     for name, kinds in found.items():
-        means = {kind: mean(values) for kind, values in kinds.items()}
+        means = {kind: Mean.of(values) for kind, values in kinds.items()}
         best = min(COMPARED, key=lambda peer: means[peer].value)
         cells = [str(means[kind]) for kind in ("answer", best)]
         wide = number(float(np.mean(widths[name])))
@@ -165,9 +156,9 @@ def dist_rows() -> Iterator[str]:
     for name, private in lists():
         for rate in MEAN_RATES:
             case, mechanism = Input.users(name, private), partition_mechanism(rate)
-            ours = mean([*itertools.islice(distances(mechanism, private), DISTS)])
+            ours = Mean.of(itertools.islice(distances(mechanism, private), DISTS))
             means = {
-                peer: mean([*itertools.islice(peer_distances(peer, case, rate), DISTS)])
+                peer: Mean.of(itertools.islice(peer_distances(peer, case, rate), DISTS))
                 for peer in PEERS
             }
             best = min(means, key=lambda peer: means[peer].value)
@@ -192,8 +183,8 @@ class Held(NamedTuple):
     holds: bool
 
 
-def holds(told: Estimate, true: Estimate) -> bool:
-    return told.low - 1e-9 <= true.value <= told.high + 1e-9
+def holds(told: Estimate, true: float) -> bool:
+    return told.low - 1e-9 <= true <= told.high + 1e-9
 
 
 def intervals_held(
@@ -205,14 +196,14 @@ def intervals_held(
     numbers = release.numbers(by_model=by_model, things="partitions", users="users")
     for words, told in numbers.items():
         one = BY_WORDS[words]
-        yield KINDS[one.method], holds(told, one.of_list(truth, CONFIDENCE))
+        yield KINDS[one.method], holds(told, one.of_list(truth, CONFIDENCE).value)
     if len(release.released):
         told = facts.alpha_guesswork_bits(ALPHA)
-        yield GUESSES, holds(told, truth.alpha_guesswork_bits(ALPHA))
+        yield GUESSES, holds(told, truth.alpha_guesswork_bits(ALPHA).value)
     if by_model:
         return
-    top = enumerate(release.top(TOP))
-    yield TOGETHER, all(holds(told, truth.frequency_at(rank + 1)) for rank, told in top)
+    top = zip(release.top(TOP), private.at_ranks(np.arange(1, TOP + 1)), strict=True)
+    yield TOGETHER, all(holds(told, true) for told, true in top)
     lower, upper = release.intervals.bands()
     ranks = np.unique(np.concatenate([np.cumsum(one.multiplicities) for one in (private, lower)]))
     ranks = np.append(ranks, private.distinct + 1)
@@ -372,8 +363,7 @@ def kept_held(secret: JobSecret, table: pa.Table) -> list[bool]:
     found = []
     for kappa in (1, 2, 5):
         kept = int(np.minimum(degrees.frequencies, kappa) @ degrees.multiplicities)
-        told = kept_part(released, kappa)
-        found.append(told.low <= kept / degrees.total <= told.high)
+        found.append(holds(kept_part(released, kappa), kept / degrees.total))
     return found
 
 
@@ -389,7 +379,7 @@ def differences_held(secret: JobSecret) -> list[bool]:
         )
         for words, difference in zip(told.questions, told.differences, strict=True):
             one, two = (BY_WORDS[words].of_list(exact(each), CONFIDENCE).value for each in pair)
-            found.append(difference.low - 1e-9 <= two - one <= difference.high + 1e-9)
+            found.append(holds(difference, two - one))
     return found
 
 
@@ -431,9 +421,7 @@ def report(flags: argparse.Namespace) -> Iterator[str]:
 
 
 def errors_part(flags: argparse.Namespace) -> Iterator[str]:
-    yield ""
-    yield "## Errors beside peers"
-    yield ""
+    yield "\n## Errors beside peers\n"
     yield (
         f"Mean absolute errors of the default release, +- one standard error, in {flags.means} "
         "releases, at c = epsilon / kappa. A peer's answer is that of its list; the best of four "
@@ -445,9 +433,7 @@ def errors_part(flags: argparse.Namespace) -> Iterator[str]:
     cases = [Input.users("rockyou", rockyou()), Input.users("yahoo_all", yahoo())]
     cases += map(Input.degrees, sorted(flags.edges.glob("*.csv.gz")) if flags.edges else ())
     for case in cases:
-        yield ""
-        yield f"### {case.name}"
-        yield ""
+        yield f"\n### {case.name}\n"
         yield "| | true | c | answer | best peer | it | width |"
         yield "| --- | ---: | ---: | ---: | ---: | --- | ---: |"
         for rate in MEAN_RATES:
@@ -455,9 +441,7 @@ def errors_part(flags: argparse.Namespace) -> Iterator[str]:
 
 
 def coverage_part(flags: argparse.Namespace) -> Iterator[str]:
-    yield ""
-    yield "## Coverage of what a list shows"
-    yield ""
+    yield "\n## Coverage of what a list shows\n"
     yield (
         f"How often {CONFIDENCE:.0%} intervals hold, in {flags.releases} releases of each list at "
         "each c: those that a release shows, of guesswork, and what holds together: the bounds of "
@@ -481,33 +465,25 @@ def coverage_part(flags: argparse.Namespace) -> Iterator[str]:
         }
         for name in dict.fromkeys(one.list_name for one in here):
             rows[name] = [one for one in here if one.list_name == name]
-        yield ""
-        yield f"### {title}"
-        yield ""
+        yield f"\n### {title}\n"
         yield from coverage_table({**rows, "together": here})
 
 
 def others_part(flags: argparse.Namespace) -> Iterator[str]:
-    yield ""
-    yield "## Coverage of other intervals"
-    yield ""
+    yield "\n## Coverage of other intervals\n"
     yield (
         f"{flags.others} runs each: names of records at epsilon = 2 and delta = 1e-5, users of "
-        "others at 0.5, degrees at 0.2 of users and at 1 of graphs, compared lists at 0.5 each."
+        "others at 0.5, degrees at 0.2 of users and at 1 of graphs, compared lists at 0.5 each.\n"
     )
-    yield ""
     yield from other_rows(flags.others)
 
 
 def dist_part() -> Iterator[str]:
-    yield ""
-    yield "## Accuracy on the same lists"
-    yield ""
+    yield "\n## Accuracy on the same lists\n"
     yield (
         "Mean dist of the default release and of the best of five peers, +- one standard error, as "
-        "in [accuracy](frequency_lists.md), on the lists whose coverage is above."
+        "in [accuracy](frequency_lists.md), on the lists whose coverage is above.\n"
     )
-    yield ""
     yield from dist_rows()
 
 

@@ -16,7 +16,6 @@ import json
 import logging
 import pathlib
 import re
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -24,7 +23,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, page_parser, write_page
 from benchmarks.throughput import KAPPA, transforms
 from benchmarks.throughput_data import MILLION, visits, write
 
@@ -84,9 +83,7 @@ def shuffled_here(path: str) -> dict[str, int]:
 
 def shuffled(path: str) -> dict[str, int]:
     """The same in a new process."""
-    command = [sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+    return answer_of(sys.executable, "-m", "benchmarks.cost_model", f"--shuffled={path}")
 
 
 def measured(table: str) -> dict[int, tuple[float, float]]:
@@ -96,24 +93,21 @@ def measured(table: str) -> dict[int, tuple[float, float]]:
     {5: (2.3, 0.62)}
     """
     row = re.compile(
-        r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|",
-        re.MULTILINE,
+        r"^\| (\d+)M visits, parquet \| [\d.]+ s \| ([\d.]+) s \| ([\d.]+) GiB \|", re.MULTILINE
     )
     found = {int(n): (float(cpu), float(memory)) for n, cpu, memory in row.findall(table)}
     return dict(sorted(found.items()))
 
 
 def report(data: pathlib.Path, table: str) -> Iterator[str]:
-    yield "# What the job costs by its number of records"
-    yield ""
+    yield "# What the job costs by its number of records\n"
     yield (
         f"`python -m benchmarks.cost_model`: CPU of all threads and memory from "
         "[throughput](throughput.md), shuffled bytes "
         f"counted. String ids, {int(0.08 * MILLION):,} users per million records, kappa = {KAPPA}, "
         "one process. Memory includes what a job in process holds of the shuffles, which cluster "
-        "runners have on disk."
+        "runners have on disk.\n"
     )
-    yield ""
     yield "| records | CPU | memory | shuffled by user | shuffled by partition |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
     rows, found = [], collections.defaultdict(list)
@@ -128,9 +122,7 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
                 found[stage].append(pieces[stage] / 1e6)
             cells[3:] = [f"{pieces[stage] / 1e6:,.0f} MB" for stage in STAGES]
         yield f"| {' | '.join(cells)} |"
-    yield ""
-    yield "Fitted, fixed + slope * records:"
-    yield ""
+    yield "\nFitted, fixed + slope * records:\n"
     yield "| | fixed | for a million records | largest error of a measured point |"
     yield "| --- | ---: | ---: | ---: |"
     units: dict[str, Callable[[float], str]] = {
@@ -147,14 +139,12 @@ def report(data: pathlib.Path, table: str) -> Iterator[str]:
     yield ""
     yield (
         "What is shuffled by partition does not grow in proportion. It is less than what is "
-        "shuffled by user, since a kept pair is counted in one piece at most."
+        "shuffled by user, since a kept pair is counted in one piece at most.\n"
     )
-    yield ""
     yield (
         "Extrapolated, without the fixed part, which each worker has once, and without what a "
-        f"cluster's engine takes beside it; at {CORE_HOUR:.2f} US dollars for an hour of a core:"
+        f"cluster's engine takes beside it; at {CORE_HOUR:.2f} US dollars for an hour of a core:\n"
     )
-    yield ""
     yield "| records | CPU | shuffled by user | cost |"
     yield "| ---: | ---: | ---: | ---: |"
     for target in TARGETS:

@@ -16,10 +16,8 @@ import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 # np.unique loads it when it is first called.
 import numpy as np
@@ -27,7 +25,7 @@ import numpy.ma
 
 from benchmarks.engine_escalations import escalation_rows
 from benchmarks.engine_lists import named_list, power_law, scaled
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, cpu_seconds, page_parser, write_page
 from dp_transforms.mechanisms import (
     Eta,
     FrequencyList,
@@ -64,12 +62,6 @@ class Measurement:
     mebibytes: float
 
 
-def cpu_seconds(action: Callable[[], object]) -> float:
-    start = time.process_time()
-    action()
-    return time.process_time() - start
-
-
 def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:
     """The first release in this process."""
     private, made = named_list(name), partition_mechanism(epsilon, mechanism=mechanism)
@@ -81,14 +73,7 @@ def measure_here(name: str, epsilon: float, mechanism: str) -> Measurement:
 def measure_once(name: str, epsilon: float, mechanism: str) -> Measurement:
     """The same in a new process."""
     task = json.dumps([name, epsilon, mechanism])
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.engine", "--measure", task],
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+    return Measurement(**answer_of(sys.executable, "-m", "benchmarks.engine", "--measure", task))
 
 
 def default_rows(repeats: int) -> Iterator[str]:
@@ -142,34 +127,23 @@ def exponent(rows: Times) -> float:
 
 
 def report(repeats: int, releases: int) -> Iterator[str]:
-    yield "# One release: time and memory, and growth with N"
-    yield ""
+    yield "# One release: time and memory, and growth with N\n"
     yield (
         f"CPU seconds of one thread, medians of {repeats}. Power laws are synthetic, see "
         "benchmarks/engine_lists.py. Memory is the peak of the process, imports included."
     )
-    yield ""
-    yield "## The default and the exponential mechanism"
-    yield ""
+    yield "\n## The default and the exponential mechanism\n"
     yield from default_rows(repeats)
-    yield ""
-    yield "## The exact table between public bounds"
-    yield ""
-    yield "Base 2, eta = 1; the published times are of another machine and other lists."
-    yield ""
+    yield "\n## The exact table between public bounds\n"
+    yield "Base 2, eta = 1; the published times are of another machine and other lists.\n"
     yield from table_rows()
-    yield ""
-    yield "## The exponential mechanism's growth with N"
-    yield ""
+    yield "\n## The exponential mechanism's growth with N\n"
     times = engine_times(repeats)
-    yield "The power law with 0.315 sqrt(N) distinct frequencies, epsilon = 1:"
-    yield ""
+    yield "The power law with 0.315 sqrt(N) distinct frequencies, epsilon = 1:\n"
     yield "| N | seconds |"
     yield "| ---: | ---: |"
     yield from (f"| {total:,} | {seconds:.4f} |" for total, seconds in times)
-    yield ""
-    yield f"Over the last three sizes it grows as N^{exponent(times[-3:]):.2f}."
-    yield ""
+    yield f"\nOver the last three sizes it grows as N^{exponent(times[-3:]):.2f}.\n"
     mechanism, lists = IntegerPartitionMechanism(epsilon=1), (rockyou(), scaled(rockyou(), 1000))
     pairs = 4 * repeats + 3
     runs = [[cpu_seconds(lambda f=f: mechanism.release(f)) for f in lists] for _ in range(pairs)]
@@ -178,9 +152,7 @@ def report(repeats: int, releases: int) -> Iterator[str]:
         f"RockYou with every multiplicity times 1,000 takes {other:.3f} s, RockYou {base:.3f} s: "
         f"medians of {pairs}, in turns."
     )
-    yield ""
-    yield "## How often the precision is raised"
-    yield ""
+    yield "\n## How often the precision is raised\n"
     yield from escalation_rows(releases)
 
 

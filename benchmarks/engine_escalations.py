@@ -88,8 +88,7 @@ def undecided_probability(floats: Level, states: npt.NDArray[np.int64]) -> float
 def escalation_rows(releases: int) -> Iterator[str]:
     """RockYou by the exponential mechanism at epsilon = 1, at its first level."""
     found = count_escalations(rockyou(), 1.0, None, itertools.islice(numbered_tapes(), releases))
-    yield "RockYou by the exponential mechanism at epsilon = 1:"
-    yield ""
+    yield "RockYou by the exponential mechanism at epsilon = 1:\n"
     yield "| releases | not settled by the first level | predicted of one |"
     yield "| ---: | ---: | ---: |"
     yield f"| {found.releases:,} | {found.observed} | {found.predicted / found.releases:.2g} |"

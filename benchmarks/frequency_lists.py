@@ -23,7 +23,7 @@ import pathlib
 import statistics
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import matplotlib
@@ -61,6 +61,11 @@ class Mean:
 
     value: float
     error: float
+
+    @classmethod
+    def of(cls, found: Iterable[float]) -> Mean:
+        found = list(found)
+        return cls(statistics.fmean(found), statistics.stdev(found) / len(found) ** 0.5)
 
     def __str__(self) -> str:
         return f"{number(self.value)} +- {number(self.error, digits=2)}"
@@ -187,11 +192,15 @@ def distances(mechanism: PartitionMechanism, private: FrequencyList) -> Iterator
 
 
 def peer_distances(peer: str, case: Input, rate: float) -> Iterator[float]:
-    """dist of any number of releases by a peer, the same ones each time."""
+    """dist of each of ``peer_releases``."""
+    return (case.private.l1_distance(one) / 2 for one in peer_releases(peer, case, rate))
+
+
+def peer_releases(peer: str, case: Input, rate: float) -> Iterator[FrequencyList]:
+    """Any number of releases by a peer, the same ones each time."""
     rng = np.random.default_rng(zlib.crc32(f"{case.name} {rate} {peer}".encode()))
     while True:
-        released = PEERS[peer](case.private, rate, case.bounds, rng)
-        yield case.private.l1_distance(released) / 2
+        yield PEERS[peer](case.private, rate, case.bounds, rng)
 
 
 def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
@@ -206,15 +215,14 @@ def measured(drawn: Iterator[float], precision: float, seconds: float) -> Mean:
     # The spread of so few is itself off by a quarter; where they are all the same, look longer.
     wanted = (1.25 * spread / precision) ** 2 if spread else MOST
     found += itertools.islice(drawn, max(int(min(wanted, seconds / each, MOST)) - LEAST, 0))
-    return Mean(statistics.fmean(found), statistics.stdev(found) / len(found) ** 0.5)
+    return Mean.of(found)
 
 
 def report(
     inputs: Sequence[Input], rates: Sequence[float], found: Mapping[tuple[str, float], Accuracy]
 ) -> Iterator[str]:
     """The lines of the page."""
-    yield "# Accuracy of released frequency lists"
-    yield ""
+    yield "# Accuracy of released frequency lists\n"
     yield (
         "Mean dist (half the L1 distance) of releases at c = epsilon / kappa, +- one standard "
         "error. Ours is the default mechanism, which needs no public bounds; the exponential one's "
@@ -226,14 +234,11 @@ def report(
         "mechanism needs bounds and a delta. Times are CPU seconds of the first release."
     )
     for case in inputs:
-        yield ""
-        yield f"## {case.name}"
-        yield ""
+        yield f"\n## {case.name}\n"
         yield (
             f"{case.private.total:,} users, {case.private.distinct:,} partitions, "
-            f"kappa = {case.max_partitions}."
+            f"kappa = {case.max_partitions}.\n"
         )
-        yield ""
         published = TABLE_II if case.name == PUBLISHED_FOR else {}
         heads = ["c", "mechanism", "ours", "exponential", *PEERS]
         heads += ["Table II"] * bool(published) + ["best peer : ours", "one release"]
@@ -249,12 +254,9 @@ def report(
             ratio = one.ratio
             cells.append(f"{ratio.value:.2f} +- {ratio.error:.2f}" if ratio else "")
             yield f"| {' | '.join([*cells, f'{one.seconds:.2f} s'])} |"
-    yield ""
-    yield "## The best peer beside ours"
-    yield ""
+    yield "\n## The best peer beside ours\n"
     yield from comparison(found)
-    yield ""
-    yield "![dist against c, ours and the peers'](frequency_lists.png)"
+    yield "\n![dist against c, ours and the peers'](frequency_lists.png)"
 
 
 def comparison(found: Mapping[tuple[str, float], Accuracy]) -> Iterator[str]:

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import concurrent.futures
 import functools
-import json
 import logging
 import math
 import multiprocessing
 import pathlib
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -30,7 +28,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, page_parser, write_page
 from benchmarks.selection_strategies import (
     PEER_STRATEGIES,
     SipsSelection,
@@ -98,9 +96,7 @@ def zipf_records(users: int, draws: int, rng: np.random.Generator) -> pa.Table:
     return pa.table({"user": np.repeat(np.arange(users), draws), "partition": items})
 
 
-def datasets(
-    more: pathlib.Path | None = None,
-) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
+def datasets(more: pathlib.Path | None = None) -> dict[str, tuple[pa.Table, tuple[int, ...]]]:
     """Records, and the values of kappa to try, by the name to print."""
     rng = np.random.default_rng(1)
     others = sorted(more.glob("*.csv*")) if more else []
@@ -138,6 +134,12 @@ def published(
 ) -> dict[str, SelectionStrategy]:
     """Strategies by their names, and auto."""
     return {name: made(name, epsilon, DELTA, max_partitions) for name in (*names, AUTO)}
+
+
+def bounded_counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
+    """Users of each partition, after bounding."""
+    key = secret.key("bound contributions")
+    return count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
 
 
 def released(
@@ -207,12 +209,7 @@ def releases(runs: int, peers: Peers, more: pathlib.Path | None) -> Iterator[Rel
 
 
 def releases_of(
-    runs: int,
-    peers: Peers,
-    name: str,
-    records: pa.Table,
-    kappas: Sequence[int],
-    epsilon: float,
+    runs: int, peers: Peers, name: str, records: pa.Table, kappas: Sequence[int], epsilon: float
 ) -> list[Released]:
     """The numbers that are released of a dataset at one epsilon, by kappa."""
     pairs, main, found = distinct_pairs(records), epsilon == EPSILON, []
@@ -222,8 +219,7 @@ def releases_of(
         lists = []
         for _ in range(runs):
             secret = JobSecret.from_os()
-            key = secret.key("bound contributions")
-            counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
+            counts = bounded_counts(records, max_partitions, secret)
             lists.append(counts[COUNT].to_pylist())
             for label, strategy in compared.items():
                 numbers[label].append(released(strategy, counts, pairs, secret))
@@ -279,8 +275,7 @@ def reference_rows() -> list[list[str]]:
             records = zipf_records(users, draws, rng)
             pairs = distinct_pairs(records)
             secret = JobSecret.from_os()
-            key = secret.key("bound contributions")
-            counts = count_pairs(distinct_pairs(records, at_most=max_partitions, key=key))
+            counts = bounded_counts(records, max_partitions, secret)
             compared = strategies(max_partitions)
             for label in elsewhere:
                 found = released(compared[label], counts, pairs, secret)
@@ -314,15 +309,7 @@ def ask_peers(python: str | None, task: str, **parameters: Any) -> Any:
     """The answer of the other packages, or None without their Python."""
     if python is None:
         return None
-    result = subprocess.run(
-        [python, PEERS, task],
-        input=json.dumps(parameters),
-        capture_output=True,
-        text=True,
-    )
-    if result.returncode:
-        raise RuntimeError(f"the peers failed at {task}:\n{result.stderr}")
-    return json.loads(result.stdout)
+    return answer_of(python, PEERS, task, task=parameters)
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
     python -m venv peers && peers/bin/pip install pipeline-dp==0.3.1 python-dp apache-beam opendp
 
-This file imports nothing of this project; ``benchmarks.partition_selection`` starts it with a task
+This file imports nothing of this project; ``partition_selection.ask_peers`` starts it with a task
 as JSON on standard input, and reads its answer as JSON from standard output.
 """
 
@@ -12,6 +12,8 @@ import os
 import random
 import sys
 import time
+
+SINGLE_THRESHOLD, SINGLE_KEYS = 4, 200_000
 
 
 def release(task):
@@ -53,6 +55,37 @@ def opendp_laplace(epsilon, delta, max_partitions):
         middle = (low + high) // 2
         low, high = (low, middle) if private(middle) else (middle, high)
     return private(high)
+
+
+def count(task):
+    """Releases counts by key with OpenDP: the mean number of keys, and the best time."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = (
+        dp.map_domain(dp.atom_domain(T=str), dp.atom_domain(T=int)),
+        dp.l01inf_distance(dp.absolute_distance(T=int)),
+    )
+    max_partitions, epsilon, delta = task["max_partitions"], task["epsilon"], task["delta"]
+
+    def make(threshold):
+        return dp.m.make_laplace_threshold(*space, max_partitions / epsilon, threshold)
+
+    # One user changes at most kappa counts, by one each.
+    change = (max_partitions, max_partitions, 1)
+    threshold = dp.binary_search(lambda t: make(t).map(change)[1] <= delta, bounds=(2, 1_000_000))
+    measurement = make(threshold)
+    released, seconds = [], []
+    for counts in task["runs"]:
+        start = time.perf_counter()
+        released.append(len(measurement(counts)))
+        seconds.append(time.perf_counter() - start)
+    # How often does a key of one user appear, and how often may it, by the package's own account?
+    low = dp.m.make_laplace_threshold(*space, 1.0, SINGLE_THRESHOLD)
+    singles = low({str(i): 1 for i in range(SINGLE_KEYS)})
+    single = {"allowed": low.map((1, 1, 1))[1], "measured": len(singles) / SINGLE_KEYS}
+    answer = {"released": sum(released) / len(released), "seconds": min(seconds)}
+    return {**answer, "single": single, "version": dp.__version__}
 
 
 def decide(task):
@@ -103,5 +136,5 @@ def select(task):
 
 
 if __name__ == "__main__":
-    answer = {"release": release, "decide": decide, "select": select}[sys.argv[1]]
-    json.dump(answer(json.load(sys.stdin)), sys.stdout)
+    tasks = {"release": release, "count": count, "decide": decide, "select": select}
+    json.dump(tasks[sys.argv[1]](json.load(sys.stdin)), sys.stdout)

@@ -12,13 +12,12 @@ import functools
 import logging
 import math
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import apache_beam as beam
 import numpy as np
 
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import cpu_seconds, page_parser, write_page
 from benchmarks.partition_selection import (
     DELTA,
     EPSILON,
@@ -80,7 +79,8 @@ def decision_rows(peers: Peers) -> list[list[str]]:
         strategy = make_strategy(name, EPSILON, DELTA)
         assert isinstance(strategy, CountStrategy)
         seconds = min(
-            timed(lambda s=strategy: s.select(users, RandomTape.from_os())) for _ in range(TURNS)
+            cpu_seconds(lambda s=strategy: s.select(users, RandomTape.from_os()))
+            for _ in range(TURNS)
         )
         rates[name] = DECISIONS / seconds
         rows.append([name, f"{seconds:.2f} s", f"{rates[name] / 1e6:.1f} million"])
@@ -104,7 +104,7 @@ def pipeline_rows(peers: Peers) -> list[list[str]]:
             for _ in range(TURNS):
                 for name in (AUTO, "gaussian", SIPS):
                     work = functools.partial(select_file, path, name, f"{directory}/{name}")
-                    times[name] = min(times.get(name, math.inf), timed(work))
+                    times[name] = min(times.get(name, math.inf), cpu_seconds(work))
                 parameters = {"epsilon": EPSILON, "delta": DELTA, "max_partitions": 10}
                 other = peers("select", path=path, output=f"{directory}/p", **parameters)
                 if other:
@@ -125,7 +125,7 @@ def round_rows() -> list[list[str]]:
             for rounds in (1, 2):
                 strategy = RenyiRoundsSelection(EPSILON, DELTA, 10, number_of_rounds=rounds)
                 work = functools.partial(select_file, path, strategy, f"{directory}/{rounds}")
-                times[rounds] = min(times.get(rounds, math.inf), timed(work))
+                times[rounds] = min(times.get(rounds, math.inf), cpu_seconds(work))
     return [
         [f"{ROUND_ROWS:,}", *(f"{times[n]:.1f} s" for n in (1, 2)), f"{times[2] / times[1]:.2f}"]
     ]
@@ -155,13 +155,6 @@ def write_records(count: int, path: str) -> str:
         file.write("user,item\n")
         file.writelines(f"user{u},item{i}\n" for u, i in zip(users, items, strict=True))
     return path
-
-
-def timed(work: Callable[[], object]) -> float:
-    """CPU seconds of this process, in all of its threads."""
-    start = time.process_time()
-    work()
-    return time.process_time() - start
 
 
 if __name__ == "__main__":

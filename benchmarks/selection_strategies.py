@@ -46,11 +46,7 @@ import gmpy2
 
 from dp_transforms.mechanisms.enclosure import Enclosure, exactly, rounding_pair
 from dp_transforms.mechanisms.eta import positive_integer
-from dp_transforms.mechanisms.selection import (
-    CountStrategy,
-    SelectionStrategy,
-    WeightedStrategy,
-)
+from dp_transforms.mechanisms.selection import CountStrategy, SelectionStrategy, WeightedStrategy
 from dp_transforms.mechanisms.selection import rounds as renyi
 from dp_transforms.mechanisms.selection.gaussian import (
     GaussianBudget,

@@ -32,10 +32,7 @@ COMMANDS = {
     "release --help": (["release", "--help"], NUMBERS),
     TYPO: (["release", "--epsilom=1"], NUMBERS),
     "ledger show": (["ledger", "show", "budget.ledger"], NUMBERS),
-    "release, a ready list": (
-        [*RELEASE, "--frequency_list=list.csv", "--output=of_list"],
-        NUMBERS,
-    ),
+    "release, a ready list": ([*RELEASE, "--frequency_list=list.csv", "--output=of_list"], NUMBERS),
     "release, six records of CSV": ([*RELEASE, *OF_RECORDS, "--output=of_records"], BEAM),
     "the same on Beam's runner": (
         [*RELEASE, *OF_RECORDS, "--output=on_beam", "--runner=FnApiRunner"],

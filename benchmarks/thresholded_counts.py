@@ -5,14 +5,11 @@
 
 Both get the counts of users whose partitions were bounded to kappa, and spend epsilon = 1 and delta
 = 1e-5. Times are from counts in memory to names and noisy counts in memory, best of the runs.
-OpenDP is measured if there is a Python that has it (see ``thresholded_counts_peer``).
+OpenDP is measured if there is a Python that has it (see ``partition_selection_peers``).
 """
 
 from __future__ import annotations
 
-import json
-import pathlib
-import subprocess
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -20,18 +17,16 @@ from typing import Any
 import pyarrow as pa
 
 from benchmarks.harness import page_parser, write_page
-from benchmarks.partition_selection import datasets, table
-from benchmarks.thresholded_counts_peer import SINGLE_KEYS, SINGLE_THRESHOLD
-from dp_transforms.columnar.bounding import distinct_pairs
+from benchmarks.partition_selection import ask_peers, bounded_counts, datasets, table
+from benchmarks.partition_selection_peers import SINGLE_KEYS, SINGLE_THRESHOLD
 from dp_transforms.columnar.columns import COUNT, PARTITION
-from dp_transforms.columnar.counting import count_pairs, sum_counts
+from dp_transforms.columnar.counting import sum_counts
 from dp_transforms.mechanisms.selection import CountStrategy, make_strategy
 from dp_transforms.runtime.job_secret import JobSecret
 from dp_transforms.runtime.selecting import select_from_counts
 
 EPSILON, DELTA = 1, 1e-5
 STRATEGIES = ("truncated_geometric", "laplace", "gaussian")
-PEER = pathlib.Path(__file__).with_name("thresholded_counts_peer.py")
 
 
 def main() -> None:
@@ -49,11 +44,9 @@ def report(runs: int, peers_python: str | None) -> Iterator[str]:
     version = next((row["peer"]["version"] for row in found if row["peer"]), None)
     if version:
         columns += [f"OpenDP {version}, Laplace", "OpenDP's time to that of laplace here"]
-    yield "# Names with noisy counts"
-    yield ""
+    yield "# Names with noisy counts\n"
     yield f"Partitions released with noisy counts at epsilon = {EPSILON}, delta = {DELTA:g}: "
-    yield f"mean of {runs} runs, and the time of one from counts in memory. More is better."
-    yield ""
+    yield f"mean of {runs} runs, and the time of one from counts in memory. More is better.\n"
     lines = []
     for row in found:
         cells = [row["records"], str(row["kappa"])]
@@ -85,16 +78,16 @@ def rows(runs: int, peers_python: str | None) -> Iterator[dict[str, Any]]:
     for name, (records, kappas) in datasets().items():
         for max_partitions in (kappas[0], kappas[-1]) if len(kappas) > 1 else kappas:
             secrets = [JobSecret.from_os() for _ in range(runs)]
-            counted = [counts_of(records, max_partitions, secret) for secret in secrets]
+            bounded = (bounded_counts(records, max_partitions, secret) for secret in secrets)
+            counted = [sum_counts(counts) for counts in bounded]
             ours = [measured(strategy, max_partitions, counted, secrets) for strategy in STRATEGIES]
-            peer = ask(peers_python, max_partitions, counted) if peers_python else None
+            counts = [
+                dict(zip(map(str, one[PARTITION].to_pylist()), one[COUNT].to_pylist(), strict=True))
+                for one in counted
+            ]
+            parameters = {"epsilon": EPSILON, "delta": DELTA, "max_partitions": max_partitions}
+            peer = ask_peers(peers_python, "count", **parameters, runs=counts)
             yield {"records": name, "kappa": max_partitions, "ours": ours, "peer": peer}
-
-
-def counts_of(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:
-    """Users of each partition, after bounding."""
-    key = secret.key("bound contributions")
-    return sum_counts(count_pairs(distinct_pairs(records, at_most=max_partitions, key=key)))
 
 
 def measured(
@@ -109,31 +102,6 @@ def measured(
         released.append(select_from_counts(counts, strategy, secret.key("names"), True).num_rows)
         seconds.append(time.perf_counter() - start)
     return sum(released) / len(released), min(seconds)
-
-
-def ask(peers_python: str, max_partitions: int, counted: list[pa.Table]) -> dict[str, Any]:
-    """Returns OpenDP's results on the same counts."""
-    task = {
-        "max_partitions": max_partitions,
-        "epsilon": EPSILON,
-        "delta": DELTA,
-        "runs": [
-            dict(
-                zip(map(str, counts[PARTITION].to_pylist()), counts[COUNT].to_pylist(), strict=True)
-            )
-            for counts in counted
-        ],
-    }
-    result = subprocess.run(
-        [peers_python, str(PEER)],
-        input=json.dumps(task),
-        capture_output=True,
-        text=True,
-    )
-    if result.returncode:
-        raise RuntimeError(f"OpenDP failed:\n{result.stderr}")
-    answer: dict[str, Any] = json.loads(result.stdout)
-    return answer
 
 
 if __name__ == "__main__":

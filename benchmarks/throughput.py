@@ -23,7 +23,6 @@ import logging
 import os
 import pathlib
 import resource
-import subprocess
 import sys
 import tempfile
 import time
@@ -32,7 +31,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from benchmarks.harness import page_parser, write_page
+from benchmarks.harness import answer_of, page_parser, write_page
 from benchmarks.throughput_data import MILLION, hot_partition, hot_user, visits, write
 from pipelines import numpy_settings
 
@@ -58,6 +57,9 @@ class Measurement:
     wall: float
     cpu: float
     gibibytes: float
+
+    def __str__(self) -> str:
+        return f"{self.wall:.1f} s, {self.cpu:.1f} s, {self.gibibytes:.2f} GiB"
 
 
 def transforms(path: str, max_partitions: int, source: str = "files") -> Callable[[], None]:
@@ -194,12 +196,8 @@ def duckdb_histogram(kept: str) -> Callable[[], list[tuple[int, int]]]:
 
 
 def measure_here(engine: str, path: str, max_partitions: int) -> Measurement:
-    run: Callable[[], object]
     wall, cpu = time.perf_counter(), time.process_time()
-    if engine in RUNNERS:
-        run = selection(path, engine)
-    else:
-        run = transforms(path, max_partitions, engine)
+    run = selection(path, engine) if engine in RUNNERS else transforms(path, max_partitions, engine)
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     return Measurement(wall, cpu, peak_gibibytes())
@@ -217,20 +215,9 @@ def peak_gibibytes() -> float:
 
 def measure_once(engine: str, path: str, max_partitions: int) -> Measurement:
     """One run in a new process."""
-    command = [
-        sys.executable,
-        "-m",
-        "benchmarks.throughput",
-        "--measure",
-        engine,
-        path,
-        str(max_partitions),
-    ]
-    env = os.environ | numpy_settings()
-    done = subprocess.run(command, capture_output=True, text=True, env=env)
-    if done.returncode:
-        raise RuntimeError(done.stderr)
-    return Measurement(**json.loads(done.stdout.splitlines()[-1]))
+    command = [sys.executable, "-m", "benchmarks.throughput", "--measure"]
+    found = answer_of(*command, engine, path, str(max_partitions), environment=numpy_settings())
+    return Measurement(**found)
 
 
 def median(runs: Sequence[Measurement]) -> Measurement:
@@ -320,10 +307,8 @@ def selection_rows(data: pathlib.Path, peers_python: str, repeats: int) -> Itera
 def report(
     data: pathlib.Path, millions: Sequence[int], repeats: int, peers_python: str | None
 ) -> Iterator[str]:
-    yield "# Records to a released frequency list: time and memory"
-    yield ""
-    yield about(repeats)
-    yield ""
+    yield "# Records to a released frequency list: time and memory\n"
+    yield f"{about(repeats)}\n"
     yield from growth_rows(data, millions, repeats)
     yield ""
     yield from other_input_rows(data, millions[0], repeats)

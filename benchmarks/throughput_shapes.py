@@ -36,7 +36,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from benchmarks.harness import page_parser, write_page
-from benchmarks.throughput import duckdb, duckdb_arg_min, peak_gibibytes, without_beam
+from benchmarks.throughput import (
+    Measurement,
+    duckdb,
+    duckdb_arg_min,
+    median,
+    peak_gibibytes,
+    without_beam,
+)
 from benchmarks.throughput_data import MILLION, batches, numbered, power_ranks
 from pipelines import numpy_settings
 
@@ -239,19 +246,7 @@ ENGINES: dict[str, Callable[[str, int], Callable[[], object]]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class Cost:
-    """The cost of a process: seconds of wall clock and of all its threads, and peak memory."""
-
-    wall: float
-    cpu: float
-    gibibytes: float
-
-    def __str__(self) -> str:
-        return f"{self.wall:.1f} s, {self.cpu:.1f} s, {self.gibibytes:.2f} GiB"
-
-
-def measure(engine: str, path: str, max_partitions: int) -> Cost | None:
+def measure(engine: str, path: str, max_partitions: int) -> Measurement | None:
     """One run in a new process; None if it fails, for its memory say."""
     command = [sys.executable, "-m", "benchmarks.throughput_shapes", "--measure"]
     began = time.perf_counter()
@@ -267,22 +262,16 @@ def measure(engine: str, path: str, max_partitions: int) -> Cost | None:
     wall = time.perf_counter() - began
     if process.returncode:
         return None
-    return Cost(wall, used.ru_utime + used.ru_stime, float(said.splitlines()[-1]))
-
-
-def median(costs: Sequence[Cost | None]) -> Cost | None:
-    """The one in the middle by wall clock."""
-    found = sorted((cost for cost in costs if cost is not None), key=lambda cost: cost.wall)
-    return found[len(found) // 2] if found else None
+    return Measurement(wall, used.ru_utime + used.ru_stime, float(said.splitlines()[-1]))
 
 
 def compared(
     path: str, max_partitions: int, repeats: int, engines: Sequence[str]
-) -> dict[str, Cost]:
+) -> dict[str, Measurement]:
     """The median cost of each engine that does the work, run in turns."""
     runs = [[measure(engine, path, max_partitions) for engine in engines] for _ in range(repeats)]
-    medians = zip(engines, map(median, zip(*runs, strict=True)), strict=True)
-    return {engine: cost for engine, cost in medians if cost is not None}
+    done = ([cost for cost in costs if cost] for costs in zip(*runs, strict=True))
+    return {engine: median(costs) for engine, costs in zip(engines, done, strict=True) if costs}
 
 
 def rows(
@@ -307,7 +296,8 @@ def rows(
             finally:
                 os.unlink(path)
             ours = found["ours"]
-            theirs = min((found[one] for one in ("window", "arg_min") if one in found), key=_wall)
+            queries = [found[one] for one in ("window", "arg_min") if one in found]
+            theirs = min(queries, key=lambda cost: cost.wall)
             ratios.append((ours.wall / theirs.wall, ours.cpu / theirs.cpu))
             wall, cpu = ratios[-1]
             polars_cost = found.get("polars", "failed")
@@ -320,13 +310,8 @@ def rows(
         yield f"| geometric mean | | | | {means[0]:.2f} | {means[1]:.2f} |"
 
 
-def _wall(cost: Cost) -> float:
-    return cost.wall
-
-
 def report(flags: argparse.Namespace) -> Iterator[str]:
-    yield "# Shapes of data drawn at random: time and memory"
-    yield ""
+    yield "# Shapes of data drawn at random: time and memory\n"
     runs = f"Medians of {flags.repeats} runs" if flags.repeats > 1 else "Single runs"
     yield (
         f"`python -m benchmarks.throughput_shapes --seed={flags.seed}`: {os.cpu_count()} cores, "

@@ -19,7 +19,6 @@ nobody has more than one password, so it would make the same lists of them.
 
 from __future__ import annotations
 
-import argparse
 import os
 import pathlib
 import tempfile
@@ -32,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from dp_accounting.dp_event import SelfComposedDpEvent
 
+from benchmarks.harness import page_parser, write_page
 from dp_transforms.budget.accounting import compose, partition_event
 from dp_transforms.files.filenames import LISTS_FILE, LISTS_HEADER
 from dp_transforms.files.release_files import parse_lists
@@ -47,7 +47,6 @@ SEED = 2015
 GUESSES = (1, 10, 100)
 ALPHAS = ("0.25", "0.5")
 CLOSE = 0.1
-RESULT_FILE = "yahoo_retelling.md"
 
 _ATTRIBUTES = {
     "gender": {"female": 0.46, "male": 0.54},
@@ -56,25 +55,9 @@ _ATTRIBUTES = {
     "tenure": {"under a year": 0.2, "1-5 years": 0.45, "over 5 years": 0.35},
 }
 _SERVICES = (
-    "auctions",
-    "calendar",
-    "chat",
-    "dating",
-    "fantasy sports",
-    "finance",
-    "forums",
-    "games",
-    "groups",
-    "mail",
-    "maps",
-    "mobile",
-    "music",
-    "photos",
-    "retail",
-    "search",
-    "toolbar",
-    "video",
-)
+    "auctions, calendar, chat, dating, fantasy sports, finance, forums, games, groups, mail, "
+    "maps, mobile, music, photos, retail, search, toolbar, video"
+).split(", ")
 _SHARES_OF_SERVICES = np.geomspace(0.06, 0.8, len(_SERVICES))
 _MAX_ATTRIBUTES = len(_ATTRIBUTES) + len(_SERVICES)
 # By what factor the odds of a group differ between the rarest passwords and the average one.
@@ -265,11 +248,8 @@ def retell(users: int, attributes: int, epsilons: Sequence[str], directory: str)
     yield f"\nThe lists at {epsilons[0]}:\n\n{shown}"
 
 
-def run(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.yahoo_retelling",
-        description="Retell the release of Yahoo!'s password lists on made-up users.",
-    )
+def run() -> None:
+    parser = page_parser("yahoo_retelling", __doc__)
     parser.add_argument("--users", type=int, default=4_000_000)
     parser.add_argument(
         "--attributes",
@@ -281,16 +261,10 @@ def run(argv: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--epsilon_groups", nargs="+", default=["0.25", "0.4", "0.55"], metavar="EPSILON"
     )
-    parser.add_argument("--output", type=pathlib.Path, default=pathlib.Path("benchmarks/results"))
-    flags = parser.parse_args(argv)
-    pieces = []
+    flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
-        for piece in retell(flags.users, flags.attributes, flags.epsilon_groups, directory):
-            print(piece, flush=True)
-            pieces.append(piece)
-    page = "\n".join([*pieces, ""])
-    flags.output.mkdir(parents=True, exist_ok=True)
-    (flags.output / RESULT_FILE).write_text(page, encoding="utf-8")
+        pieces = retell(flags.users, flags.attributes, flags.epsilon_groups, directory)
+        write_page(flags.output / "yahoo_retelling.md", pieces)
 
 
 if __name__ == "__main__":

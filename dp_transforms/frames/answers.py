@@ -29,6 +29,7 @@ from dp_transforms.files.release_files import (
 from dp_transforms.mechanisms.decimals import Real
 from dp_transforms.mechanisms.frequency_list import ReleasedList
 from dp_transforms.postprocessing.estimates import CONFIDENCE
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 from dp_transforms.postprocessing.intervals import intervals_of, model_intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
 from dp_transforms.reports.page import table as html_table
@@ -254,16 +255,10 @@ class ListRelease(_Answers):
 
         Values are as released. One that is outside its interval is moved to the nearer end.
         """
-        if k < 1:
-            raise ValueError(f"k must be at least 1, got {k}")
+        check_positive("k", k)
         each = 1 - (1 - confidence) / k
-        ranks = range(1, k + 1)
-        told = zip(self.released.at_ranks([*ranks]).tolist(), ranks, strict=True)
-        answers = ((value, self.frequency_at(rank, each)) for value, rank in told)
-        return [
-            replace(one, value=min(max(value, one.low), one.high), confidence=confidence)
-            for value, one in answers
-        ]
+        told = (self.frequency_at(rank, each) for rank in range(1, k + 1))
+        return [replace(one, confidence=confidence) for one in told]
 
     def number_of_partitions(self, confidence: float = CONFIDENCE) -> Estimate:
         """Estimates the number of partitions."""
@@ -304,13 +299,10 @@ class ListRelease(_Answers):
             noisy coordinates. The same numbers are estimated either way.
           things, users: what partitions and users are called in the keys.
         """
-        answers = self.model if by_model else self.intervals
-        names = _names(self, things, users)
         asked = _asked(self.intervals, confidence)
-        return {
-            one.words.format(**names): one.of_list(answers, confidence) if by_model else asked[one]
-            for one in _shown(asked)
-        }
+        told = _asked(self.model, confidence) if by_model else asked
+        names = _names(self, things, users)
+        return {one.words.format(**names): told[one] for one in _shown(asked)}
 
     @cached_property
     def model(self) -> Answers:

@@ -35,6 +35,9 @@ PROVED, MODEL = "proved", "model"
 CONFIDENCE = 0.95
 """The confidence of every interval that does not say otherwise."""
 
+TOTAL, SUM, SHARE = "total", "sum", "share"
+"""Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
+
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 
@@ -69,7 +72,8 @@ class Estimate:
 
 
 class Answers(ABC):
-    """Estimates from one release. ``confidence`` is that of the interval, 0.95 by default.
+    """Estimates from one release: values of its list, moved into intervals of a confidence, which
+    is 0.95 by default.
 
     Attributes:
       released: the released list.
@@ -80,6 +84,7 @@ class Answers(ABC):
     """
 
     released: FrequencyList
+    _kind = PROVED
 
     def number_of_partitions(self, confidence: float = 0.95) -> Estimate:
         """Estimates the number of partitions."""
@@ -88,28 +93,26 @@ class Answers(ABC):
     def partitions_with_at_least(self, users: int, confidence: float = 0.95) -> Estimate:
         """Estimates the number of partitions with at least so many users."""
         check_positive("users", users)
-        return self._line(COLUMNS, users, confidence)
+        return self._estimate(COLUMNS, confidence, users)
 
     def frequency_at(self, rank: int, confidence: float = 0.95) -> Estimate:
         """Estimates the users of the partition of a rank, counted from 1; 0 behind the last."""
         check_positive("rank", rank)
-        return self._line(ROWS, rank, confidence)
+        return self._estimate(ROWS, confidence, rank)
 
-    @abstractmethod
-    def _line(self, name: str, index: int, confidence: float) -> Estimate:
-        """Estimates a row or a column of the diagram."""
-
-    @abstractmethod
     def total(self, confidence: float = 0.95) -> Estimate:
         """Estimates the sum of all frequencies."""
+        return self._estimate(TOTAL, confidence)
 
-    @abstractmethod
     def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         """Estimates the sum of so many largest frequencies."""
+        check_positive("partitions", partitions)
+        return self._estimate(SUM, confidence, partitions)
 
-    @abstractmethod
     def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
         """Estimates the part of the total (0 to 1) that so many largest frequencies make up."""
+        check_positive("partitions", partitions)
+        return self._estimate(SHARE, confidence, partitions)
 
     def success_rate_bits(self, guesses: int, confidence: float = 0.95) -> Estimate:
         """Estimates ``guessing_metrics.success_rate_bits``; the upper end may be infinite."""
@@ -123,6 +126,14 @@ class Answers(ABC):
     @abstractmethod
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
         """Estimates ``guessing_metrics.alpha_guesswork_bits``."""
+
+    def _estimate(self, name: str, confidence: float, index: int = 0) -> Estimate:
+        value = _number_of(self.released, name, index)
+        return around(value, *self._ends(name, index, value, confidence), confidence, self._kind)
+
+    @abstractmethod
+    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+        """Bounds on a number of the private list, which has this value in the released list."""
 
 
 class ReleaseIntervals(Answers):
@@ -233,9 +244,24 @@ class RateCurve:
         return [before, after]
 
 
-def around(value: float, low: float, high: float, confidence: float) -> Estimate:
+def around(
+    value: float, low: float, high: float, confidence: float, kind: str = PROVED
+) -> Estimate:
     """Returns the estimate whose value is moved into the interval."""
-    return Estimate(min(max(value, low), high), low, high, confidence)
+    return Estimate(min(max(value, low), high), low, high, confidence, kind)
+
+
+def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
+    """The length of a row or a column of a list's diagram, the total, or the sum or the share of
+    the largest frequencies, at so many ranks; an empty list has the share 0."""
+    if name == TOTAL:
+        return frequency_list.total
+    if name == SHARE:
+        return guessing_metrics.success_rate(frequency_list, index) if len(frequency_list) else 0.0
+    if name == SUM:
+        return int(sums_to(frequency_list, np.array([index]))[0])
+    lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
+    return int(lengths([index])[0])
 
 
 def failure_probability(confidence: float) -> float:
@@ -257,47 +283,29 @@ class ModelIntervals(Answers):
       samples: lists drawn from the posterior, some hundred or more.
     """
 
+    _kind = MODEL
+
     def __init__(self, released: FrequencyList, samples: Sequence[FrequencyList]):
         if not samples:
             raise ValueError("samples must not be empty")
         self.released = released
         self._samples = samples
 
-    def _line(self, name: str, index: int, confidence: float) -> Estimate:
-        return self._of(lambda one: line_of(one, name, index), confidence)
-
-    def total(self, confidence: float = 0.95) -> Estimate:
-        return self._of(lambda one: one.total, confidence)
-
-    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
-        return self._of(lambda one: int(sums_to(one, np.array([partitions]))[0]), confidence)
-
-    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
-        return self._of(
-            lambda one: guessing_metrics.success_rate(one, partitions) if len(one) else 0.0,
-            confidence,
-        )
-
     def alpha_guesswork_bits(self, alpha: Real, confidence: float = 0.95) -> Estimate:
-        return self._of(
-            lambda one: guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0,
-            confidence,
-        )
+        def bits(one: FrequencyList) -> float:
+            return guessing_metrics.alpha_guesswork_bits(one, alpha) if len(one) else 0.0
 
-    def _of(self, number: Callable[[FrequencyList], float], confidence: float) -> Estimate:
+        low, high = self._quantiles(bits, confidence)
+        return around(bits(self.released), low, high, confidence, MODEL)
+
+    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+        return self._quantiles(lambda one: _number_of(one, name, index), confidence)
+
+    def _quantiles(
+        self, number: Callable[[FrequencyList], float], confidence: float
+    ) -> tuple[float, float]:
+        """Returns the quantiles of the draws, and one draw farther."""
         tail = failure_probability(confidence) / 2
         drawn = sorted(map(number, self._samples))
-        # The quantiles of the draws, and one draw farther.
         low = drawn[max(0, math.floor(tail * len(drawn)) - 1)]
-        high = drawn[min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))]
-        value = min(max(number(self.released), low), high)
-        return Estimate(value, low, high, confidence, MODEL)
-
-
-def line_of(frequency_list: FrequencyList, name: str, index: int) -> int:
-    """The length of a row or a column of a list's diagram."""
-    if name == ROWS:
-        return int(frequency_list.at_ranks([index])[0])
-    return int(frequency_list.at_least([index])[0])
+        return low, drawn[min(len(drawn) - 1, math.ceil((1 - tail) * len(drawn)))]

@@ -45,6 +45,7 @@ import bisect
 import itertools
 import math
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
@@ -58,15 +59,13 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.postprocessing.estimates import (
     GRID,
-    Estimate,
+    SHARE,
+    SUM,
     ModelIntervals,
     RateCurve,
     ReleaseIntervals,
-    around,
     failure_probability,
-    line_of,
 )
-from dp_transforms.postprocessing.guessing_metrics import check_positive, success_rate, sums_to
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals, closed
 
 _NOT_DRAWN = 2.0**-35
@@ -115,8 +114,8 @@ def model_intervals_of(released: ReleasedList, draws: int = 200) -> ModelInterva
 class CoordinateIntervals(ReleaseIntervals):
     """Proved intervals from noisy coordinates, see the module.
 
-    Values are those of the released list, moved into the interval: they agree with it and with one
-    another, and err up to 18 times less than single noisy coordinates where frequencies are smooth.
+    Values agree with the released list and with one another, and err up to 18 times less than
+    single noisy coordinates where frequencies are smooth.
 
     Args:
       coordinates: as ``FrobeniusMechanism`` drew them.
@@ -135,29 +134,20 @@ class CoordinateIntervals(ReleaseIntervals):
         self._arms = {ROWS: coordinates.rows, COLUMNS: coordinates.columns}
         self._rate = coordinates.rate
 
-    def total(self, confidence: float = 0.95) -> Estimate:
+    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
         failure = _failure(confidence)
-        first, last = self._square(failure * _OF_SQUARE)
+        square = self._square(failure * _OF_SQUARE)
+        failure *= 1 - _OF_SQUARE
+        if name in (ROWS, COLUMNS):
+            return self._line_bounds(name, index, square, failure, value)
+        if name == SUM:
+            return self._parts(index, square, failure)[0]
+        if name == SHARE:
+            return part_of_sum(*self._parts(index, square, failure / 2))
+        first, last = square
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
-        noise = largest_sum(self._rate, 2 * last, failure * (1 - _OF_SQUARE))
-        low, high = max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
-        return around(self.released.total, low, high, confidence)
-
-    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
-        failure = _failure(confidence)
-        square = self._square(failure * _OF_SQUARE)
-        (low, high), _ = self._parts(partitions, square, failure * (1 - _OF_SQUARE))
-        value = int(sums_to(self.released, np.array([partitions]))[0])
-        return around(value, low, high, confidence)
-
-    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
-        failure = _failure(confidence)
-        square = self._square(failure * _OF_SQUARE)
-        parts = self._parts(partitions, square, failure * (1 - _OF_SQUARE) / 2)
-        value = success_rate(self.released, partitions) if len(self.released) else 0.0
-        return around(value, *part_of_sum(*parts), confidence)
+        noise = largest_sum(self._rate, 2 * last, failure)
+        return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
@@ -221,13 +211,6 @@ class CoordinateIntervals(ReleaseIntervals):
         if not kept.size:
             kept = np.array([np.argmin(np.maximum(larger, less))])
         return int(kept[0]), int(kept[-1])
-
-    def _line(self, name: str, index: int, confidence: float) -> Estimate:
-        value = line_of(self.released, name, index)
-        failure = _failure(confidence)
-        square = self._square(failure * _OF_SQUARE)
-        low, high = self._line_bounds(name, index, square, failure * (1 - _OF_SQUARE), value)
-        return around(value, low, high, confidence)
 
     def _line_bounds(
         self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int

@@ -152,9 +152,8 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     low, high = 1.0, float(contributions + 1)
     while high - low > 1e-9 * high:
         middle = (low + high) / 2
-        low, high = (
-            (middle, high) if _zipf(middle, exponent).total <= contributions else (low, middle)
-        )
+        fits = _zipf(middle, exponent).total <= contributions
+        low, high = (middle, high) if fits else (low, middle)
     return _zipf(low, exponent)
 
 
@@ -196,10 +195,8 @@ def _plan(
     max_partitions: int,
     made_up: bool,
 ) -> ReleasePlan:
-    mechanism, chosen = (
-        partition_mechanism(epsilon, max_partitions),
-        chosen_mechanism(epsilon, max_partitions),
-    )
+    mechanism = partition_mechanism(epsilon, max_partitions)
+    chosen = chosen_mechanism(epsilon, max_partitions)
     found = {}
     for name in NAMED_MECHANISMS:
         try:

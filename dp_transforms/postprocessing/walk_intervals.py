@@ -33,31 +33,23 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.frequency_list import FrequencyList
-from dp_transforms.mechanisms.noisy_coordinates import list_of_coordinates
-from dp_transforms.mechanisms.partition.distributions import (
-    ReleaseDistribution,
-)
+from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS, list_of_coordinates
+from dp_transforms.mechanisms.partition.distributions import ReleaseDistribution
 from dp_transforms.postprocessing.estimates import (
     GRID,
-    Estimate,
+    SHARE,
+    TOTAL,
     RateCurve,
     ReleaseIntervals,
-    around,
     failure_probability,
-    line_of,
 )
-from dp_transforms.postprocessing.guessing_metrics import (
-    check_positive,
-    rank_sums,
-    sums_to,
-)
+from dp_transforms.postprocessing.guessing_metrics import rank_sums, sums_to
 
 _RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of rank b - 1.
 
 
 class WalkIntervals(ReleaseIntervals):
     """Proved intervals from a released list and the distribution of its mechanism, see the module.
-    Values are those of the released list.
 
     Args:
       released: what the mechanism returned; not further processed.
@@ -74,34 +66,17 @@ class WalkIntervals(ReleaseIntervals):
         self.released = released
         self._distribution = distribution
 
-    def _line(self, name: str, index: int, confidence: float) -> Estimate:
-        value = line_of(self.released, name, index)
-        each = failure_probability(confidence) / 2
-        (below,), above = (
-            self._distribution.largest_shortfalls(each, [index]),
-            self._distribution.largest_excess(each),
-        )
-        return Estimate(value, max(value - above, 0), value + below, confidence)
-
-    def total(self, confidence: float = 0.95) -> Estimate:
-        value, l1 = (
-            self.released.total,
-            ReleaseError.of(self.released, self._distribution, confidence).l1,
-        )
-        return Estimate(value, max(value - l1, 0), value + l1, confidence)
-
-    def sum_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
-        value = int(sums_to(self.released, np.array([partitions]))[0])
-        moved = ReleaseError.of(self.released, self._distribution, confidence).up_to(partitions)
-        return Estimate(value, max(value - moved, 0), value + moved, confidence)
-
-    def share_of_top(self, partitions: int, confidence: float = 0.95) -> Estimate:
-        check_positive("partitions", partitions)
+    def _ends(self, name: str, index: int, value: Any, confidence: float) -> tuple[float, float]:
+        if name in (ROWS, COLUMNS):
+            each = failure_probability(confidence) / 2
+            (below,) = self._distribution.largest_shortfalls(each, [index])
+            return max(value - self._distribution.largest_excess(each), 0), value + below
         error = ReleaseError.of(self.released, self._distribution, confidence)
-        low, high = (float(ends[0]) for ends in self._rates(np.array([partitions]), error))
-        ranks = rank_sums(self.released)
-        return around(ranks.sum_to(partitions) / ranks.total, low, high, confidence)
+        if name == SHARE:
+            low, high = self._rates(np.array([index]), error)
+            return float(low[0]), float(high[0])
+        moved = error.l1 if name == TOTAL else error.up_to(index)
+        return max(value - moved, 0), value + moved
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         """Rows and columns 2**b, ..., 2**(b+1) - 1 fail with 1 / ((b+1)(b+2) 2**(b+2)) of the

@@ -110,15 +110,13 @@ def _content(releases: Releases, said: Wording, picture: bytes) -> str:
         about = f" Each is the number less that of the {releases.kind} before."
         tables.append(("Changes", about, [sizes[0], *rows[1:]]))
     guessing = groups and said.guessing
-    about, title = "", "How concentrated"
-    heads = [kind, f"Part of the {_GUESSES} most frequent"]
+    title, about, heads = "How concentrated", "", [kind, f"Part of the {_GUESSES} most frequent"]
     if guessing:
-        about, title = (
+        title, heads = "How hard to guess", [kind, f"{_GUESSES} guesses", "Half broken"]
+        about = (
             f" In bits (Bonneau, IEEE S&P 2012): the success rate of {_GUESSES} guesses, and the "
-            "guesswork to break half.",
-            "How hard to guess",
+            "guesswork to break half."
         )
-        heads = [kind, f"{_GUESSES} guesses", "Half broken"]
     rows = [
         [name, *_share_or_bits(one, guessing)]
         for name, one in labelled.items()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from dp_transforms.mechanisms.partition.distributions import (
-    ExponentialDistribution,
-)
+from dp_transforms.mechanisms.partition.distributions import ExponentialDistribution
 from dp_transforms.reports.privacy_statement import NODE
 
 
@@ -39,7 +37,8 @@ class Wording(NamedTuple):
 _SOURCES = {ExponentialDistribution.title: " (Blocki, Datta and Bonneau, NDSS 2016)"}
 _MECHANISM_WORDS = (
     "The mechanism is the {}, sampled exactly with random numbers of the operating system. Further "
-    "analysis of what was released costs no privacy; further releases about the same "
+    "analysis of what was released costs no privacy; further releases about the same {} do, and "
+    "their costs add up."
 )
 _DEGREES = {
     "undirected": ("ends of edges at", "neighbours of the node", "neighbours each node has"),
@@ -132,8 +131,7 @@ def privacy_words(statement: dict[str, Any]) -> list[str]:
         f"neighbouring data sets: {statement['neighbours']}. Whether {whose} used or not, every "
         f"possible release is at most e^{epsilon:g} times as likely in one case as in the other.",
         _bound_words(statement) + _period_words(statement),
-        _mechanism_words([statement])
-        + f"{'users' if unit == 'user' else 'graph'} do, and their costs add up.",
+        _mechanism_words([statement], "users" if unit == "user" else "graph"),
     ]
 
 
@@ -157,7 +155,7 @@ def grouped_privacy_words(statement: dict[str, Any]) -> list[str]:
         f"Epsilon adds up from: {', '.join(parts)}. Of each attribute a user counts in one group "
         "at most, so that its groups together cost no more than one of them.",
         _bound_words(statement),
-        _mechanism_words(statement["lists"]) + "users do, and their costs add up.",
+        _mechanism_words(statement["lists"], "users"),
     ]
 
 
@@ -171,7 +169,7 @@ def selection_privacy_words(statement: dict[str, Any]) -> list[str]:
         f"may be released is at most e^{epsilon:g} times as likely with one of these data sets as "
         f"with the other, and {delta:g} more.",
         _bound_words(statement) + _periods_of_names(statement),
-        _MECHANISM_WORDS.format(strategy) + "users do, and their costs add up.",
+        _MECHANISM_WORDS.format(strategy, "users"),
     ]
     if statement.get("public_partitions"):
         words.insert(
@@ -203,9 +201,10 @@ def _span(periods: dict[str, Any]) -> str:
     return f"{periods['of']} from {periods['first']} to {periods['last']}"
 
 
-def _mechanism_words(lists: Sequence[dict[str, Any]]) -> str:
+def _mechanism_words(lists: Sequence[dict[str, Any]], about: str) -> str:
     names = dict.fromkeys(one["mechanism"] for one in lists)
-    return _MECHANISM_WORDS.format(" or the ".join(name + _SOURCES.get(name, "") for name in names))
+    titles = " or the ".join(name + _SOURCES.get(name, "") for name in names)
+    return _MECHANISM_WORDS.format(titles, about)
 
 
 def _period_words(statement: dict[str, Any]) -> str:

@@ -46,9 +46,7 @@ _LIBRARIES = ("apache-beam", "gmpy2", "numpy", "pyarrow")
 
 
 def statement_of(
-    spec: Spec,
-    fields: Sequence[pa.Field] | None,
-    bounded_by_job: bool = True,
+    spec: Spec, fields: Sequence[pa.Field] | None, bounded_by_job: bool = True
 ) -> dict[str, Any]:
     """The statement of one release, without its budget. Nothing in it depends on the data.
 

@@ -11,7 +11,7 @@ from benchmarks import __main__ as book
 
 @pytest.mark.parametrize("one", book.BENCHMARKS, ids=lambda one: one.page)
 def test_what_it_runs_exists(one):
-    spec = importlib.util.find_spec(f"benchmarks.{one.module}")
+    spec = importlib.util.find_spec(f"benchmarks.{one.page}")
     source = spec.loader.get_source(spec.name)
     assert 'if __name__ == "__main__":' in source
     assert f"{one.page}.md" in source
