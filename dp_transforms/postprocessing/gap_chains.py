@@ -180,7 +180,7 @@ class GapChains:
 
     def _chunks(self) -> Iterator[slice]:
         """Places of one arm each, few enough for a cache."""
-        step = max(1, 2**16 // self.width)
+        step = max(1, 2**15 // self.width)
         for first, last in ((0, self._split), (self._split, self._places)):
             yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
