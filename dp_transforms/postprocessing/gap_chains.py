@@ -100,7 +100,7 @@ class GapChains:
     def _cut_into_segments(self) -> None:
         """Sets the place of each segment in each step, and by which segments arms begin and end."""
         longest = max(self._split, self._places - self._split)
-        few = min(int(8 / self.rate), 512)
+        few = min(int(8 / self.rate), 128)
         length = min(longest, max(SEGMENT, few, self._places // 256))
         indices = []
         for first, last in ((0, self._split), (self._split, self._places)):
