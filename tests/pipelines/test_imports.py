@@ -75,3 +75,7 @@ def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):
     job = ["release_frequency_list", f"--input={records}", f"--output={output}", *columns]
     assert loaded(([*job, "--epsilon=4"], 0)) == {"pyarrow"}
     assert loaded(([*job, "--epsilon=1", "--overwrite"], 0)) == {"pyarrow"}
+    lines = tmp_path / "records.jsonl"
+    lines.write_text('{"user": 1, "page": "x"}\n{"user": 2, "page": null}\n')
+    job = [*job, f"--input={lines}", "--epsilon=1", "--overwrite", "--drop_nulls"]
+    assert loaded((job, 0)) == {"pyarrow"}
