@@ -15,7 +15,6 @@ from dp_transforms.errors import DoneError, InputError
 from dp_transforms.files import filenames, release_files
 from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
-from dp_transforms.reports import page
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines.command_line import DEFAULT_RUNNER, Job, Options
@@ -235,6 +234,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
       InputError: a directory cannot be written, or see ``worker_pool.make_runner``.
     """
     if flags.report:
+        from dp_transforms.reports import page
+
         page.check_available()
     origin = origin_of(flags)
     try:

@@ -203,7 +203,7 @@ class DelimitedText(text_lines.TextFormat):
         if guarded:
             # A last line of empty fields: a quote that is still open would swallow it.
             block += self.delimiter.encode("ascii") * (layout.width - 1) + b"\n"
-        elif block.count(b"\r") != block.count(b"\r\n"):
+        elif b"\r" in block and block.count(b"\r") != block.count(b"\r\n"):
             # Arrow would end a record there, and begin one that is perhaps another user's.
             raise InputError(f"{path} {_CARRIAGE_RETURNS}")
         table = pa.csv.read_csv(pa.BufferReader(block), **self._options(layout, len(block) + 1))

@@ -22,7 +22,7 @@ from dp_transforms.runtime.threads import map_ahead
 _SAMPLE_LINES = 1000
 _BYTE_ORDER_MARK = "\ufeff"
 _MISSING = object()
-_ANY = pa.null()
+_KINDS = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 # A line of at most so many bytes has no integer of more digits than Python reads, and one of at
 # most so many brackets is not nested too deeply for Python.
 _SHORT_LINE, _FEW_BRACKETS = 4096, 500
@@ -75,8 +75,11 @@ def _kinds(path: str, columns: Sequence[str]) -> dict[str, pa.DataType]:
         if records and all(value is _MISSING for value in _values(records, column, _MISSING)):
             # Which keys there are may be private.
             raise InputError(f"{path}: the first records have no key {column!r}: check the name")
-        first = _column(path, column, [value for value in values if value is not None][:1], _ANY)
-        kinds[column] = first.type if len(first) else pa.string()
+        first = next((value for value in values if value is not None), "")
+        # Arrow's own conversion of Python values would import pandas, which takes as long as a job.
+        if type(first) not in _KINDS or (type(first) is int and not -(2**63) <= first < 2**63):
+            raise _mixed_types(path, column)
+        kinds[column] = _KINDS[type(first)]
     return kinds
 
 
@@ -185,7 +188,11 @@ def _column(path: str, name: str, values: list[Any], kind: pa.DataType) -> pa.Ar
     try:
         return typed_column(values, name, kind)
     except (TypeError, ValueError):
-        raise InputError(
-            f"{path}: not all values of key {name!r} are of the type of the first one, text, "
-            "booleans or integers of 64 bits: store them as strings"
-        ) from None
+        raise _mixed_types(path, name) from None
+
+
+def _mixed_types(path: str, name: str) -> InputError:
+    return InputError(
+        f"{path}: not all values of key {name!r} are of the type of the first one, text, booleans "
+        "or integers of 64 bits: store them as strings"
+    )

@@ -35,7 +35,7 @@ CELL, COARSE_CELL = 0.04, 0.2
 """Integers that are one state, times c: in the last pass, and while learning."""
 
 REACH, MARGIN = 10, 8
-"""Windows reach REACH / c + MARGIN to either side of the first fit."""
+"""Windows reach REACH / c + MARGIN to either side of the first fit; half as far while learning."""
 
 LARGEST = 2**62
 """No coordinate is taken to be larger, so that differences fit in 64 bits."""
@@ -123,7 +123,8 @@ def _fitted(arms: list[Arm], rate: float) -> GapChains:
         smooth.fit(np.concatenate(gaps), np.concatenate(there), 1 if done else 10)
         last = done == PASSES
         cell = max(1, math.ceil((CELL if last else COARSE_CELL) / rate - 1e-9))
-        chains = GapChains(arms, smooth.means(), weights, rate, cell, reach, learn=not last)
+        near = reach if last else reach / 2
+        chains = GapChains(arms, smooth.means(), weights, rate, cell, near, learn=not last)
         if not last:
             gaps, there, shares = map(chains.by_arm, (chains.gaps, chains.there, chains.shares))
             weights = [

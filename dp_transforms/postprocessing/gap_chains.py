@@ -89,7 +89,9 @@ class GapChains:
         self._lay_out(means, reach)
         self._evaluate_distributions(learn)
         self._join(*self._forward())
-        self._backward(learn)
+        self._backward()
+        if learn:
+            self._learn()
 
     def by_arm(self, lines: Array) -> list[Array]:
         """Splits an array into those of both arms."""
@@ -98,7 +100,7 @@ class GapChains:
     def _cut_into_segments(self) -> None:
         """Sets the place of each segment in each step, and by which segments arms begin and end."""
         longest = max(self._split, self._places - self._split)
-        few = min(int(8 / self.rate), 512)
+        few = min(int(8 / self.rate), 128)
         length = min(longest, max(SEGMENT, few, self._places // 256))
         indices = []
         for first, last in ((0, self._split), (self._split, self._places)):
@@ -168,38 +170,35 @@ class GapChains:
         return start[:, None] + self.cell * np.arange(float(self.width))
 
     def _evaluate_distributions(self, learn: bool) -> None:
-        """Transforms of the distributions of gaps, each or mixed, and probabilities of ends."""
-        shape = self._places + 1, self._fast // 2 + 1
-        self._distributions = np.zeros((DISTRIBUTIONS if learn else 1, *shape), complex)
+        """The distributions of gaps, the transform of their mixture, and probabilities of ends."""
+        if learn:
+            self._masses = np.zeros((DISTRIBUTIONS, self._places, 2 * self.width - 1))
+        self._kernel = np.zeros((self._places + 1, self._fast // 2 + 1), complex)
         self._end = np.zeros_like(self._like)
         for part in self._chunks():
-            distributions = self._masses(part)
-            weights = self._weights[part].T[..., None]
-            for distribution, mass in enumerate(
-                distributions if learn else [(weights * distributions).sum(0)]
-            ):
-                self._distributions[distribution, part] = np.fft.rfft(mass, self._fast)
+            masses, weights = self._evaluated(part), self._weights[part].T[..., None]
+            if learn:
+                self._masses[:, part] = masses
+            self._kernel[part] = np.fft.rfft((weights * masses).sum(0), self._fast)
             self._end[part] = end_probabilities(
                 self._positions(part), self._means[part], weights, part.start >= self._split
             )
 
     def _chunks(self) -> Iterator[slice]:
         """Places of one arm each, few enough for a cache."""
-        step = max(1, 2**16 // self.width)
+        step = max(1, 2**15 // self.width)
         for first, last in ((0, self._split), (self._split, self._places)):
             yield from (slice(at, min(at + step, last)) for at in range(first, last, step))
 
-    def _masses(self, places: slice) -> FloatArray:
-        """The distributions of differences of states: distributions x places x differences."""
-        steps = self.cell * np.arange(1.0 - self.width, self.width)
-        gaps = self._drop[places, None] + steps
-        return cell_masses(gaps, self._means[places], self.cell, places.start >= self._split)
+    def _gaps(self, places: slice) -> FloatArray:
+        """The gaps of all differences of states: places x differences."""
+        return self._drop[places, None] + self.cell * np.arange(1.0 - self.width, self.width)
 
-    def _kernel(self, at: IntArray) -> Array:
-        """The transform of the mixture at some places."""
-        if len(self._distributions) == 1:
-            return self._distributions[0, at]
-        return np.einsum("pl,lpf->pf", self._weights[at], self._distributions[:, at])
+    def _evaluated(self, places: slice) -> FloatArray:
+        """The distributions of gaps at places: distributions x places x differences of states."""
+        return cell_masses(
+            self._gaps(places), self._means[places], self.cell, places.start >= self._split
+        )
 
     def _forward(self) -> tuple[FloatArray, FloatArray]:
         """The log evidence of an end at each place, and the probability of an end there."""
@@ -210,7 +209,7 @@ class GapChains:
             for step in range(begin, len(self._index)):
                 at = self._index[step, which]
                 turned = np.fft.rfft(message, self._fast).conj()
-                ahead = np.fft.irfft(self._kernel(at - 1) * turned, self._fast)[:, : self.width]
+                ahead = np.fft.irfft(self._kernel[at - 1] * turned, self._fast)[:, : self.width]
                 message = np.maximum(ahead[:, ::-1], 0)
                 if not step:
                     first = self._begin[which]
@@ -259,34 +258,20 @@ class GapChains:
         )
         self._stop = np.concatenate([of_rows[1:], of_columns[1:], [0.0]]) / np.maximum(mass, TINY)
 
-    def _backward(self, learn: bool) -> None:
-        """Smoothed distributions; expected gaps and shares of the distributions, if they are to be
-        learned."""
-        self.smoothed = np.zeros_like(self._like)
-        going, shares = np.zeros(self._places + 1), np.zeros((self._places + 1, DISTRIBUTIONS))
+    def _backward(self) -> None:
+        """Smoothed distributions."""
+        self._back = np.zeros_like(self._like)
+        stopping = self._end * self._stop[:, None]
 
         def sweep(which: IntArray, seen: FloatArray, begin: int = -1) -> FloatArray:
             for step in range(begin % len(self._index), -1, -1):
                 at = self._index[step, which]
-                turned = np.fft.rfft(seen, self._fast)
-                on = self._towards(self._kernel(at) * turned)
-                highest = np.maximum(on.max(1), ROUNDING)[:, None]
-                on /= highest
-                mass = self.filtered[at] * on
-                total = np.maximum(mass.sum(1), TINY)
-                if learn:
-                    going[at] = mass @ np.arange(self.width) / total
-                    for distribution in range(1, DISTRIBUTIONS):
-                        by_distribution = self._towards(
-                            self._distributions[distribution, at] * turned
-                        )
-                        share = (self.filtered[at] * by_distribution / highest).sum(1) / total
-                        shares[at, distribution] = np.clip(
-                            share, 0, 1 / self._weights[at, distribution]
-                        )
-                back = on * (self._after[at] / total)[:, None]
-                back += self._end[at] * self._stop[at][:, None]
-                self.smoothed[at] = self.filtered[at] * back
+                turned = self._kernel[at] * np.fft.rfft(seen, self._fast)
+                ahead = np.fft.irfft(turned, self._fast)[:, self.width - 1 : 2 * self.width - 1]
+                on = np.maximum(ahead, 0)
+                total = np.maximum((self.filtered[at] * on).sum(1), TINY)
+                back = on * (self._after[at] / total)[:, None] + stopping[at]
+                self._back[at] = back
                 seen = self._like[at] * back
                 seen /= np.maximum(seen.sum(1), TINY)[:, None]
             return seen
@@ -296,16 +281,27 @@ class GapChains:
         # Where hardly any chain is alive, nobody looks.
         weight = np.where(self._final, 0.0, self._after[self._index[-1]])
         self._until_they_agree(sweep, np.roll(guess, -1, axis=0), -1, weight)
-        if learn:
-            mean = self.smoothed @ np.arange(self.width) / np.maximum(self.smoothed.sum(1), TINY)
-            gaps = self._drop + self.cell * (going - np.append(mean[1:], 0.0))
-            self.gaps, self.there = np.maximum(gaps, 0), self._after
-            self.shares = self._after[:, None] * shares
+        self.smoothed = self.filtered * self._back
 
-    def _towards(self, product: Array) -> FloatArray:
-        """The message from the next place."""
-        ahead = np.fft.irfft(product, self._fast)[:, self.width - 1 : 2 * self.width - 1]
-        return np.maximum(ahead, 0)
+    def _learn(self) -> None:
+        """Expected gaps and shares of the distributions."""
+        self.gaps, self.there = np.zeros(self._places + 1), self._after
+        self.shares = np.zeros((self._places + 1, DISTRIBUTIONS))
+        for part in self._chunks():
+            behind = slice(part.start + 1, part.stop + 1)
+            seen = self._like[behind] * self._back[behind]
+            seen /= np.maximum(seen.sum(1), TINY)[:, None]
+            # The weights of all differences of states, but for the distributions of gaps.
+            turned = np.fft.rfft(self.filtered[part], self._fast)
+            turned *= np.fft.rfft(seen[:, ::-1], self._fast)
+            pairs = np.maximum(np.fft.irfft(turned, self._fast)[:, : 2 * self.width - 1], 0)
+            joint = self._masses[:, part] * pairs
+            weights = self._weights[part].T
+            alone = joint.sum(2)
+            total = np.maximum((weights * alone).sum(0), TINY)
+            self.shares[part] = (self._after[part] * np.minimum(alone / total, 1 / weights)).T
+            mixed = (weights[..., None] * joint).sum(0)
+            self.gaps[part] = np.maximum((mixed * self._gaps(part)).sum(1) / total, 0)
 
     def quantiles(self, level: float) -> list[IntArray]:
         """Returns for each arm the smallest x with Pr[x_j <= x] >= level, at every place."""
@@ -338,7 +334,7 @@ class GapChains:
             place = places.start + index
             weight = np.tile(self.filtered[place] * self._end[place], (len(sizes), 1))
             going = sizes > index + 1
-            mixed = self._weights[place] @ self._masses(slice(place, place + 1))[:, 0]
+            mixed = self._weights[place] @ self._evaluated(slice(place, place + 1))[:, 0]
             shifted = np.lib.stride_tricks.sliding_window_view(mixed, self.width)
             weight[going] = self.filtered[place] * shifted[self.width - 1 - state[going]]
             sums = np.cumsum(weight, 1)

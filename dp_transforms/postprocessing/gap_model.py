@@ -111,7 +111,7 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
     """Returns probabilities of gaps in cells around some points, by each distribution.
 
     Args:
-      gaps: points, places x points.
+      gaps: points, places x points; those of a place are ``cell`` apart.
       means: the mean gap of each place.
       cell: the number of integers of a cell.
       columns: whether these are gaps of columns, and not of rows.
@@ -120,17 +120,13 @@ def cell_masses(gaps: FloatArray, means: FloatArray, cell: int, columns: bool) -
       An array of distributions x places x points.
     """
     mean = means[:, None]
-    low, high = gaps - (cell - 1) / 2, gaps + (cell + 1) / 2
-    smooth = _coarse(gaps, mean, cell, columns) if cell > 1 else _smooth(gaps, mean, columns)
-    return np.stack(
-        [
-            smooth,
-            *(
-                distribution(mean, low) - distribution(mean, high)
-                for distribution in (_geometric, _heavy)
-            ),
-        ]
-    )
+    masses = np.empty((DISTRIBUTIONS, *gaps.shape))
+    masses[0] = (_coarse if cell > 1 else _smooth)(gaps, mean, cell, columns)
+    edges = np.append(gaps, gaps[:, -1:] + cell, axis=1) - (cell - 1) / 2
+    for mass, at_least in zip(masses[1:], (_geometric, _heavy), strict=True):
+        beyond = at_least(mean, edges)
+        np.subtract(beyond[:, :-1], beyond[:, 1:], out=mass)
+    return masses
 
 
 def end_probabilities(
@@ -138,12 +134,10 @@ def end_probabilities(
 ) -> FloatArray:
     """The probability that the gap behind a state x ends the arm: that it is x - 1 or more."""
     mean, least = means[:, None], np.maximum(states - 1, 0)
-    distributions = [
-        _smooth_at_least(mean, least, columns),
-        _geometric(mean, least),
-        _heavy(mean, least),
-    ]
-    return END + (1 - END) * (weights * np.stack(distributions)).sum(0)
+    ends = weights[0] * _smooth_at_least(mean, least, columns)
+    ends += weights[1] * _geometric(mean, least)
+    ends += weights[2] * _heavy(mean, least)
+    return END + (1 - END) * ends
 
 
 def _geometric(mean: FloatArray, least: FloatArray) -> FloatArray:
@@ -167,17 +161,22 @@ def _smooth_at_least(mean: FloatArray, least: FloatArray, columns: bool) -> Floa
     return np.where(least < 0.5, 1.0, later)
 
 
-def _smooth(gaps: FloatArray, mean: FloatArray, columns: bool) -> FloatArray:
-    """Masses of the Poisson process."""
-    gap = np.maximum(gaps, 0.0)
+def _smooth(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> FloatArray:
+    """Masses of the Poisson process at single integers."""
     if columns:
+        # Beyond so many standard deviations there is less than 1e-20.
+        farthest = mean + 16 * np.sqrt(mean + mean**2 / SHAPE) + 40
+        mass, some = np.zeros_like(gaps), (gaps > -0.5) & (gaps < farthest)
+        gap = np.maximum(gaps[some], 0.0)
+        scale, start = np.log(mean / (mean + SHAPE)), -SHAPE * np.log1p(mean / SHAPE)
+        times = some.sum(1)
         log = _log_gamma(gap + SHAPE) - _log_gamma(gap + 1) - math.lgamma(SHAPE)
-        log += gap * np.log(mean / (mean + SHAPE)) - SHAPE * np.log1p(mean / SHAPE)
-        mass = np.exp(log)
-    else:
-        leave = -np.expm1(-1 / mean)
-        later = mean * leave**2 * np.exp(-np.maximum(gap - 1, 0) / mean)
-        mass = np.where(gap < 0.5, 1 - mean * leave, later)
+        log += gap * np.repeat(scale, times) + np.repeat(start, times)
+        mass[some] = np.exp(log)
+        return mass
+    leave = -np.expm1(-1 / mean)
+    later = mean * leave**2 * np.exp(-np.maximum(gaps - 1, 0) / mean)
+    mass = np.where(gaps < 0.5, 1 - mean * leave, later)
     return np.where(gaps > -0.5, mass, 0.0)
 
 
@@ -185,7 +184,7 @@ def _coarse(gaps: FloatArray, mean: FloatArray, cell: int, columns: bool) -> Flo
     """The Poisson process in cells, with its mean: three cells if it is narrow."""
     if columns:
         variance = mean + mean**2 / SHAPE
-        wide = _smooth(gaps, mean, columns)
+        wide = _smooth(gaps, mean, cell, columns)
         wide /= np.maximum(wide.sum(1, keepdims=True), 1e-200)
     else:
         leave = -np.expm1(-1 / mean)
