@@ -4,14 +4,7 @@ import math
 
 import pytest
 
-from benchmarks.partition_selection import (
-    NAMES,
-    PUBLISHED,
-    Released,
-    findings,
-    made,
-    released,
-)
+from benchmarks.partition_selection import NAMES, PUBLISHED, Released, findings, made, released
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.counting import count_pairs

@@ -20,11 +20,7 @@ from dp_transforms.budget import (
     largest_epsilon,
     partition_event,
 )
-from dp_transforms.budget.accounting import (
-    bounded_range_divergence,
-    list_event,
-    pure_divergence,
-)
+from dp_transforms.budget.accounting import bounded_range_divergence, list_event, pure_divergence
 from dp_transforms.mechanisms import (
     FrequencyList,
     FrobeniusMechanism,

@@ -13,10 +13,7 @@ from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import Attribute, GroupsSpec
-from pipelines.release_grouped_lists import (
-    main,
-    warnings_of_small_groups,
-)
+from pipelines.release_grouped_lists import main, warnings_of_small_groups
 from tests.transforms.test_grouped import (
     KAPPA,
     SECRET,

@@ -450,13 +450,7 @@ def test_the_page_reads_well_in_a_browser(release, request, tmp_path):
     (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
     frame = tmp_path / "frame.html"
     frame.write_text(FRAMES)
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--window-size=1400,3000",
-    ]
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,3000"]
     command += [f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom"]
     seen = subprocess.run(
         [*command, frame.as_uri()], capture_output=True, text=True, timeout=60, check=True

@@ -63,12 +63,7 @@ def test_fields_of_a_dictionary_go_by_their_names():
 
 @pytest.mark.parametrize(
     "partitions",
-    [
-        ["rock", b"rock"],
-        [{"a": 1}, {"zanzibar": 1}],
-        [1, True],
-        pd.Categorical(["rock", b"rock"]),
-    ],
+    [["rock", b"rock"], [{"a": 1}, {"zanzibar": 1}], [1, True], pd.Categorical(["rock", b"rock"])],
     ids=repr,
 )
 def test_data_frames_are_read_as_tuples_are(partitions):

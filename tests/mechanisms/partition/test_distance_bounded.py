@@ -14,10 +14,7 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
 )
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.narrowed import (
-    probability_outside,
-    smallest_distance,
-)
+from dp_transforms.mechanisms.partition.narrowed import probability_outside, smallest_distance
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.walk_reference import total_weight

@@ -12,11 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import sample_data
-from dp_transforms.mechanisms import (
-    Eta,
-    GeometricPartitionMechanism,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import Eta, GeometricPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
 from tests.geometric_reference import probability
