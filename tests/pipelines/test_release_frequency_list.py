@@ -26,7 +26,7 @@ from dp_transforms.specs import ListSpec
 from dp_transforms.version import VERSION
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
-from tests.usual_flags import flags_over
+from tests.usual_flags import job_flags
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -146,19 +146,8 @@ ALMOST_EXACT = ["--epsilon=100", "--max_partitions_per_user=1"]
 
 
 def command(tmp_path, *flags, records="user,page\nann,home\n", privacy=("--epsilon=1",)):
-    path = tmp_path / "records.csv"
-    path.write_bytes(records if isinstance(records, bytes) else records.encode())
-    usual = {
-        "--input": str(path),
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--max_partitions_per_user": "1",
-        "--output": str(tmp_path / "out"),
-    }
-    counted = any(flag.startswith("--frequency_list=") for flag in flags)
-    for name in ["--input", "--user_column", "--partition_column"] if counted else []:
-        del usual[name]
-    return main(flags_over(usual, *privacy, *flags))
+    (tmp_path / "records.csv").write_text(records)
+    return main(job_flags(tmp_path, *privacy, *flags))
 
 
 def released(tmp_path):
@@ -262,14 +251,7 @@ def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path,
     "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
 )
 def test_flags_that_are_needed(tmp_path, failure, missing):
-    flags = [
-        "--input=records.csv",
-        "--user_column=user",
-        "--partition_column=page",
-        "--epsilon=1",
-        "--max_partitions_per_user=1",
-        f"--output={tmp_path}/out",
-    ]
+    flags = job_flags(tmp_path)
     code, err = failure(main, [flag for flag in flags if not flag.startswith(missing)])
     assert code == 2 and missing in err
 

@@ -32,6 +32,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_frequency_list, release_job
 from pipelines.release_degree_list import main
 from pipelines.spending import spending
+from tests.usual_flags import job_flags
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -51,14 +52,8 @@ def states(path):
 
 def flags(tmp_path, path, output="out"):
     (tmp_path / "edges.csv").write_text("a,b\n1,2\n2,3\n")
-    return [
-        f"--input={tmp_path}/edges.csv",
-        "--source_column=a",
-        "--target_column=b",
-        "--epsilon=0.4",
-        f"--ledger={path}",
-        f"--output={tmp_path}/{output}",
-    ]
+    edges = [f"--input={tmp_path}/edges.csv", "--source_column=a", "--target_column=b"]
+    return [*edges, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}"]
 
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
@@ -167,15 +162,7 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
 def list_flags(tmp_path, path, output="out"):
     """The flags of a job that is done without Beam."""
     (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
-    return [
-        f"--input={tmp_path}/records.csv",
-        "--user_column=user",
-        "--partition_column=page",
-        "--max_partitions_per_user=1",
-        "--epsilon=0.4",
-        f"--ledger={path}",
-        f"--output={tmp_path}/{output}",
-    ]
+    return job_flags(tmp_path, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}")
 
 
 KILLED_JOB = """
