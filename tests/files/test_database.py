@@ -33,14 +33,10 @@ def visits(tmp_path):
 
 
 def flags(visits, *more):
-    source = {"--input": visits, "--query": ALL, "--user_column": "visitor"}
-    others = {
-        "--partition_column": "the page",
-        "--epsilon": "100",
-        "--max_partitions_per_user": "4",
-    }
+    columns = {"--user_column": "visitor", "--partition_column": "the page"}
+    usual = columns | {"--input": visits, "--query": ALL, "--max_partitions_per_user": "4"}
     directory = os.path.dirname(visits.partition(":")[2])
-    return job_flags(directory, *flags_over(source | others, *more))
+    return job_flags(directory, *flags_over(usual | {"--epsilon": "100"}, *more))
 
 
 def test_records_of_a_query(visits):

@@ -23,6 +23,7 @@ from tests.transforms.test_grouped import (
     make_records,
     release,
 )
+from tests.usual_flags import flags_over, job_flags
 
 
 def write(directory, records, columns):
@@ -57,26 +58,10 @@ dee,home,,no
 
 def command(tmp_path, *flags, records=PEOPLE):
     (tmp_path / "records.csv").write_text(records)
-    usual = {
-        "--input": f"{tmp_path}/records.csv",
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--group_by": "sex,tongue",
-        "--groups": "sex=f,m",
-        "--epsilon_all": "60",
-        "--epsilon_groups": "100",
-        "--max_partitions_per_user": "1",
-        "--output": f"{tmp_path}/out",
-    }
-    given = {flag.partition("=")[0] for flag in flags} - {"--groups"}
     public = [] if any("select" in flag for flag in flags) else ["--groups=tongue=no,it"]
-    return main(
-        [
-            *(f"{name}={value}" for name, value in usual.items() if name not in given),
-            *public,
-            *flags,
-        ]
-    )
+    privacy = {"--group_by": "sex,tongue", "--epsilon_all": "60", "--epsilon_groups": "100"}
+    flags = flags_over(privacy, "--groups=sex=f,m", *public, *flags)
+    return main([flag for flag in job_flags(tmp_path, *flags) if not flag.startswith("--epsilon=")])
 
 
 def lists(tmp_path):
