@@ -8,43 +8,17 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.files.filenames import LISTS_HEADER
-from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
-from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines.release_grouped_lists import main, warnings_of_small_groups
 from tests.transforms.test_grouped import (
     KAPPA,
-    SECRET,
     SELECTION,
     TO_SELECT,
-    expected,
-    make_records,
     release,
 )
 from tests.usual_flags import flags_over, job_flags
-
-
-def write(directory, records, columns):
-    def field(text):
-        return "" if text is None else '"' + text.replace('"', '""') + '"'
-
-    lines = [",".join(map(field, record)) for record in records]
-    (directory / "records.csv").write_text("\n".join([",".join(columns), *lines, ""]))
-    return str(directory / "records.csv")
-
-
-def test_the_job_releases_what_the_library_does(tmp_path):
-    records = make_records(ages=True)
-    columns = ("user", "page", "gender", "age", "language")
-    spec = release(TO_SELECT, selection=SELECTION).spec
-    path = write(tmp_path, records, columns)
-    source = RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])
-    lists = InProcess(source, SECRET).grouped_lists(spec)
-    found = {(attribute, group): one for attribute, group, one in lists}
-    assert found == expected(records, TO_SELECT, SELECTION)
-
 
 PEOPLE = """\
 user,page,sex,tongue
