@@ -96,7 +96,7 @@ def test_certain_statistics_need_no_number():
 )
 def test_the_table_decides_as_each_probability_does(distribution):
     # Random words, and words beside the threshold of their own statistic.
-    count = 3000
+    count = 1500
     end = distribution.reach or 100
     tape = InsecureSeededTape(3)
     statistics = (tape.words("statistic", count) % np.uint64(end + end // 4 + 2)).astype(np.int64)
