@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
 from dp_transforms.mechanisms.exponential import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import draw_below
-from tests.cases import slow_unless
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
@@ -52,19 +51,6 @@ def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
             assert chosen == mechanism._locate(levels, gmpy2.mpz(end - 1))
             shares[chosen] += end - start
         assert {i: Fraction(share, int(total)) for i, share in shares.items()} == distribution
-
-
-@pytest.mark.parametrize(
-    ("outcomes", "count"),
-    slow_unless([(1, 20), (3, 20_000), (100, 3_000), (10_000, 1_500)], [(1, 20), (100, 3_000)]),
-)
-def test_sizes_from_one_to_ten_thousand(outcomes, count):
-    eta = Eta(5, 3, 1)
-    utilities = np.arange(outcomes) * 7 % 13 - 4
-    mechanism = ExponentialMechanism(eta, -2, 6, max_outcomes=outcomes)
-    distributions.assert_follows(
-        draws(mechanism, utilities, count), definition(eta, utilities.tolist(), -2, 6)
-    )
 
 
 def test_a_wide_range_of_utilities():
@@ -253,11 +239,11 @@ class CountingTape:
         return self.tape.prefix(*address)
 
 
-@pytest.mark.parametrize("value", slow_unless([0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)], [-10]))
+@pytest.mark.parametrize("value", [0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)])
 def test_the_distribution_of_a_clamped_number(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)
-    draws = [laplace.release(value, tape, f"release {i}") for i in range(1_500)]
+    draws = [laplace.release(value, tape, f"release {i}") for i in range(200)]
     clamped = min(max(Fraction(value), -10), 10)
     near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
     weights = {

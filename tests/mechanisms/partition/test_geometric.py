@@ -53,8 +53,10 @@ def test_the_mean_distance_of_200_releases(name, epsilon):
     check_mean(name, epsilon, 200)
 
 
-def check_draws(private, count):
+@pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
+def test_1000_draws_follow_the_distribution(private):
     """2**-eta = 5/16: the distribution is rational."""
+    count = 1000
     mechanism, q = GeometricPartitionMechanism(eta=Eta(5, 4, 1)), Fraction(5, 16)
     frequency_list = enumeration.as_list(private)
     tapes = map(InsecureSeededTape, range(count))
@@ -64,18 +66,6 @@ def check_draws(private, count):
         for x in enumeration.partitions_of_at_most(sum(private) + 4)
     }
     distributions.assert_follows(drawn, distribution)
-
-
-@pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
-def test_1000_draws_follow_the_distribution(private):
-    """All that the walk may do, with its probability, is enumerated in walk/test_geometric_walk."""
-    check_draws(private, 1000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("private", [(), (1,), (4, 1), (2, 2, 2), (3, 2, 1), (1,) * 6], ids=str)
-def test_100_000_draws_follow_the_distribution(private):
-    check_draws(private, 100_000)
 
 
 @settings(deadline=None, max_examples=60)
