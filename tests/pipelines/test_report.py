@@ -38,6 +38,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
 )
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports import page as page_module
 from dp_transforms.reports.privacy_statement import frequency_list_statement
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
@@ -101,6 +102,12 @@ def directory(tmp_path_factory):
     return path / "release"
 
 
+@pytest.fixture
+def no_drawing(monkeypatch):
+    """Leaves out what takes most of a page's time, in tests of other things."""
+    monkeypatch.setattr(page_module, "png", lambda figure: b"")
+
+
 PRIVATE = FrequencyList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
 MECHANISMS = [
     FrobeniusMechanism(0.4, 3),
@@ -110,6 +117,7 @@ MECHANISMS = [
 ]
 
 
+@pytest.mark.usefixtures("no_drawing")
 @pytest.mark.parametrize(
     ("mechanism", "enforced"), [*zip(MECHANISMS, [True, False, False, True], strict=True)], ids=repr
 )
@@ -174,6 +182,7 @@ def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_a_shared_budget_has_its_lines(directory, tmp_path):
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
     line = {"purpose": "names & all", "epsilon": "0.25", "delta": "0.00001", "state": "reserved"}
@@ -333,6 +342,7 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     assert "does not hold released lists of groups" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups, tmp_path):
     for released in (directory, groups):
         copy = shutil.copytree(released, tmp_path / released.parent.name)
@@ -411,6 +421,7 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     assert "one directory, or two" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_show_page_and_python_say_the_same_numbers(days, capsys):
     day = days / "2026-01-06"
     assert main([str(day), "--about=page", "--users=accounts"]) == 0
