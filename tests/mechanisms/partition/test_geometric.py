@@ -12,7 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms import sample_data
-from dp_transforms.mechanisms import Eta, GeometricPartitionMechanism, PartitionBounds
+from dp_transforms.mechanisms import (
+    Eta,
+    GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
+    PartitionBounds,
+)
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
 from tests.geometric_reference import probability
@@ -68,7 +73,7 @@ def test_1000_draws_follow_the_distribution(private):
     distributions.assert_follows(drawn, distribution)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=20)
 @given(
     frequency_lists(),
     frequency_lists(),
@@ -82,8 +87,9 @@ def test_releases_keep_to_public_bounds(private, reference, width, epsilon, tape
         PartitionBounds(upper=reference, unbounded_ranks=width),
         PartitionBounds.of_total(private.total % 3000),
     ):
-        mechanism = GeometricPartitionMechanism(epsilon=epsilon, bounds=bounds)
-        assert bounds.contain(mechanism.release(private, tape))
+        for kind in (GeometricPartitionMechanism, IntegerPartitionMechanism):
+            mechanism = kind(epsilon=epsilon, bounds=bounds)
+            assert bounds.contain(mechanism.release(private, tape))
 
 
 @pytest.mark.parametrize("sensitivity", [1, 2, 7, 1000])
