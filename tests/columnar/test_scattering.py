@@ -29,7 +29,6 @@ def gathered(pieces, max_bytes=1 << 30):
     return list(gather(pieces, BY_USER, BOUND, max_bytes))
 
 
-@settings(deadline=None)
 @given(RECORDS, st.integers(1, 9))
 def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     rows = []

@@ -84,7 +84,6 @@ def mixture(eta, utilities):
 utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SMALL_ETAS), utility_lists, st.integers(0, 3), st.data())
 def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, sensitivity, data):
     moves = st.integers(-sensitivity, sensitivity)
@@ -112,7 +111,6 @@ def test_rounding_costs_the_sensitivity_rounded_up(data):
         assert 1 / bound <= here[i] / there[i] <= bound
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SMALL_ETAS), st.integers(-20, 20), st.integers(0, 12), st.integers(1, 300))
 def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
     highest = lowest + span
@@ -263,7 +261,6 @@ def test_the_grid_starts_at_the_lower_bound_stays_within_the_upper_and_halves_go
     assert max(distribution, key=distribution.get) == 5
 
 
-@settings(deadline=None)
 @given(
     st.fractions(-3, 13, max_denominator=50),
     st.fractions(0, 3, max_denominator=50),
