@@ -1,5 +1,6 @@
 """Composition against exact sums, numerical maxima, and the distributions of real mechanisms."""
 
+import functools
 import itertools
 import math
 import operator
@@ -36,11 +37,16 @@ def times(count, event):
     return [dp_event.SelfComposedDpEvent(event, count)]
 
 
+@functools.cache
+def outcomes_of(max_total):
+    """All lists up to a total, as rows that end with zeros."""
+    rows = enumeration.partitions_of_at_most(max_total)
+    return np.array([[*x, *[0] * (max_total - len(x))] for x in rows])
+
+
 def partition_distributions(lists, epsilon, max_total):
     """The integer-partition mechanism's probabilities of all lists up to max_total, per list."""
-    outcomes = np.array(
-        [[*x, *[0] * (max_total - len(x))] for x in enumeration.partitions_of_at_most(max_total)]
-    )
+    outcomes = outcomes_of(max_total)
     rate = float(IntegerPartitionMechanism(epsilon=epsilon).decay.rate)
     for f in lists:
         weights = np.exp(-rate * abs(outcomes - [*f, *[0] * (max_total - len(f))]).sum(axis=1))
