@@ -11,7 +11,7 @@ import dp_transforms
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
 from dp_transforms.version import VERSION
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 

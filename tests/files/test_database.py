@@ -15,7 +15,7 @@ from dp_transforms.files.logical_types import logical_name
 from dp_transforms.transforms.reading import ReadRecords
 from pipelines import release_frequency_list, select_partitions
 from tests.beam_runs import rows_of, run
-from tests.usual_flags import flags_over, job_flags
+from tests.jobs import flags_over, job_flags
 
 ROWS = [(i % 90, f'p"{i % 7}', datetime.date(2026, 1, 1 + i % 2)) for i in range(300)]
 PAIRS = sorted((user, page) for user, page, _ in ROWS)

@@ -10,7 +10,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_release, release_directories, write_all_periods
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in range(3000)]
 

@@ -8,7 +8,7 @@ from dp_transforms.files.release_files import read_degrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import release_frequency_list, report, show
 from pipelines.choose_kappa import main
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 
 @pytest.fixture

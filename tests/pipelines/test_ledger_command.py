@@ -6,7 +6,7 @@ from dp_transforms.budget import Ledger, PrivacyBudget
 from pipelines.ledger import main
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 
 @pytest.fixture

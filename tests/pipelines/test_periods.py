@@ -13,7 +13,7 @@ from dp_transforms.mechanisms import FrequencyList
 from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR
 from pipelines.release_frequency_list import main
-from tests.usual_flags import flags_over, job_flags
+from tests.jobs import flags_over, job_flags
 
 PERIODS = {
     "--user_column": "visitor",

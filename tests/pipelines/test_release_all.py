@@ -15,8 +15,8 @@ from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference
+from tests.jobs import job_flags
 from tests.selection_reference import RECORDS, SECRET, selected
-from tests.usual_flags import job_flags
 
 KAPPA = 3
 LIST = "frequency_list/released_frequencies.csv"

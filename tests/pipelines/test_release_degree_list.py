@@ -1,5 +1,3 @@
-import json
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -9,8 +7,8 @@ from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.reports.privacy_statement import degree_list_statement, distribution_of_statement
 from dp_transforms.specs import DegreesSpec
 from pipelines.release_degree_list import main
+from tests.jobs import flags_over, statement
 from tests.tapes import InsecureSeededTape
-from tests.usual_flags import flags_over
 
 EDGES = [("hub", f"leaf{i}") for i in range(5)]
 
@@ -20,10 +18,6 @@ def command(tmp_path, *flags, edges=EDGES):
     path.write_text("from,to\n" + "".join(f"{a},{b}\n" for a, b in edges))
     usual = {"--source_column": "from", "--target_column": "to", "--epsilon": "1"}
     return main(flags_over(usual | {"--input": path, "--output": tmp_path / "out"}, *flags))
-
-
-def statement(tmp_path):
-    return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
 # At epsilon = 100 and sensitivity 2, a degree changes with probability below 1e-10.

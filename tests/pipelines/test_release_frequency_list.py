@@ -23,7 +23,7 @@ from dp_transforms.specs import ListSpec
 from dp_transforms.version import VERSION
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)

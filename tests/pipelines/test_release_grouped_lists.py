@@ -12,13 +12,13 @@ from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines.release_grouped_lists import main, warnings_of_small_groups
+from tests.jobs import flags_over, job_flags, statement
 from tests.transforms.test_grouped import (
     KAPPA,
     SELECTION,
     TO_SELECT,
     release,
 )
-from tests.usual_flags import flags_over, job_flags
 
 PEOPLE = """\
 user,page,sex,tongue
@@ -40,10 +40,6 @@ def command(tmp_path, *flags, records=PEOPLE):
 
 def lists(tmp_path):
     return parse_lists((tmp_path / "out" / "released_lists.csv").read_bytes(), LISTS_HEADER)
-
-
-def statement(tmp_path):
-    return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
 # At these epsilons a frequency changes with probability below 1e-10.

@@ -1,7 +1,6 @@
 import csv
 import datetime
 import decimal
-import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ from dp_transforms import JobSecret
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags, statement
 
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
 # single user has with probability 1e-12 at most.
@@ -31,10 +30,6 @@ def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
 def released(tmp_path):
     with open(tmp_path / "out" / "released_partitions.csv", newline="") as file:
         return list(csv.reader(file))
-
-
-def statement(tmp_path):
-    return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
 def test_popular_partitions_are_released_and_rare_ones_are_not(tmp_path, capsys):

@@ -25,7 +25,7 @@ from pipelines import (
     select_partitions,
 )
 from pipelines.command_line import FAILURE, SUCCESS
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 NAMES = ["home", 'a, "b"', "ü", "rare"]
 

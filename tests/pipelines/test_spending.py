@@ -34,7 +34,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_frequency_list, release_job
 from pipelines.release_degree_list import main
 from pipelines.spending import spending
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 WHOLE = PrivacyBudget(1)
 PARTS = [

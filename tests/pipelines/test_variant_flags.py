@@ -7,7 +7,7 @@ import pytest
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from pipelines import report
 from pipelines.release_frequency_list import main
-from tests.usual_flags import job_flags
+from tests.jobs import job_flags
 
 PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
 REFERENCE = FrequencyList([390, 70, 6, 1], [1, 5, 30, 210])

@@ -1,6 +1,8 @@
-"""The flags of a job in tests: what is usual, but where a test gives its own."""
+"""What tests of jobs share: flags, where a test gives no others, and what a release says."""
 
+import json
 from collections.abc import Mapping
+from typing import Any
 
 _IN_PLACE_OF = {
     "--frequency_list": ("--input", "--user_column", "--partition_column"),
@@ -26,3 +28,8 @@ def job_flags(directory, *flags: str) -> list[str]:
         "--output": f"{directory}/out",
     }
     return flags_over(usual, *flags)
+
+
+def statement(directory) -> Any:
+    """The ``privacy.json`` of the release in a directory's ``out``."""
+    return json.loads((directory / "out" / "privacy.json").read_text())
