@@ -19,8 +19,8 @@ def records(tmp_path):
 
 
 def command(tmp_path, *flags):
-    usual = [flag for flag in job_flags(tmp_path) if not flag.startswith("--max_partitions")]
-    return main([*usual, "--for_epsilon=1", "--max_degree=4", *flags])
+    given = job_flags(tmp_path, "--for_epsilon=1", "--max_degree=4", *flags)
+    return main([flag for flag in given if flag != "--max_partitions_per_user=1"])
 
 
 def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):

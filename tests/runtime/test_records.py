@@ -116,7 +116,8 @@ def test_a_partition_is_needed():
 
 
 def test_every_kind_comes_back():
-    runner = "DirectRunner"  # the other tests run on the one that is named
+    # Other tests run on the in-process runner by its own name.
+    runner = "DirectRunner"
     pairs = [("ann", 3), ("bob", 3), ("ann", 3)]
     expected = [("ann", 3), ("bob", 3)]
     assert sorted(run(pairs, ALL, runner=runner)) == expected
