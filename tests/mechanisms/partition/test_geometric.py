@@ -20,6 +20,7 @@ from dp_transforms.mechanisms import (
 )
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
+from tests.cases import slow_unless
 from tests.geometric_reference import probability
 from tests.list_strategies import frequency_lists
 from tests.statistical import distributions
@@ -38,24 +39,19 @@ DIST = {
 """Half the expected L1 distance: the sum over cells of q**k / (1 + q), worked out elsewhere."""
 
 
-def check_mean(name, epsilon, count):
+QUICK = [("rockyou", 1.1, 30), ("yahoo", 4, 30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "count"), slow_unless([*QUICK, *((*case, 200) for case in DIST)], QUICK)
+)
+def test_the_mean_distance_of_releases(name, epsilon, count):
     private = getattr(sample_data, name)()
     tapes = map(InsecureSeededTape, range(count))
     released = GeometricPartitionMechanism(epsilon=epsilon).release_many(private, count, tapes)
     dist = [one.l1_distance(private) / 2 for one in released]
     # Four standard errors: a false alarm in one of 16,000 were it a normal distribution.
     assert abs(np.mean(dist) - DIST[name, epsilon]) < 4 * np.std(dist) / math.sqrt(count)
-
-
-@pytest.mark.parametrize(("name", "epsilon"), [("rockyou", 1.1), ("yahoo", 4)])
-def test_the_mean_distance_of_30_releases(name, epsilon):
-    check_mean(name, epsilon, 30)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "epsilon"), DIST)
-def test_the_mean_distance_of_200_releases(name, epsilon):
-    check_mean(name, epsilon, 200)
 
 
 @pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
