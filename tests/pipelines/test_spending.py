@@ -175,6 +175,7 @@ SERVER.set_forkserver_preload([__name__, "apache_beam.runners.portability.fn_api
 def job_that_stops(step, when, sent, arguments, printed):
     """A job that sends itself a signal before or after a step."""
     os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
     where = output if step == "begin_release" else output.ReleaseDirectory
     function = getattr(where, step)
 
