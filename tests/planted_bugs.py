@@ -414,7 +414,7 @@ MUTANTS = (
         "dp_transforms/columnar/counting.py",
         "_capped(found, cap) for name, found in sums.items()})",
         "_capped(found, cap) for name, found in sums.items()}).filter(pa.array(sums[COUNT] > 0))",
-        ("tests/columnar/test_counting.py", "tests/transforms/test_selection_distributions.py"),
+        ("tests/columnar/test_counting.py", "tests/transforms/test_selection.py"),
     ),
     Mutant(
         "the PRF that bounds users leaves out the partition",

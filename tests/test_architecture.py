@@ -1,6 +1,7 @@
 """Which folder may import which: arrows go one way, and public and private stay apart."""
 
 import ast
+import functools
 import pathlib
 import sys
 from graphlib import TopologicalSorter
@@ -96,7 +97,11 @@ def imported(module, tree=None):
 NAMES = {"dp_transforms.public_names"}
 """What every package loads its public names by."""
 
-IMPORTS = {module: imported(module) - LATE.get(module, set()) - NAMES for module in MODULES}
+
+@functools.cache
+def imports():
+    """Maps each module to the names that it imports, but for late ones and public names."""
+    return {module: imported(module) - LATE.get(module, set()) - NAMES for module in MODULES}
 
 
 def test_no_module_needs_itself():
@@ -113,9 +118,9 @@ def test_no_module_needs_itself():
 
 def test_arrows_go_one_way():
     for module in [name for name in MODULES if name.startswith("dp_transforms")]:
-        others = {folder(name) for name in IMPORTS[module] & MODULES.keys()} - {folder(module)}
+        others = {folder(name) for name in imports()[module] & MODULES.keys()} - {folder(module)}
         assert others <= ARROWS.get(folder(module), set()), module
-        assert not {name.split(".")[0] for name in IMPORTS[module]} & {*PACKAGES[1:]}, module
+        assert not {name.split(".")[0] for name in imports()[module]} & {*PACKAGES[1:]}, module
 
 
 @pytest.mark.parametrize("module", LATE)
@@ -133,16 +138,16 @@ def test_no_part_of_a_job_imports_a_job():
     jobs = {name for name, path in parts.items() if "def main(" in path.read_text()}
     for module in parts:
         if folder(module) != "pipelines" or module == "pipelines.report":
-            assert not IMPORTS[module] & jobs, module
+            assert not imports()[module] & jobs, module
 
 
 def test_kernels_know_no_runner():
-    for module, names in IMPORTS.items():
+    for module, names in imports().items():
         roots = {name.split(".")[0] for name in names}
         assert not module.startswith(MECHANISMS) or roots <= ALLOWED, module
         assert not module.startswith("dp_transforms.columnar") or "apache_beam" not in roots
 
 
 def test_the_table_shares_no_code_with_the_walk():
-    own = {name for name in IMPORTS[f"{MECHANISMS}.partition.table"] if name in MODULES}
+    own = {name for name in imports()[f"{MECHANISMS}.partition.table"] if name in MODULES}
     assert own == {f"{MECHANISMS}.{name}" for name in ("eta", "frequency_list", "randomness")}

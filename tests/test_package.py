@@ -11,6 +11,7 @@ import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.sample_data import rockyou
+from tests.jobs import job_flags
 
 REPOSITORY = pathlib.Path(__file__).parents[1]
 
@@ -77,14 +78,7 @@ def test_the_source_distribution_installs_and_works_elsewhere(source_distributio
     (site_packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     run = [python, "-m", "pipelines.sample_records", "--users=500", "--output=sample.csv"]
     subprocess.run(run, cwd=tmp_path, check=True)
-    job = [
-        "--input=sample.csv",
-        "--user_column=user",
-        "--partition_column=password_id",
-        "--epsilon=1",
-        "--max_partitions_per_user=1",
-        "--output=release",
-    ]
+    job = job_flags(".", "--input=sample.csv", "--partition_column=password_id", "--output=release")
     run = [python, "-m", "pipelines.release_frequency_list", *job]
     subprocess.run(run, cwd=tmp_path, check=True)
     FrequencyList.from_csv(tmp_path / "release" / "released_frequencies.csv")

@@ -8,14 +8,8 @@ import mpmath
 import pytest
 
 from dp_transforms.mechanisms import Eta, ExponentialMechanism
-from dp_transforms.mechanisms.partition.narrowed import (
-    DistanceBoundedPartitionMechanism,
-)
-from dp_transforms.mechanisms.selection import (
-    GaussianSelection,
-    LaplaceSelection,
-    OptimalSelection,
-)
+from dp_transforms.mechanisms.partition.narrowed import DistanceBoundedPartitionMechanism
+from dp_transforms.mechanisms.selection import GaussianSelection, LaplaceSelection, OptimalSelection
 
 PAGE = (pathlib.Path(__file__).parents[1] / "docs/papers.md").read_text()
 

@@ -6,11 +6,7 @@ import itertools
 import pytest
 
 from benchmarks.baselines import PublicBounds
-from benchmarks.frequency_lists import (
-    Input,
-    distances,
-    measured,
-)
+from benchmarks.frequency_lists import Input, distances, measured
 from dp_transforms import evaluation
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 

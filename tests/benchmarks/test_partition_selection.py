@@ -4,18 +4,12 @@ import math
 
 import pytest
 
-from benchmarks.partition_selection import (
-    NAMES,
-    PUBLISHED,
-    Released,
-    findings,
-    made,
-    released,
-)
+from benchmarks.count_intervals import coverage, forgetful
+from benchmarks.partition_selection import NAMES, PUBLISHED, Released, findings, made, released
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.columnar.counting import count_pairs
-from dp_transforms.mechanisms.selection import STRATEGIES
+from dp_transforms.mechanisms.selection import STRATEGIES, LaplaceSelection
 from tests.beam_runs import table_of
 
 
@@ -50,3 +44,11 @@ def test_rows_in_which_no_published_strategy_names_anything_have_no_ratio():
     some = measured(3, **dict.fromkeys(PUBLISHED, 60), auto=90)
     text = findings([none, some])
     assert "records" in text and "other" not in text and "1.50 in the geometric mean" in text
+
+
+def test_intervals_hold_and_those_of_the_noise_alone_do_not():
+    strategy = LaplaceSelection(1, 1e-5)
+    for users in (1, 12, 40):
+        assert coverage(strategy, strategy.count_intervals, users) >= 0.95
+    assert coverage(strategy, forgetful(strategy), 1) == 0
+    assert coverage(strategy, forgetful(strategy), 40) >= 0.95

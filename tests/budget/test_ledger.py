@@ -9,7 +9,6 @@ import multiprocessing
 import os
 import pathlib
 import resource
-import shutil
 import signal
 import socket
 import sqlite3
@@ -513,15 +512,19 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 TRACE_ME, NEXT_CALL = 0, 24
 
 
-def killed_before_call(number, target, *arguments):
-    """Runs a child until its so many-th call to the operating system, and kills it there. Returns
-    whether it was killed, and did not end before."""
+def left_by_kills(directory, target, *arguments):
+    """The files of a directory, by name, before each call of a child to the operating system: what
+    SIGKILL would leave there, which itself changes none. States that last are there once."""
     process = os.fork()
     if process == 0:
         target(*arguments)
     os.waitpid(process, 0)
-    # It stops at the beginning and at the end of each.
-    for _ in range(2 * number):
+    states = []
+    while True:
+        files = {path.name: path.read_bytes() for path in directory.iterdir()}
+        if files not in states[-1:]:
+            states.append(files)
+        # It stops at the beginning and at the end of each.
         if LIBC.ptrace(NEXT_CALL, process, 0, 0):
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
@@ -529,10 +532,7 @@ def killed_before_call(number, target, *arguments):
         _, status = os.waitpid(process, 0)
         if not os.WIFSTOPPED(status):
             assert os.waitstatus_to_exitcode(status) == 0
-            return False
-    os.kill(process, signal.SIGKILL)
-    os.waitpid(process, 0)
-    return True
+            return states
 
 
 @pytest.fixture
@@ -544,14 +544,15 @@ def in_memory():
 
 
 def test_kill_9_at_every_call_to_the_system(in_memory):
-    tmp_path = in_memory
-    original = Ledger.create(tmp_path / "original", epsilon=1)
-    original.reserve(0.25, purpose="before").commit()
-    path, output, seen, number = tmp_path / "budget", tmp_path / "released", {}, 0
-    while True:
-        shutil.copy(original.path, path)
-        output.unlink(missing_ok=True)
-        killed = killed_before_call(number, job, path, output)
+    path, output, seen = in_memory / "budget", in_memory / "released", set()
+    Ledger.create(path, epsilon=1).reserve(0.25, purpose="before").commit()
+    states = left_by_kills(in_memory, job, path, output)
+    assert len(states) > 20
+    for files in states:
+        for old in in_memory.iterdir():
+            old.unlink()
+        for name, content in files.items():
+            (in_memory / name).write_bytes(content)
         ledger = Ledger.open(path)
         lines = ledger.lines()[1:]
         begun = any(line.begun for line in lines)
@@ -562,12 +563,8 @@ def test_kill_9_at_every_call_to_the_system(in_memory):
         ledger.reserve((ledger.budget - ledger.spent()).epsilon, purpose="after").commit()
         with pytest.raises(BudgetExceededError):
             ledger.reserve("1e-9", purpose="too much")
-        key = (output.exists(), begun, *(line.state for line in lines))
-        seen[key] = seen.get(key, 0) + 1
-        if not killed:
-            break
-        number += 1
-    assert seen.keys() == {
+        seen.add((output.exists(), begun, *(line.state for line in lines)))
+    assert seen == {
         (False, False),
         (False, False, State.RESERVED),
         (False, True, State.RESERVED),

@@ -63,18 +63,10 @@ def replace_task_manager(run: Run) -> None:
     cluster.start_task_manager()
 
 
-def kill_worker(run: Run) -> None:
-    run.kill_a_worker()
-
-
 def restart_pool(run: Run) -> None:
     run.kill_pool()
     time.sleep(2)
     run.start_pool()
-
-
-def kill_pool(run: Run) -> None:
-    run.kill_pool()
 
 
 def kill_job_manager(run: Run) -> None:
@@ -137,8 +129,8 @@ SCENARIOS = (
         COUNTING,
         kill_task_manager,
     ),
-    starting("one worker killed at its start", FREQUENCY_LIST, STARTING, kill_worker),
-    Scenario("one worker killed at work", FREQUENCY_LIST, READING, kill_worker),
+    starting("one worker killed at its start", FREQUENCY_LIST, STARTING, Run.kill_a_worker),
+    Scenario("one worker killed at work", FREQUENCY_LIST, READING, Run.kill_a_worker),
     starting(
         "worker pool killed at its workers' start, started again",
         FREQUENCY_LIST,
@@ -150,9 +142,11 @@ SCENARIOS = (
         "worker pool killed at its workers' start, not started again",
         FREQUENCY_LIST,
         RELEASING,
-        kill_pool,
+        Run.kill_pool,
     ),
-    Scenario("worker pool killed at work, not started again", FREQUENCY_LIST, READING, kill_pool),
+    Scenario(
+        "worker pool killed at work, not started again", FREQUENCY_LIST, READING, Run.kill_pool
+    ),
     Scenario("submitting process killed", FREQUENCY_LIST, READING, kill_submitter),
     Scenario("job cancelled", FREQUENCY_LIST, COUNTING, cancel),
     Scenario("the same again from scratch", FREQUENCY_LIST, "", nothing),
@@ -161,7 +155,7 @@ SCENARIOS = (
 )
 _BAD_RECORD = SCENARIOS[-1]
 # What is lost comes back, or there is another.
-_SURVIVED = (nothing, kill_task_manager, replace_task_manager, kill_worker, restart_pool)
+_SURVIVED = (nothing, kill_task_manager, replace_task_manager, Run.kill_a_worker, restart_pool)
 
 # A job that ends before its fault is run again on so many times the records.
 _FACTORS = (1, 4, 16)
@@ -287,21 +281,31 @@ def with_a_bad_record(rows: int) -> Iterator[pa.Table]:
     yield pa.table({"user": pa.array([None], pa.string()), "partition": ["item-7"]})
 
 
+_HEAD = """\
+# Faults on a Flink cluster
+
+`python -m tests.clusters.faults --rows={rows}`: at most {kappa} partitions of a user, two task
+managers, EXTERNAL workers; {cores} cores, shared. *Complete* is byte for byte what the in-process
+runner writes under the same secret.
+
+"""
+_END = """
+{runs} runs: {finished} finished, {hung} hung, and the others said that they failed or were killed.
+Outputs that are neither complete nor absent: {others}. Faults that could not be tried: {not_tried}.
+
+Searched for every user id and partition, and for the secret as bytes, hexadecimal, base64, Python
+and decimal text: the logs of the job manager, the task managers and the job server, what the jobs
+and the pools print, and Flink's REST answers on the cluster, its configuration, each job's graph,
+plan, configuration, exceptions, accumulators, metrics and tasks.
+"""
+
+
 def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
     """The lines of the table, and whether each is as it must be."""
     scenarios = [scenario for scenario in SCENARIOS if only in scenario.name]
-    yield "# Faults on a Flink cluster", True
-    yield "", True
-    yield (
-        (
-            f"`python -m tests.clusters.faults --rows={inputs.rows(FREQUENCY_LIST, 1)}`: at most "
-            f"{KAPPA} partitions of a user, two task managers, EXTERNAL workers; {os.cpu_count()} "
-            "cores, shared. *Complete* is byte for byte what the in-process runner writes under "
-            "the same secret."
-        ),
-        True,
-    )
-    yield "", True
+    rows = inputs.rows(FREQUENCY_LIST, 1)
+    for line in _HEAD.format(rows=rows, kappa=KAPPA, cores=os.cpu_count()).splitlines():
+        yield line, True
     for kind in sorted({scenario.kind for scenario in scenarios}, key=lambda kind: kind.module):
         written, seconds = inputs.reference(kind, 1)
         yield f"* {kind.title}, {inputs.rows(kind, 1):,} records: {seconds:.0f} s in process", True
@@ -321,28 +325,15 @@ def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
             # What did not end may hold on to slots.
             cluster.down()
     tried = [outcome for outcome in outcomes if not outcome.trouble]
-    yield "", True
-    yield (
-        (
-            f"{len(tried)} runs: {sum(one.code == 0 for one in tried)} finished, "
-            f"{sum(one.code is None for one in tried)} hung, and the others said that they failed "
-            "or were killed. Outputs that are neither complete nor absent: "
-            f"{sum(one.output not in (COMPLETE, ABSENT) for one in tried)}. "
-            f"Faults that could not be tried: {len(outcomes) - len(tried)}."
-        ),
-        True,
-    )
-    yield "", True
-    yield (
-        (
-            "Searched for every user id and partition, and for the secret as bytes, hexadecimal, "
-            "base64, Python and decimal text: the logs of the job manager, the task managers and "
-            "the job server, what the jobs and the pools print, and Flink's REST answers on the "
-            "cluster, its configuration, each job's graph, plan, configuration, exceptions, "
-            "accumulators, metrics and tasks."
-        ),
-        True,
-    )
+    counts = {
+        "runs": len(tried),
+        "finished": sum(one.code == 0 for one in tried),
+        "hung": sum(one.code is None for one in tried),
+        "others": sum(one.output not in (COMPLETE, ABSENT) for one in tried),
+        "not_tried": len(outcomes) - len(tried),
+    }
+    for line in _END.format(**counts).splitlines():
+        yield line, True
 
 
 def row(scenario: Scenario, outcome: Outcome) -> str:

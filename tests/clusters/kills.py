@@ -287,30 +287,26 @@ def sweep(kind: JobKind, inputs: pathlib.Path, root: pathlib.Path, moments: int)
     return found
 
 
+_HEAD = """\
+# Jobs in one process, killed at random moments
+
+`python -m tests.clusters.kills`: each job is killed (SIGKILL) at {moments} moments, half of them at
+a random time and half before a change of a file or the ledger, and runs again. Every file that it
+leaves is looked at, twice: released files are those of a run that nobody kills, or absent, and have
+their statement; the ledger, of twice the job's price, is not overspent, has a line for what is
+there, and gave back what a killed run reserved that had not begun to write; no file has the name of
+a user, or of a partition or group that is not released.
+
+"""
+
+
 def report(moments: int, only: str) -> Iterator[tuple[str, bool]]:
     """The lines of the page, and whether each is as it must be."""
-    yield "# Jobs in one process, killed at random moments", True
-    yield "", True
-    yield (
-        (
-            f"`python -m tests.clusters.kills`: each job is killed (SIGKILL) at {moments} moments, "
-            "half of them at a random time and half before a change of a file or the ledger, "
-            "and runs again. Every file that it leaves is looked at, twice: released files are "
-            "those of a run that nobody kills, or absent, and have their statement; the ledger, of "
-            "twice the job's price, is not overspent, has a line for what is there, and gave back "
-            "what a killed run reserved that had not begun to write; no file has the "
-            "name of a user, or of a partition or group that is not released."
-        ),
-        True,
-    )
-    yield "", True
-    yield (
-        (
-            "| job | killed | had ended | left nothing | left some files, whole | left all | "
-            "second run needed --overwrite | given back | faults |"
-        ),
-        True,
-    )
+    for line in _HEAD.format(moments=moments).splitlines():
+        yield line, True
+    columns = ["job", "killed", "had ended", "left nothing", "left some files, whole", "left all"]
+    columns += ["second run needed --overwrite", "given back", "faults"]
+    yield f"| {' | '.join(columns)} |", True
     yield "| --- " + "| ---: " * 8 + "|", True
     with tempfile.TemporaryDirectory() as scratch:
         inputs, root = pathlib.Path(scratch) / "in", pathlib.Path(scratch) / "out"

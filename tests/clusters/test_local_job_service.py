@@ -52,11 +52,7 @@ def pool():
 
 
 @pytest.mark.parametrize(
-    ("job", "environment"),
-    slow_unless(
-        itertools.product(JOBS, ["LOOPBACK", "EXTERNAL"]),
-        [],
-    ),
+    ("job", "environment"), slow_unless(itertools.product(JOBS, ["LOOPBACK", "EXTERNAL"]), [])
 )
 def test_agrees_with_the_in_process_runner(
     job, environment, job_service, pool, same_secret, tmp_path

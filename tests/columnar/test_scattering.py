@@ -29,7 +29,6 @@ def gathered(pieces, max_bytes=1 << 30):
     return list(gather(pieces, BY_USER, BOUND, max_bytes))
 
 
-@settings(deadline=None)
 @given(RECORDS, st.integers(1, 9))
 def test_every_row_goes_to_the_bucket_of_its_hash(records, num_buckets):
     rows = []
@@ -152,3 +151,27 @@ def test_many_small_chunks_are_joined_and_a_hot_user_s_are_reduced_one_by_one(mo
     ((_, piece),) = scatter(table, BY_USER, 4, BOUND)
     records = [("hot", i) for i in range(max(rows, 3_000))]
     assert set(pairs_of(unpack(piece))) == reference.bound(records, 2, KEY)
+
+
+TYPED_ROWS = st.lists(
+    st.tuples(st.text(max_size=300), st.binary(max_size=9), st.integers(-(2**63), 2**63 - 1))
+)
+
+
+def typed_table(rows):
+    text, binary, numbers = (list(part) for part in zip(*rows, strict=True)) if rows else ([],) * 3
+    columns = [
+        pa.array(text, pa.string()),
+        pa.array(binary, pa.binary()),
+        pa.array(numbers, pa.int64()),
+    ]
+    composite = pa.StructArray.from_arrays(columns, names=["text", "binary", "number"])
+    return pa.table([*columns, composite], names=["a", "b", "c", "d"])
+
+
+@given(TYPED_ROWS, st.integers(0, 5), st.integers(0, 20), st.booleans())
+def test_unpacking_gives_the_table_back(rows, start, length, compress):
+    table = typed_table(rows).slice(start, length)
+    again = unpack(pack(table, compress))
+    assert again.equals(table)
+    again.validate(full=True)

@@ -9,12 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.columnar.counting import (
-    is_in,
-    sum_counts,
-    weigh_pairs,
-    without_partitions,
-)
+from dp_transforms.columnar.counting import is_in, sum_counts, weigh_pairs, without_partitions
 
 NAMES = st.sampled_from(["a", "b", "c", "", "ü"])
 PAIRS = st.lists(st.tuples(st.integers(0, 6), NAMES), max_size=40)

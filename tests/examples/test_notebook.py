@@ -6,7 +6,6 @@ import sys
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 PATH = pathlib.Path(__file__).parents[2] / "docs/first-hour-notebook.ipynb"
 MOST_BYTES = 256 << 10
@@ -25,6 +24,8 @@ def shown(notebook):
 # The commands of a first hour, each a process of its own: 20 s of CPU time.
 @pytest.mark.slow
 def test_the_notebook_runs_and_shows_what_is_stored(monkeypatch, tmp_path):
+    from nbclient import NotebookClient
+
     stored = nbformat.read(PATH, as_version=4)
     commands = pathlib.Path(sys.executable).parent
     monkeypatch.setenv("TMPDIR", str(tmp_path))

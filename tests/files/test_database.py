@@ -15,7 +15,7 @@ from dp_transforms.files.logical_types import logical_name
 from dp_transforms.transforms.reading import ReadRecords
 from pipelines import release_frequency_list, select_partitions
 from tests.beam_runs import rows_of, run
-from tests.usual_flags import flags_over
+from tests.jobs import flags_over, job_flags
 
 ROWS = [(i % 90, f'p"{i % 7}', datetime.date(2026, 1, 1 + i % 2)) for i in range(300)]
 PAIRS = sorted((user, page) for user, page, _ in ROWS)
@@ -33,16 +33,10 @@ def visits(tmp_path):
 
 
 def flags(visits, *more):
-    usual = {
-        "--input": visits,
-        "--query": ALL,
-        "--user_column": "visitor",
-        "--partition_column": "the page",
-        "--epsilon": "100",
-        "--max_partitions_per_user": "4",
-        "--output": f"{os.path.dirname(visits.partition(':')[2])}/out",
-    }
-    return flags_over(usual, *more)
+    columns = {"--user_column": "visitor", "--partition_column": "the page"}
+    usual = columns | {"--input": visits, "--query": ALL, "--max_partitions_per_user": "4"}
+    directory = os.path.dirname(visits.partition(":")[2])
+    return job_flags(directory, *flags_over(usual | {"--epsilon": "100"}, *more))
 
 
 def test_records_of_a_query(visits):

@@ -13,18 +13,6 @@ from dp_transforms.transforms.reading import ReadRecords
 from pipelines import on_beam
 
 
-def flags(tmp_path, *more):
-    return [
-        f"--input={tmp_path}/*.csv",
-        "--user_column=user",
-        "--partition_column=page",
-        "--epsilon=1",
-        "--max_partitions_per_user=1",
-        f"--output={tmp_path}/out",
-        *more,
-    ]
-
-
 @pytest.mark.parametrize(
     "pattern", ["a.csv", "*.csv", "*", ".*", "a*", "a*b*", "*.c[st]v", "?.csv", "*/a.csv", "**.csv"]
 )

@@ -10,7 +10,7 @@ from dp_transforms.errors import InputError
 from dp_transforms.files.release_files import read_release, release_directories, write_all_periods
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
-from tests.usual_flags import flags_over
+from tests.jobs import job_flags
 
 ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in range(3000)]
 
@@ -18,17 +18,9 @@ ROWS = [(f"u{i % 500}", f'page "{i % 5}", so', i % 4, "ab"[i % 2]) for i in rang
 @pytest.fixture
 def flags(tmp_path):
     lines = [[user, page, f"2026-02-{1 + day:02}", group] for user, page, day, group in ROWS]
-    with open(tmp_path / "visits.csv", "w", newline="") as file:
+    with open(tmp_path / "records.csv", "w", newline="") as file:
         csv.writer(file).writerows([["user", "page", "at", "tongue"], *lines])
-    usual = {
-        "--input": f"{tmp_path}/visits.csv",
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--epsilon": "90",
-        "--max_partitions_per_user": "2",
-        "--output": f"{tmp_path}/out",
-    }
-    return lambda *more: flags_over(usual, *more)
+    return lambda *more: job_flags(tmp_path, "--epsilon=90", "--max_partitions_per_user=2", *more)
 
 
 PERIODS = ("--time_column=at", "--max_periods_per_user=2")

@@ -47,12 +47,7 @@ def test_epsilon_is_the_next_float_above(eta):
     assert gmpy2.next_below(gmpy2.mpfr(eta.epsilon)) <= lo
 
 
-@given(
-    st.one_of(
-        st.floats(1e-6, 50),
-        st.fractions(Fraction(1, 10**6), 50, max_denominator=10**9),
-    )
-)
+@given(st.one_of(st.floats(1e-6, 50), st.fractions(Fraction(1, 10**6), 50, max_denominator=10**9)))
 def test_from_epsilon_default_is_close_and_never_above(epsilon):
     eta = Eta.from_epsilon(epsilon)
     lo, hi = eta.log_enclosure(200)

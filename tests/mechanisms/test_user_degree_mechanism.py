@@ -5,11 +5,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms.randomness import RandomTape
-from dp_transforms.mechanisms.user_degrees import (
-    ReleasedDegrees,
-    UserDegreeMechanism,
-    cell_bounds,
-)
+from dp_transforms.mechanisms.user_degrees import ReleasedDegrees, UserDegreeMechanism, cell_bounds
 from tests.tapes import InsecureSeededTape
 
 SECRET = bytes(range(32))

@@ -457,10 +457,7 @@ def test_a_file_that_changes_while_it_is_read(files, tmp_path, capfd, monkeypatc
 
 @pytest.mark.parametrize(
     ("job", "flags"),
-    [
-        ("select", ("--epsilon=1e-12",)),
-        ("release", ("--input={tmp}/long.csv",)),
-    ],
+    [("select", ("--epsilon=1e-12",)), ("release", ("--input={tmp}/long.csv",))],
     ids=["epsilon 1e-12", "a key of 10 MB"],
 )
 def test_what_looks_hostile_and_is_in_order(files, tmp_path, capfd, job, flags):

@@ -8,36 +8,26 @@ from dp_transforms.files.release_files import read_degrees
 from dp_transforms.postprocessing.kappa_choice import choose_kappa
 from pipelines import release_frequency_list, report, show
 from pipelines.choose_kappa import main
-from tests.usual_flags import flags_over
+from tests.jobs import job_flags
 
 
 @pytest.fixture
 def records(tmp_path):
     """2,000 users of three partitions each, of 40."""
-    path = tmp_path / "records.csv"
     lines = (f"u{u},p{(u * 7 + p * p) % 40}\n" for u in range(2000) for p in range(3))
-    path.write_text("user,page\n" + "".join(lines))
-    return str(path)
+    (tmp_path / "records.csv").write_text("user,page\n" + "".join(lines))
 
 
-def command(tmp_path, records, *flags):
-    usual = {
-        "--input": records,
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--epsilon": "1",
-        "--for_epsilon": "1",
-        "--max_degree": "4",
-        "--output": str(tmp_path / "out"),
-    }
-    return main(flags_over(usual, *flags))
+def command(tmp_path, *flags):
+    given = job_flags(tmp_path, "--for_epsilon=1", "--max_degree=4", *flags)
+    return main([flag for flag in given if flag != "--max_partitions_per_user=1"])
 
 
 def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):
     path = tmp_path / "ledger"
     Ledger.create(path, 1)
     flags = ["--epsilon=0.4", f"--ledger={path}", f"--plot={tmp_path}/kappa.png"]
-    assert command(tmp_path, records, *flags) == 0
+    assert command(tmp_path, *flags) == 0
     out = capsys.readouterr().out
     assert out.startswith(f"{tmp_path}/out/{DEGREES_FILE}\nabout ")
     assert "* recommended: max_partitions_per_user=3\n" in out
@@ -48,12 +38,12 @@ def test_the_release_the_table_and_the_ledger(tmp_path, records, capsys):
     assert said["budget"]["ledger"][0]["state"] == "committed"
     (line,) = Ledger.open(path).lines()
     assert (line.purpose, str(line.cost.budget.epsilon)) == ("partitions per user", "0.4")
-    assert command(tmp_path, records, "--epsilon=0.7", f"--ledger={path}", "--overwrite") == 1
+    assert command(tmp_path, "--epsilon=0.7", f"--ledger={path}", "--overwrite") == 1
     assert "only epsilon 0.6" in capsys.readouterr().err
 
 
 def test_an_earlier_release_serves_again_at_no_cost(tmp_path, records, capsys):
-    assert command(tmp_path, records, "--json") == 0
+    assert command(tmp_path, "--json") == 0
     first = json.loads(capsys.readouterr().out)
     assert first["files"] == [f"{tmp_path}/out/{DEGREES_FILE}"] and first["recommended"] == 3
     again = [f"--released={tmp_path}/out", "--for_epsilon=2", "--json"]
@@ -67,9 +57,8 @@ def test_an_earlier_release_serves_again_at_no_cost(tmp_path, records, capsys):
 
 
 def test_a_release_tells_what_its_bound_has_dropped(tmp_path, records, capsys):
-    assert command(tmp_path, records, "--epsilon=50") == 0
-    usual = [f"--input={records}", "--user_column=user", "--partition_column=page", "--epsilon=9"]
-    bounded = [*usual, "--max_partitions_per_user=1", f"--output={tmp_path}/list"]
+    assert command(tmp_path, "--epsilon=50") == 0
+    bounded = job_flags(tmp_path, "--epsilon=9", f"--output={tmp_path}/list")
     assert release_frequency_list.main(bounded) == 0
     capsys.readouterr()
     degrees = f"--degrees={tmp_path}/out"
@@ -85,7 +74,7 @@ def test_a_release_tells_what_its_bound_has_dropped(tmp_path, records, capsys):
 
 
 def test_a_dry_run_reads_and_spends_nothing(tmp_path, records, capsys):
-    assert command(tmp_path, records, "--dry_run") == 0
+    assert command(tmp_path, "--dry_run") == 0
     assert capsys.readouterr().out.startswith("partitions per user: epsilon 1")
     assert not (tmp_path / "out").exists()
 
@@ -103,7 +92,7 @@ FAULTS = {
 @pytest.mark.parametrize("name", FAULTS)
 def test_faults_are_one_line_and_leave_nothing(tmp_path, records, failure, name):
     flags, expected, says = FAULTS[name]
-    code, err = failure(command, tmp_path, records, *flags)
+    code, err = failure(command, tmp_path, *flags)
     assert code == expected and says in err
     assert not (tmp_path / "out").exists()
 
@@ -124,7 +113,7 @@ def test_faults_of_an_earlier_release(tmp_path, records, failure):
 
 
 def test_more_partitions_than_users_have_are_warned_of(tmp_path, records, capsys):
-    assert command(tmp_path, records, "--dry_run", "--max_degree=1000000") == 0
+    assert command(tmp_path, "--dry_run", "--max_degree=1000000") == 0
     assert capsys.readouterr().err.startswith("warning: --max_degree=1000000 is far more")
-    assert command(tmp_path, records, "--dry_run", "--max_degree=5000") == 0
+    assert command(tmp_path, "--dry_run", "--max_degree=5000") == 0
     assert capsys.readouterr().err == ""

@@ -71,7 +71,6 @@ def test_a_list_of_counts_is_released_without_beam(tmp_path):
     job = ["release_frequency_list", f"--frequency_list={counts}", f"--output={output}"]
     assert not loaded(([*job, "--epsilon=1"], 0))
     assert (output / "released_frequencies.csv").exists()
-    assert "apache_beam" in loaded(([*job, "--epsilon=1", "--overwrite", "--experiments=a"], 0))
 
 
 def test_a_job_of_records_loads_no_composition_and_no_report(tmp_path):

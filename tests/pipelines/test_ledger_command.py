@@ -6,6 +6,7 @@ from dp_transforms.budget import Ledger, PrivacyBudget
 from pipelines.ledger import main
 from pipelines.release_frequency_list import main as release
 from pipelines.select_partitions import main as select
+from tests.jobs import job_flags
 
 
 @pytest.fixture
@@ -18,11 +19,10 @@ def test_a_ledger_is_made_once_and_spent_by_several_jobs(path, tmp_path, capsys)
     assert capsys.readouterr().out == f"{path}\n"
     records = tmp_path / "records.csv"
     records.write_text("user,page\nann,home\nbob,home\n")
-    job = [f"--input={records}", "--user_column=user", "--partition_column=page"]
-    job += ["--max_partitions_per_user=1", f"--ledger={path}"]
+    job = job_flags(tmp_path, "--epsilon=0.1", f"--ledger={path}")
     # Three tenths are a whole, which they are not in binary.
-    assert release([*job, "--epsilon=0.1", f"--output={tmp_path}/list"]) == 0
-    assert select([*job, "--epsilon=0.1", "--delta=1e-6", f"--output={tmp_path}/names"]) == 0
+    assert release([*job, f"--output={tmp_path}/list"]) == 0
+    assert select([*job, "--delta=1e-6", f"--output={tmp_path}/names"]) == 0
     counts = tmp_path / "counts.csv"
     counts.write_text("frequency,multiplicity\n9,1\n")
     counted = [f"--frequency_list={counts}", f"--ledger={path}", "--epsilon=0.1"]

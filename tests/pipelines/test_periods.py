@@ -13,7 +13,15 @@ from dp_transforms.mechanisms import FrequencyList
 from pipelines import select_partitions
 from pipelines.command_line import FAILURE, SUCCESS, USAGE_ERROR
 from pipelines.release_frequency_list import main
+from tests.jobs import flags_over, job_flags
 
+PERIODS = {
+    "--user_column": "visitor",
+    "--period": "day",
+    "--time_column": "at",
+    "--periods": "2026-01-05..2026-01-08",
+    "--max_periods_per_user": "2",
+}
 VISITS = """visitor,page,at
 1,home,2026-01-05 10:00
 1,home,2026-01-06T11:00:00Z
@@ -24,20 +32,10 @@ VISITS = """visitor,page,at
 
 
 def command(path, *more):
-    given = [*more]
-    defaults = ["--epsilon=90", "--max_partitions_per_user=2", "--period=day", "--time_column=at",
-                "--periods=2026-01-05..2026-01-08", "--max_periods_per_user=2"]  # fmt: skip
-    names = [one.partition("=")[0] for one in given]
-    return main(
-        [
-            f"--input={path}",
-            "--user_column=visitor",
-            "--partition_column=page",
-            f"--output={path.parent}/out",
-            *(one for one in defaults if one.partition("=")[0] not in names),
-            *(one for one in given if not one.endswith("=")),
-        ]
+    flags = flags_over(
+        PERIODS, f"--input={path}", "--epsilon=90", "--max_partitions_per_user=2", *more
     )
+    return main(job_flags(path.parent, *(flag for flag in flags if not flag.endswith("="))))
 
 
 @pytest.fixture
@@ -127,23 +125,11 @@ def test_flags_that_do_not_go_together(visits, failure, flags, message):
 
 
 def select_command(path, *more):
-    return select_partitions.main(
-        [
-            f"--input={path}",
-            "--user_column=visitor",
-            "--partition_column=page",
-            "--partition_column=part",
-            f"--output={path.parent}/out",
-            "--epsilon=20",
-            "--delta=1e-6",
-            "--max_partitions_per_user=2",
-            "--period=day",
-            "--time_column=at",
-            "--periods=2026-01-05..2026-01-07",
-            "--max_periods_per_user=2",
-            *more,
-        ]
-    )
+    columns = ["--partition_column=page", "--partition_column=part"]
+    privacy = ["--epsilon=20", "--delta=1e-6", "--max_partitions_per_user=2"]
+    usual = PERIODS | {"--periods": "2026-01-05..2026-01-07"}
+    flags = flags_over(usual, f"--input={path}", *columns, *privacy, *more)
+    return select_partitions.main(job_flags(path.parent, *flags))
 
 
 @pytest.fixture

@@ -15,31 +15,24 @@ from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines.on_beam import OnBeam
 from pipelines.release_all import main
 from tests import reference
+from tests.jobs import job_flags
 from tests.selection_reference import RECORDS, SECRET, selected
-from tests.usual_flags import flags_over
 
 KAPPA = 3
 LIST = "frequency_list/released_frequencies.csv"
 NAMES = "partitions/released_partitions.csv"
 
 
-def write(directory, records=RECORDS):
-    lines = [f"{user},{page}" for user, page in records]
+def write(directory):
+    lines = [f"{user},{page}" for user, page in RECORDS]
     (directory / "records.csv").write_text("\n".join(["user,page", *lines, ""]))
     return str(directory / "records.csv")
 
 
 def command(tmp_path, *flags):
-    usual = {
-        "--input": write(tmp_path),
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--epsilon": "1",
-        "--delta": "1e-6",
-        "--max_partitions_per_user": str(KAPPA),
-        "--output": str(tmp_path / "out"),
-    }
-    return main(flags_over(usual, *flags))
+    write(tmp_path)
+    usual = ["--delta=1e-6", f"--max_partitions_per_user={KAPPA}"]
+    return main(job_flags(tmp_path, *usual, *flags))
 
 
 def statements(tmp_path):

@@ -1,4 +1,4 @@
-import gzip
+import csv
 import hashlib
 import json
 import os
@@ -8,14 +8,11 @@ from collections import Counter
 from fractions import Fraction
 from importlib import metadata
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.throughput_data import clicks, write
 from dp_transforms import __version__
 from dp_transforms.budget import Ledger
-from dp_transforms.files.delimited_text import DelimitedText
 from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.mechanisms import Eta, FrequencyList
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
@@ -26,7 +23,7 @@ from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec
 from pipelines.release_frequency_list import main, make_parser, mechanism_from_flags
 from tests.engines import NoNoise
-from tests.usual_flags import flags_over
+from tests.jobs import job_flags
 
 KAPPA = 3
 SECRET = JobSecret.insecure_for_testing(7)
@@ -49,69 +46,11 @@ RECORDS = make_records()
 COUNTS = FrequencyList.from_counts(Counter(page for _, page in set(RECORDS)).values())
 
 
-def as_csv(records, delimiter=",", header=True):
-    def field(text):
-        return '"' + text.replace('"', '""') + '"'
-
-    lines = [["user", "x", "page"]] if header else []
-    lines += [[user, "0", page] for user, page in records]
-    return "".join(delimiter.join(map(field, line)) + "\n" for line in lines)
-
-
-def write_csv(directory):
-    (directory / "a.csv").write_text(as_csv(RECORDS))
-    return f"{directory}/a.csv", ("user", "page"), None
-
-
-def write_gzipped_shards(directory):
-    for i in range(3):
-        (directory / f"{i}.csv.gz").write_bytes(gzip.compress(as_csv(RECORDS[i::3]).encode()))
-    return f"{directory}/*.csv.gz", ("user", "page"), None
-
-
-def write_headerless_text(directory):
-    (directory / "a.txt").write_text(as_csv(RECORDS, "|", header=False))
-    return f"{directory}/a.txt", ("1", "3"), DelimitedText(delimiter="|", header=False)
-
-
-def write_parquet(directory):
-    for i in range(2):
-        users, pages = zip(*RECORDS[i::2], strict=True)
-        table = pa.table({"page": pages, "user": users})
-        pq.write_table(table, directory / f"{i}.parquet", row_group_size=50)
-    return f"{directory}/?.parquet", ("user", "page"), None
-
-
-def write_parquet_of_other_types(directory):
-    users, pages = zip(*RECORDS, strict=True)
-    table = pa.table(
-        {
-            "page": pa.array(pages).dictionary_encode(),
-            "user": pa.array([int(user[4:]) for user in users], pa.int32()),
-        }
-    )
-    pq.write_table(table, directory / "a.pq")
-    return f"{directory}/a.pq", ("user", "page"), None
-
-
-WRITERS = [
-    write_csv,
-    write_gzipped_shards,
-    write_headerless_text,
-    write_parquet,
-    write_parquet_of_other_types,
-]
-
-
-def source_of(directory, write):
-    pattern, (user, page), text_format = write(directory)
-    return RecordFiles(pattern, user, [page], text_format)
-
-
-@pytest.mark.parametrize("write", WRITERS)
-def test_the_job_releases_what_the_library_does(tmp_path, write):
+def test_the_job_releases_what_the_library_does(tmp_path):
+    with open(tmp_path / "a.csv", "w", newline="") as file:
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("user", "page"), *RECORDS])
     mechanism = IntegerPartitionMechanism(eta=Eta(1, 1, 1), sensitivity=KAPPA)
-    engine = InProcess(source_of(tmp_path, write), SECRET)
+    engine = InProcess(RecordFiles(f"{tmp_path}/a.csv", "user", ["page"]), SECRET)
     (released,) = engine.frequency_list(ListSpec(mechanism))
     assert released == release_frequency_list(COUNTS, mechanism, SECRET)
 
@@ -146,19 +85,8 @@ ALMOST_EXACT = ["--epsilon=100", "--max_partitions_per_user=1"]
 
 
 def command(tmp_path, *flags, records="user,page\nann,home\n", privacy=("--epsilon=1",)):
-    path = tmp_path / "records.csv"
-    path.write_bytes(records if isinstance(records, bytes) else records.encode())
-    usual = {
-        "--input": str(path),
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--max_partitions_per_user": "1",
-        "--output": str(tmp_path / "out"),
-    }
-    counted = any(flag.startswith("--frequency_list=") for flag in flags)
-    for name in ["--input", "--user_column", "--partition_column"] if counted else []:
-        del usual[name]
-    return main(flags_over(usual, *privacy, *flags))
+    (tmp_path / "records.csv").write_text(records)
+    return main(job_flags(tmp_path, *privacy, *flags))
 
 
 def released(tmp_path):
@@ -262,14 +190,7 @@ def test_progress_has_no_totals_and_private_counters_say_that_they_are(tmp_path,
     "missing", ["--user_column", "--partition_column", "--epsilon", "--output"]
 )
 def test_flags_that_are_needed(tmp_path, failure, missing):
-    flags = [
-        "--input=records.csv",
-        "--user_column=user",
-        "--partition_column=page",
-        "--epsilon=1",
-        "--max_partitions_per_user=1",
-        f"--output={tmp_path}/out",
-    ]
+    flags = job_flags(tmp_path)
     code, err = failure(main, [flag for flag in flags if not flag.startswith(missing)])
     assert code == 2 and missing in err
 

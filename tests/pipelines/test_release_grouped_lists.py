@@ -8,45 +8,17 @@ import pytest
 
 from dp_transforms.budget import Ledger, PrivacyBudget
 from dp_transforms.files.filenames import LISTS_HEADER
-from dp_transforms.files.record_files import RecordFiles
 from dp_transforms.files.release_files import parse_lists
 from dp_transforms.mechanisms import FrequencyList, FrobeniusMechanism
-from dp_transforms.runtime.in_process import InProcess
 from dp_transforms.specs import Attribute, GroupsSpec
-from pipelines.release_grouped_lists import (
-    main,
-    warnings_of_small_groups,
-)
+from pipelines.release_grouped_lists import main, warnings_of_small_groups
+from tests.jobs import flags_over, job_flags, statement
 from tests.transforms.test_grouped import (
     KAPPA,
-    SECRET,
     SELECTION,
     TO_SELECT,
-    expected,
-    make_records,
     release,
 )
-
-
-def write(directory, records, columns):
-    def field(text):
-        return "" if text is None else '"' + text.replace('"', '""') + '"'
-
-    lines = [",".join(map(field, record)) for record in records]
-    (directory / "records.csv").write_text("\n".join([",".join(columns), *lines, ""]))
-    return str(directory / "records.csv")
-
-
-def test_the_job_releases_what_the_library_does(tmp_path):
-    records = make_records(ages=True)
-    columns = ("user", "page", "gender", "age", "language")
-    spec = release(TO_SELECT, selection=SELECTION).spec
-    path = write(tmp_path, records, columns)
-    source = RecordFiles(path, "user", ["page"], attribute_columns=columns[2:])
-    lists = InProcess(source, SECRET).grouped_lists(spec)
-    found = {(attribute, group): one for attribute, group, one in lists}
-    assert found == expected(records, TO_SELECT, SELECTION)
-
 
 PEOPLE = """\
 user,page,sex,tongue
@@ -60,34 +32,14 @@ dee,home,,no
 
 def command(tmp_path, *flags, records=PEOPLE):
     (tmp_path / "records.csv").write_text(records)
-    usual = {
-        "--input": f"{tmp_path}/records.csv",
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--group_by": "sex,tongue",
-        "--groups": "sex=f,m",
-        "--epsilon_all": "60",
-        "--epsilon_groups": "100",
-        "--max_partitions_per_user": "1",
-        "--output": f"{tmp_path}/out",
-    }
-    given = {flag.partition("=")[0] for flag in flags} - {"--groups"}
     public = [] if any("select" in flag for flag in flags) else ["--groups=tongue=no,it"]
-    return main(
-        [
-            *(f"{name}={value}" for name, value in usual.items() if name not in given),
-            *public,
-            *flags,
-        ]
-    )
+    privacy = {"--group_by": "sex,tongue", "--epsilon_all": "60", "--epsilon_groups": "100"}
+    flags = flags_over(privacy, "--groups=sex=f,m", *public, *flags)
+    return main([flag for flag in job_flags(tmp_path, *flags) if not flag.startswith("--epsilon=")])
 
 
 def lists(tmp_path):
     return parse_lists((tmp_path / "out" / "released_lists.csv").read_bytes(), LISTS_HEADER)
-
-
-def statement(tmp_path):
-    return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
 # At these epsilons a frequency changes with probability below 1e-10.

@@ -1,6 +1,7 @@
 import csv
 import html
 import json
+import pathlib
 import re
 import shutil
 import subprocess
@@ -37,6 +38,7 @@ from dp_transforms.postprocessing.guessing_metrics import (
 )
 from dp_transforms.postprocessing.intervals import CoordinateIntervals, intervals_of
 from dp_transforms.postprocessing.walk_intervals import WalkIntervals
+from dp_transforms.reports import page as page_module
 from dp_transforms.reports.privacy_statement import frequency_list_statement
 from pipelines.release_all import main as release_all
 from pipelines.release_degree_list import main as release_degrees
@@ -70,26 +72,23 @@ window.onload = () => {
   });
   const sizes = [...document.images].map(i => [i.naturalWidth, i.clientWidth]);
   const fonts = texts.map(t => parseFloat(getComputedStyle(t).fontSize));
-  parent.postMessage(JSON.stringify({width: innerWidth, overlaps, outside, sizes,
-    scroll: document.documentElement.scrollWidth, smallest: Math.min(...fonts),
+  parent.postMessage(JSON.stringify({page: document.URL, width: innerWidth, overlaps, outside,
+    sizes, scroll: document.documentElement.scrollWidth, smallest: Math.min(...fonts),
     external: performance.getEntriesByType("resource").filter(
       r => !r.name.startsWith("data:")).length}), "*");
 };
 </script>
 """
 
-# Chromium has no windows as narrow as a phone, but frames.
+# Chromium has no windows as narrow as a phone, but frames; one start of it looks at all pages.
 WIDTHS = (1280, 390)
-FRAMES = """
+SEEN = """
 <title></title><style>body { margin: 0 }</style>
 <script>
 const seen = [];
 onmessage = message => { document.title = `[${seen.push(message.data) && seen}]` };
 </script>
-""" + "".join(
-    f'<iframe src="page.html" width="{width}" height="3000" style="border: 0"></iframe>'
-    for width in WIDTHS
-)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +102,12 @@ def directory(tmp_path_factory):
     return path / "release"
 
 
+@pytest.fixture
+def no_drawing(monkeypatch):
+    """Leaves out what takes most of a page's time, in tests of other things."""
+    monkeypatch.setattr(page_module, "png", lambda figure: b"")
+
+
 PRIVATE = FrequencyList([90_000, 4_000, 300, 20, 3, 1], [1, 2, 40, 900, 10_000, 200_000])
 MECHANISMS = [
     FrobeniusMechanism(0.4, 3),
@@ -112,6 +117,7 @@ MECHANISMS = [
 ]
 
 
+@pytest.mark.usefixtures("no_drawing")
 @pytest.mark.parametrize(
     ("mechanism", "enforced"), [*zip(MECHANISMS, [True, False, False, True], strict=True)], ids=repr
 )
@@ -176,6 +182,7 @@ def test_the_page_is_self_contained_and_the_pictures_lie_beside_it(directory):
         assert (directory / name).read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_a_shared_budget_has_its_lines(directory, tmp_path):
     shutil.copytree(directory, tmp_path, dirs_exist_ok=True)
     line = {"purpose": "names & all", "epsilon": "0.25", "delta": "0.00001", "state": "reserved"}
@@ -335,6 +342,7 @@ def test_a_page_of_groups_has_a_row_for_each_list(groups, capsys):
     assert "does not hold released lists of groups" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_pages_of_what_is_no_password_do_not_speak_of_guessing(directory, groups, tmp_path):
     for released in (directory, groups):
         copy = shutil.copytree(released, tmp_path / released.parent.name)
@@ -413,6 +421,7 @@ def test_a_page_of_two_lists_has_their_differences(days, capsys):
     assert "one directory, or two" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("no_drawing")
 def test_show_page_and_python_say_the_same_numbers(days, capsys):
     day = days / "2026-01-06"
     assert main([str(day), "--about=page", "--users=accounts"]) == 0
@@ -436,38 +445,38 @@ def test_show_page_and_python_say_the_same_numbers(days, capsys):
 
 @pytest.mark.browser
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt-get install chromium")
-@pytest.mark.parametrize("release", ["directory", "degrees", "groups", "days", "both", "two"])
-def test_the_page_reads_well_in_a_browser(release, request, tmp_path):
-    path = request.getfixturevalue({"two": "days"}.get(release, release))
-    name = REPORT_FILE
-    if release == "two":
-        path, name = path / "2026-01-07", COMPARISON_FILE
-        write_comparison(str(path.parent / "2026-01-06"), str(path))
-    elif release != "directory":
-        path /= "partitions" if release == "both" else ""
-        write_report(str(path))
-    page = (path / name).read_text()
-    (tmp_path / "page.html").write_text(page.replace("</body>", LOOK + "</body>"))
+def test_the_pages_read_well_in_a_browser(directory, degrees, groups, days, both, tmp_path):
+    pages = {"list": directory, "degrees": degrees, "groups": groups, "days": days}
+    pages |= {"names": both / "partitions", "two": days / "2026-01-07"}
+    write_comparison(str(days / "2026-01-06"), str(pages["two"]))
+    frames = []
+    for name, path in pages.items():
+        file = COMPARISON_FILE if name == "two" else REPORT_FILE
+        if name not in ("list", "two"):
+            write_report(str(path))
+        looked_at = (path / file).read_text().replace("</body>", LOOK + "</body>")
+        (tmp_path / f"{name}.html").write_text(looked_at)
+        frames += [
+            f'<iframe src="{name}.html" width="{width}" height="3000" style="border: 0"></iframe>'
+            for width in WIDTHS
+        ]
     frame = tmp_path / "frame.html"
-    frame.write_text(FRAMES)
-    command = [
-        CHROMIUM,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--window-size=1400,3000",
-    ]
+    frame.write_text(SEEN + "".join(frames))
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1400,3000"]
     command += [f"--user-data-dir={tmp_path}/profile", "--virtual-time-budget=5000", "--dump-dom"]
     seen = subprocess.run(
         [*command, frame.as_uri()], capture_output=True, text=True, timeout=60, check=True
     ).stdout
     views = json.loads(html.unescape(re.search("<title>(.*?)</title>", seen, re.DOTALL)[1]))
-    assert sorted(found["width"] for found in views) == sorted(WIDTHS)
+    assert len(views) == len(frames)
+    assert {(pathlib.Path(found["page"]).stem, found["width"]) for found in views} == {
+        (name, width) for name in pages for width in WIDTHS
+    }
     for found in views:
         width = found["width"]
-        assert found["scroll"] <= width and found["outside"] == 0 and found["overlaps"] == 0
-        assert found["smallest"] >= 14 and found["external"] == 0
-        assert len(found["sizes"]) == (2 if release == "directory" else 1)
+        assert found["scroll"] <= width and found["outside"] == 0 and found["overlaps"] == 0, found
+        assert found["smallest"] >= 14 and found["external"] == 0, found
+        assert len(found["sizes"]) == (2 if found["page"].endswith("list.html") else 1)
         # Pictures are drawn finer than they are shown, and fill a phone's width.
         assert all(natural >= shown > 0.85 * min(width, 640) for natural, shown in found["sizes"])
 

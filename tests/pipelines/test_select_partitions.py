@@ -1,7 +1,6 @@
 import csv
 import datetime
 import decimal
-import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +10,7 @@ from dp_transforms import JobSecret
 from dp_transforms.mechanisms.selection import make_strategy
 from dp_transforms.reports.privacy_statement import library_versions
 from pipelines.select_partitions import main
-from tests.usual_flags import flags_over
+from tests.jobs import job_flags, statement
 
 # At this budget a partition that 40 users have is selected with near certainty, and one that a
 # single user has with probability 1e-12 at most.
@@ -25,22 +24,12 @@ def lines(users, *names):
 def command(tmp_path, *flags, records="user,page\n", privacy=CLEAR):
     if records is not None:
         (tmp_path / "records.csv").write_text(records)
-    usual = {
-        "--input": str(tmp_path / "records.csv"),
-        "--user_column": "user",
-        "--partition_column": "page",
-        "--output": str(tmp_path / "out"),
-    }
-    return main(flags_over(usual, *privacy, *flags))
+    return main(job_flags(tmp_path, *privacy, *flags))
 
 
 def released(tmp_path):
     with open(tmp_path / "out" / "released_partitions.csv", newline="") as file:
         return list(csv.reader(file))
-
-
-def statement(tmp_path):
-    return json.loads((tmp_path / "out" / "privacy.json").read_text())
 
 
 def test_popular_partitions_are_released_and_rare_ones_are_not(tmp_path, capsys):
@@ -236,8 +225,8 @@ def test_a_plot_that_cannot_be_drawn_is_named(tmp_path, capsys, name):
 
 @pytest.mark.parametrize("missing", ["--epsilon", "--delta", "--max_partitions_per_user"])
 def test_what_must_be_given(tmp_path, capsys, missing):
-    privacy = [flag for flag in CLEAR if not flag.startswith(missing)]
-    assert command(tmp_path, privacy=privacy) == 2
+    flags = job_flags(tmp_path, *CLEAR)
+    assert main([flag for flag in flags if not flag.startswith(missing)]) == 2
     assert f"{missing} is needed" in capsys.readouterr().err
 
 
@@ -257,11 +246,8 @@ def test_two_jobs_do_not_share_their_numbers(tmp_path):
 
 @pytest.mark.parametrize(("delta", "warned"), [("0.5", True), ("1e-3", True), ("1e-4", False)])
 def test_a_delta_that_protects_nobody_is_warned_of(tmp_path, capsys, delta, warned):
-    records = tmp_path / "records.csv"
-    records.write_text("user,page\n1,home\n")
-    columns = ["--user_column=user", "--partition_column=page", "--max_partitions_per_user=1"]
-    flags = [f"--input={records}", *columns, "--epsilon=1", f"--output={tmp_path}/out"]
-    assert main([*flags, f"--delta={delta}", "--strategy=optimal", "--dry_run"]) == 0
+    flags = [f"--delta={delta}", "--strategy=optimal", "--dry_run"]
+    assert command(tmp_path, *flags, privacy=["--epsilon=1"]) == 0
     err = capsys.readouterr().err
     assert err.startswith("warning: --delta=") == warned
     assert err.count("\n") == warned

@@ -25,6 +25,7 @@ from pipelines import (
     select_partitions,
 )
 from pipelines.command_line import FAILURE, SUCCESS
+from tests.jobs import job_flags
 
 NAMES = ["home", 'a, "b"', "ü", "rare"]
 
@@ -35,14 +36,7 @@ def flags(tmp_path):
     lines = [f"{user},{i}" for i in range(3) for user in range(40 * (i + 1))]
     quoted = [line.replace(",1", ',"a, ""b"""').replace(",2", ",ü") for line in lines]
     records.write_text("\n".join(["user,page", *quoted]))
-    return [
-        f"--input={records}",
-        "--user_column=user",
-        "--partition_column=page",
-        "--epsilon=30",
-        "--max_partitions_per_user=3",
-        f"--output={tmp_path}/out",
-    ]
+    return job_flags(tmp_path, "--epsilon=30", "--max_partitions_per_user=3")
 
 
 def test_other_formats_hold_the_same(tmp_path, flags, capsys):

@@ -2,11 +2,12 @@
 
 import errno
 import json
+import multiprocessing
+import os
 import pickle
 import shutil
 import signal
 import sqlite3
-import subprocess
 import sys
 from fractions import Fraction
 
@@ -24,6 +25,7 @@ from dp_transforms.budget import (
     ledger_file,
 )
 from dp_transforms.errors import InputError
+from dp_transforms.files import output
 from dp_transforms.files.output import ReleaseDirectory, begin_release
 from dp_transforms.files.paths import LocalFiles
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
@@ -32,6 +34,7 @@ from pipelines import ledger as ledger_command
 from pipelines import release_frequency_list, release_job
 from pipelines.release_degree_list import main
 from pipelines.spending import spending
+from tests.jobs import job_flags
 
 WHOLE = PrivacyBudget(1)
 PARTS = [
@@ -51,14 +54,8 @@ def states(path):
 
 def flags(tmp_path, path, output="out"):
     (tmp_path / "edges.csv").write_text("a,b\n1,2\n2,3\n")
-    return [
-        f"--input={tmp_path}/edges.csv",
-        "--source_column=a",
-        "--target_column=b",
-        "--epsilon=0.4",
-        f"--ledger={path}",
-        f"--output={tmp_path}/{output}",
-    ]
+    edges = [f"--input={tmp_path}/edges.csv", "--source_column=a", "--target_column=b"]
+    return [*edges, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}"]
 
 
 def test_all_parts_are_reserved_before_the_block_and_committed_after_it(path):
@@ -167,40 +164,37 @@ def test_a_damaged_ledger_stops_the_job(tmp_path, path, capsys):
 def list_flags(tmp_path, path, output="out"):
     """The flags of a job that is done without Beam."""
     (tmp_path / "records.csv").write_text("user,page\n1,a\n2,a\n2,b\n")
-    return [
-        f"--input={tmp_path}/records.csv",
-        "--user_column=user",
-        "--partition_column=page",
-        "--max_partitions_per_user=1",
-        "--epsilon=0.4",
-        f"--ledger={path}",
-        f"--output={tmp_path}/{output}",
-    ]
+    return job_flags(tmp_path, "--epsilon=0.4", f"--ledger={path}", f"--output={tmp_path}/{output}")
 
 
-KILLED_JOB = """
-import os, signal, sys
-from pipelines import release_frequency_list
-from dp_transforms.files import output
-
-name = sys.argv[1]
-where = output if name == "begin_release" else output.ReleaseDirectory
-function = getattr(where, name)
-
-def killed(*arguments):
-    if sys.argv[2] == "after":
-        function(*arguments)
-    os.kill(os.getpid(), int(sys.argv[3]))
-
-setattr(where, name, killed)
-sys.exit(release_frequency_list.main(sys.argv[4:]))
-"""
 ON_BEAM = "--runner=FnApiRunner"
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([__name__, "apache_beam.runners.portability.fn_api_runner"])
 
 
-def stopped_job(repository, step, when, signal_, arguments):
-    command = [sys.executable, "-c", KILLED_JOB, step, when, str(int(signal_)), *arguments]
-    return subprocess.run(command, cwd=repository, timeout=120, capture_output=True, text=True)
+def job_that_stops(step, when, sent, arguments, printed):
+    """A job that sends itself a signal before or after a step."""
+    os.dup2(os.open(printed, os.O_WRONLY | os.O_CREAT), sys.stderr.fileno())
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in background jobs
+    where = output if step == "begin_release" else output.ReleaseDirectory
+    function = getattr(where, step)
+
+    def stopped(*given):
+        if when == "after":
+            function(*given)
+        os.kill(os.getpid(), sent)
+
+    setattr(where, step, stopped)
+    sys.exit(release_frequency_list.main(arguments))
+
+
+def stopped_job(tmp_path, step, when, sent, arguments):
+    """Returns the exit code of such a job, in a process of its own, and what it printed."""
+    printed = tmp_path / "printed"
+    job = SERVER.Process(target=job_that_stops, args=(step, when, sent, arguments, printed))
+    job.start()
+    job.join(120)
+    return job.exitcode, printed.read_text()
 
 
 @pytest.mark.parametrize(
@@ -211,11 +205,11 @@ def stopped_job(repository, step, when, signal_, arguments):
         ("publish", "after", False, "--progress"),
     ],
 )
-def test_kill_9_and_its_price(tmp_path, path, repository, step, when, free, flag):
+def test_kill_9_and_its_price(tmp_path, path, step, when, free, flag):
     Ledger.create(path, 1)
     job = [*list_flags(tmp_path, path), flag]
-    killed = stopped_job(repository, step, when, signal.SIGKILL, job)
-    assert killed.returncode == -signal.SIGKILL
+    code, _ = stopped_job(tmp_path, step, when, signal.SIGKILL, job)
+    assert code == -signal.SIGKILL
     assert (tmp_path / "out" / "released_frequencies.csv").exists() == (step == "publish")
     assert states(path) == ["reserved"]
     assert Ledger.open(path).spent().epsilon == (0 if free else Fraction(2, 5))
@@ -226,12 +220,11 @@ def test_kill_9_and_its_price(tmp_path, path, repository, step, when, free, flag
 
 
 @pytest.mark.parametrize("engine", ["here", "on Beam"])
-def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, repository, engine):
+def test_ctrl_c_before_anything_is_written_costs_nothing(tmp_path, path, engine):
     Ledger.create(path, 1)
     job = list_flags(tmp_path, path) + [ON_BEAM] * (engine == "on Beam")
-    stopped = stopped_job(repository, "publish", "before", signal.SIGINT, job)
-    assert stopped.returncode == 130
-    assert stopped.stderr == "error: interrupted: no release was written\n"
+    stopped = stopped_job(tmp_path, "publish", "before", signal.SIGINT, job)
+    assert stopped == (130, "error: interrupted: no release was written\n")
     assert states(path) == ["abandoned"]
 
 
@@ -348,10 +341,10 @@ def test_a_job_with_a_name_pays_once(tmp_path, path, capsys):
 @pytest.mark.parametrize(
     ("step", "when"), [("publish", "before"), ("begin_release", "after"), ("publish", "after")]
 )
-def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, repository, capsys, step, when):
+def test_a_job_with_a_name_is_killed_and_runs_again(tmp_path, path, capsys, step, when):
     Ledger.create(path, 1)
     job = [*list_flags(tmp_path, path), "--job_id=november"]
-    stopped_job(repository, step, when, signal.SIGKILL, job)
+    stopped_job(tmp_path, step, when, signal.SIGKILL, job)
     capsys.readouterr()
     code = release_frequency_list.main(job)
     err = capsys.readouterr().err

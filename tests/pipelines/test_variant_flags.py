@@ -7,6 +7,7 @@ import pytest
 from dp_transforms.mechanisms import FrequencyList, PartitionBounds
 from pipelines import report
 from pipelines.release_frequency_list import main
+from tests.jobs import job_flags
 
 PRIVATE = FrequencyList([400, 60, 7, 1], [1, 5, 30, 200])
 REFERENCE = FrequencyList([390, 70, 6, 1], [1, 5, 30, 210])
@@ -18,16 +19,10 @@ def release(tmp_path, capsys):
     REFERENCE.to_csv(tmp_path / "reference.csv")
 
     def run(*flags):
-        arguments = [flag.replace("REFERENCE", str(tmp_path / "reference.csv")) for flag in flags]
-        code = main(
-            [
-                f"--frequency_list={tmp_path}/counts.csv",
-                f"--output={tmp_path}/out",
-                "--epsilon=1",
-                *arguments,
-            ]
-        )
-        if code:
+        counts = f"--frequency_list={tmp_path}/counts.csv"
+        usual = [flag for flag in job_flags(tmp_path, counts) if "max_partitions" not in flag]
+        reference = str(tmp_path / "reference.csv")
+        if main([*usual, *(flag.replace("REFERENCE", reference) for flag in flags)]):
             assert not (tmp_path / "out").exists()
             return capsys.readouterr().err
         released = FrequencyList.from_csv(tmp_path / "out" / "released_frequencies.csv")

@@ -1,76 +1,18 @@
-"""The walk and the table are two samplers of one distribution, and share no code but the uniform
-numbers.
+"""The walk and the table share no code, and give all lists of a mechanism the same total weight."""
 
-The walk samples all lists, the table those within bounds: given that the walk's list is within
-them, it has the table's distribution; and how often it is within them is the ratio of two tables'
-totals.
-"""
-
-import functools
 import itertools
 import math
-from fractions import Fraction
 
 import pytest
 
 from dp_transforms.mechanisms import Eta, PartitionTable
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMechanism
-from dp_transforms.mechanisms.partition.walk.levels import Sampler
 from dp_transforms.mechanisms.partition.walk.transfer import independence_length
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
-from tests.cases import slow_unless
 from tests.row_distribution import RowDistribution
-from tests.statistical import distributions
-from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
-
-RELEASES = 4_000
-CASES = [
-    ((), Eta(1, 1, 1), [3, 2, 1]),
-    ((3, 1), Eta(1, 1, 1), [6, 4, 2, 1]),
-    ((2, 2, 2), Eta(3, 2, 1), [5, 5, 5, 3, 2]),
-    ((5, 1, 1, 1), Eta(5, 3, 2), [8, 3, 2, 2, 1]),
-    ((4, 4), Eta(7, 3, 1), [9, 9, 4, 4]),
-    ((7, 3), Eta(3, 3, 1), [12, 8, 4, 3]),
-]
-
-
-@functools.cache
-def releases(target, eta):
-    """The walk's lists, drawn once for both tests."""
-    private = enumeration.as_list(target)
-    sampler = Sampler(Blocks.of(private), IntegerPartitionMechanism(eta=eta).decay)
-    return [sampler.release(InsecureSeededTape(seed)) for seed in range(RELEASES)]
-
-
-@pytest.mark.parametrize(("target", "eta", "upper"), slow_unless(CASES, CASES[1:2]), ids=str)
-def test_walks_within_the_bounds_have_the_distribution_of_the_table(target, eta, upper):
-    private = enumeration.as_list(target)
-    table = PartitionTable(private, eta, upper)
-    distribution = {
-        released: probability
-        for y in enumeration.partitions(len(upper), max(upper))
-        if (probability := table.probability(released := enumeration.as_list(y)))
-    }
-    assert sum(distribution.values()) == 1
-    distributions.assert_follows(
-        [released for released in releases(target, eta) if released in distribution], distribution
-    )
-
-
-@pytest.mark.parametrize(("target", "eta", "upper"), slow_unless(CASES, CASES[1:2]), ids=str)
-def test_both_leave_the_bounds_equally_often(target, eta, upper):
-    private = enumeration.as_list(target)
-    tight = PartitionTable(private, eta, upper)
-    # So loose that what is still outside does not matter beside the noise of the draws.
-    loose = PartitionTable(private, eta, [max(upper) + 80] * (len(upper) + 80))
-    inside = tight.total_weight / loose.total_weight
-    kept = sum(tight.probability(released) > 0 for released in releases(target, eta))
-    distributions.assert_probability(
-        kept, RELEASES, Fraction(int(inside.numerator), int(inside.denominator))
-    )
 
 
 def weight_of(target, mechanism, window=40):

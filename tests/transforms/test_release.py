@@ -132,11 +132,7 @@ def test_display_data():
         transform = ReleaseFrequencyList(max_partitions_per_user=2, secret=SECRET, **options)
         return {item.key: item.value for item in DisplayData.create_from(transform).items}
 
-    common = {
-        "mechanism": "FrobeniusMechanism",
-        "delta": 0.0,
-        "max_partitions_per_user": 2,
-    }
+    common = {"mechanism": "FrobeniusMechanism", "delta": 0.0, "max_partitions_per_user": 2}
     assert shown(epsilon=0.5) == common | {"epsilon": 0.5}
     # Each of two partitions of a user halves or doubles weights, and changes their total by a
     # factor of at most 2 - 1.5 phi(1/2), with phi(1/2) = 0.28878809508660242... (OEIS A048651).

@@ -91,13 +91,12 @@ MULTI_PROCESSING = ["--direct_num_workers=2", "--direct_running_mode=multi_proce
 @pytest.mark.parametrize(
     ("runner", "flags"),
     [
-        (None, []),
         ("DirectRunner", []),
         pytest.param(None, MULTI_PROCESSING, marks=pytest.mark.slow),
-        # Every bundle is run three times.
+        # In process, every bundle is run three times.
         (FnApiRunner(bundle_repeat=2), []),
     ],
-    ids=["in process", "DirectRunner", "two processes", "repeated bundles"],
+    ids=["DirectRunner", "two processes", "repeated bundles"],
 )
 def test_runners_agree(runner, flags, monkeypatch):
     # Workers of other processes must find this package.

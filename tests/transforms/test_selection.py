@@ -24,8 +24,10 @@ from dp_transforms.mechanisms.selection import (
     LaplaceSelection,
     OptimalSelection,
     RenyiRoundsSelection,
+    TruncatedGeometricSelection,
     make_strategy,
 )
+from dp_transforms.mechanisms.selection.threshold_distribution import count_intervals
 from dp_transforms.runtime import local, shuffle
 from dp_transforms.runtime.selecting import distinct_users, noisy_users, users_of_others
 from dp_transforms.specs import NamesSpec
@@ -33,6 +35,7 @@ from tests import reference
 from tests.beam_runs import rows_of, run, table_of
 from tests.engines import in_process
 from tests.selection_reference import RECORDS, SECRET, as_tables, is_kept, selected
+from tests.statistical import distributions
 
 ON_BEAM = ("gaussian", "measured")
 """One strategy of each kind runs on both engines."""
@@ -262,3 +265,75 @@ def test_strategies_that_need_records_are_refused_on_counts():
         SelectFromCounts(RenyiRoundsSelection(1, 1e-3))
     with pytest.raises(ValueError, match="'optimal' has no noisy counts"):
         SelectFromCounts(OptimalSelection(1, 1e-3), noisy_counts=True)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_pre_thresholds_are_never_undercut(name):
+    records = [(f"{p}/{user}", p) for p in range(200) for user in range(p % 8)]
+    strategy = make_strategy(name, 30, 0.5, pre_threshold=5)
+    tables, _ = in_process(as_tables(records), SECRET).names(NamesSpec(strategy))
+    found = {name for (name,) in rows_of(tables)}
+    assert found and min(p % 8 for p in found) >= 5
+
+
+class TestPublicPartitions:
+    strategy = TruncatedGeometricSelection(1.0, 1e-2)
+    k = strategy.distribution.threshold
+
+    def test_distributions_of_both_kinds_hold_in_one_release(self):
+        names = [f"public {i}" for i in range(3000)]
+        records = [(f"{n}/{u}", n) for n in names[:1500] for u in range(2)]
+        records += [(f"other {i}/{u}", f"other {i}") for i in range(3000) for u in range(4)]
+        transform = SelectPartitions(
+            1.0, 1e-2, 1, noisy_counts=True, public_partitions=names, secret=SECRET
+        )
+        noisy = dict(run(records, transform))
+        distribution = self.strategy.public_distribution(0)
+        groups = ((names[:1500], 2, distribution), (names[1500:], 0, distribution))
+        others = [f"other {i}" for i in range(3000)]
+        for group, users, kept in (*groups, (others, 4, self.strategy.distribution)):
+            found = sum(name in noisy for name in group)
+            distributions.assert_probability(
+                found, len(group), kept.keep_enclosure(users, 128), 1e-7
+            )
+        assert min(noisy[name] for name in noisy if name.startswith("public")) == 1
+        assert min(noisy[name] for name in noisy if name.startswith("other")) > self.k
+
+    def test_intervals_follow_the_distribution_of_each_kind(self):
+        names = ["listed", "empty"]
+        records = [(f"{name}/{user}", name) for name in ("listed", "item0") for user in range(60)]
+        transform = SelectPartitions(
+            1.0,
+            1e-2,
+            1,
+            noisy_counts=True,
+            intervals=True,
+            public_partitions=names,
+            public_threshold=-self.k,
+            secret=SECRET,
+        )
+        found = {name: counts for name, *counts in run(records, transform)}
+        assert {"listed", "item0"} <= set(found)
+        for name, (noisy, *ends) in found.items():
+            distribution = (
+                self.strategy.public_distribution(-self.k)
+                if name in names
+                else self.strategy.distribution
+            )
+            low, high = count_intervals(distribution, np.array([noisy]))
+            assert ends == [low[0], high[0]]
+        # A name that nobody has may be public.
+        assert "empty" not in found or found["empty"][1] == 0
+
+    def test_wrong_combinations_are_refused(self):
+        with pytest.raises(ValueError, match="public_partitions are for the strategy"):
+            SelectPartitions(1, 1e-2, 1, strategy="laplace", public_partitions=["a"])
+        with pytest.raises(ValueError, match="exclude each other"):
+            SelectPartitions(1, 1e-2, 1, public_partitions=["a"], pre_threshold=2)
+        with pytest.raises(
+            ValueError, match=rf"must be in \[-{self.k}, {self.k}\], got {self.k + 1}"
+        ):
+            SelectPartitions(1, 1e-2, 1, public_partitions=["a"], public_threshold=self.k + 1)
+        for strategy in ("optimal", "renyi_rounds"):
+            with pytest.raises(ValueError, match="public"):
+                SelectPartitions(1, 1e-2, 1, strategy=strategy, public_threshold=0)

@@ -7,8 +7,6 @@ from apache_beam.testing.util import assert_that, equal_to
 
 from dp_transforms import BoundContributions, CountDistinctUsers, JobSecret, ReleaseUserDegrees
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism
-from dp_transforms.specs import UserDegreesSpec
-from tests.engines import in_process
 
 SECRET = JobSecret.insecure_for_testing(5)
 # User u has u % 7 + 1 partitions, and one record twice.
@@ -35,12 +33,6 @@ def test_the_transform_releases_what_the_mechanism_does(kind):
     with beam.Pipeline() as pipeline:
         released = pipeline | beam.Create(records) | ReleaseUserDegrees(0.3, 5, secret=SECRET)
         assert_that(released, equal_to([expected]))
-
-
-def test_in_process_the_release_is_the_same():
-    engine = in_process([table(RECORDS[:100]), table(RECORDS[100:])], SECRET)
-    (released,) = engine.user_degrees(UserDegreesSpec(0.3, 5))
-    assert released == MECHANISM.release_under(DEGREES, SECRET.secret)
 
 
 def test_counts_and_windows_are_refused():

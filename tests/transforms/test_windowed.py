@@ -65,14 +65,28 @@ def test_users_are_bounded_and_parts_merge(some, others, w, max_partitions):
             assert len(partitions) == min(len(periods[period]), max_partitions)
 
 
+CELLS = list(itertools.product((0, 1), "ab"))
+
+
+@functools.cache
+def tiny_neighbours(w, max_partitions):
+    """Lists all inputs of two users, two windows and two partitions, bounded, each without the
+    second user and with, as (partition, window) pairs."""
+    subsets = [rows for size in range(5) for rows in itertools.combinations(CELLS, size)]
+
+    def kept(*users):
+        rows = [(name, *cell) for name, cells in zip(("bob", "ann"), users, strict=False)
+                for cell in cells]  # fmt: skip
+        return [cell for _, *cell in bounded(rows, w, max_partitions)]
+
+    return [(kept(others), kept(others, own)) for others in subsets for own in subsets]
+
+
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
-    # All inputs of two users, two windows and two partitions, with the first user and without.
     release = ReleaseListsByPeriod(
         "ab", epsilon=1, max_periods_per_user=w, max_partitions_per_user=max_partitions
     )
-    cells = list(itertools.product((0, 1), "ab"))
-    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
 
     @functools.cache
     def price(one, other):
@@ -80,16 +94,13 @@ def test_every_pair_of_tiny_neighbours_costs_at_most_epsilon(w, max_partitions):
         return exact_partition_epsilon(release.spec.of_each, *lists)
 
     def counts(rows, period):
-        users = collections.Counter(p for _, p, name in rows if name == period)
+        users = collections.Counter(p for p, name in rows if name == period)
         return tuple(sorted(users.values(), reverse=True))
 
-    dearest = 0.0
-    alone = [bounded([("bob", *cell) for cell in others], w, max_partitions) for others in subsets]
-    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
-        rows = [("bob", *cell) for cell in others]
-        with_all = bounded(rows + [("ann", *cell) for cell in theirs], w, max_partitions)
-        costs = [price(counts(without, name), counts(with_all, name)) for name in "ab"]
-        dearest = max(dearest, sum(costs))
+    dearest = max(
+        sum(price(counts(without, name), counts(with_all, name)) for name in "ab")
+        for without, with_all in tiny_neighbours(w, max_partitions)
+    )
     assert dearest <= 1 + 1e-9
     # And nothing is given away: some pair takes most of it.
     assert dearest > 0.7
@@ -241,7 +252,6 @@ def test_arguments_are_checked_at_once(options, message):
 
 @pytest.mark.parametrize(("w", "max_partitions"), [(1, 1), (1, 2), (2, 1)])
 def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_partitions):
-    # All inputs of two users, two windows and two partitions, with the first user and without.
     epsilon, delta = 0.5, 0.05
     select = SelectPartitionsByPeriod(
         "ab",
@@ -252,12 +262,10 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
         strategy="optimal",
     )
     kept = [select.spec.names.strategy.keep_probability(users) for users in range(3)]
-    cells = list(itertools.product((0, 1), "ab"))
-    subsets = [rows for size in range(5) for rows in itertools.combinations(cells, size)]
 
     def users_of(rows):
-        users = collections.Counter((partition, name) for _, partition, name in rows)
-        return tuple(users[cell] for cell in cells)
+        users = collections.Counter(map(tuple, rows))
+        return tuple(users[cell] for cell in CELLS)
 
     @functools.cache
     def distribution(users):
@@ -268,18 +276,13 @@ def test_every_pair_of_tiny_neighbours_keeps_epsilon_and_delta_of_names(w, max_p
             for sets in itertools.product((False, True), repeat=4)
         ]
 
-    alone = [bounded([("bob", *cell) for cell in others], w, max_partitions) for others in subsets]
-    neighbours = set()
-    for theirs, (others, without) in itertools.product(subsets, zip(subsets, alone, strict=True)):
-        rows = [(user, *cell) for user, own in (("bob", others), ("ann", theirs)) for cell in own]
-        pair = users_of(without), users_of(bounded(rows, w, max_partitions))
-        neighbours |= {pair, pair[::-1]}
+    pairs = {tuple(map(users_of, pair)) for pair in tiny_neighbours(w, max_partitions)}
     dearest = max(
         sum(
             max(0, p - math.exp(epsilon) * q)
             for p, q in zip(distribution(one), distribution(other), strict=True)
         )
-        for one, other in neighbours
+        for one, other in pairs | {pair[::-1] for pair in pairs}
     )
     assert dearest <= delta * (1 + 1e-9)
     # And nothing is given away: some pair takes most of it.

@@ -1,9 +1,6 @@
 import csv
 import json
-import os
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -13,9 +10,11 @@ pytest.importorskip("docstring_parser", reason="needs the extra 'yaml'")
 
 import apache_beam as beam
 import yaml
+from apache_beam.yaml import main as yaml_main
 from apache_beam.yaml.yaml_transform import expand_pipeline
 
 from dp_transforms.transforms import yaml as our_yaml
+from tests.quick_beam import IN_PROCESS
 
 ROOT = pathlib.Path(our_yaml.__file__).parents[2]
 PROVIDERS = yaml.safe_load((ROOT / "dp_transforms/beam_yaml_providers.yaml").read_text())
@@ -110,19 +109,16 @@ def test_degrees(epsilon, bound, degrees, tmp_path):
     assert {(row["frequency"], row["multiplicity"]) for row in rows} == degrees
 
 
-def test_the_example_runs(tmp_path):
+def test_the_example_runs(tmp_path, monkeypatch):
     with open(tmp_path / "visits.csv", "w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["visitor", "page", "hour"])
         writer.writerows((f"v{v}", f"p{p}", 3) for v in range(50) for p in range(2))
     variables = {"input": str(tmp_path / "visits.csv"), "output": str(tmp_path / "released")}
-    runner = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
-    command = [sys.executable, "-m", "apache_beam.yaml.main", f"--runner={runner}"]
-    command += [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
-    command += [f"--jinja_variables={json.dumps(variables)}"]
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2_000:]
+    flags = [f"--yaml_pipeline_file={ROOT / 'examples' / 'frequency_list.yaml'}"]
+    flags += [f"--runner={IN_PROCESS}", f"--jinja_variables={json.dumps(variables)}"]
+    monkeypatch.chdir(tmp_path)
+    yaml_main.run(flags)
     (released,) = tmp_path.glob("released*")
     header, *lines = released.read_text().splitlines()
     assert header == "frequency,multiplicity"

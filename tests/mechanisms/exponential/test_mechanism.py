@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from dp_transforms.mechanisms import ClampedLaplace, Eta, ExponentialMechanism
 from dp_transforms.mechanisms.exponential import InexactArithmeticError
 from dp_transforms.mechanisms.randomness import draw_below
-from tests.cases import slow_unless
 from tests.statistical import distributions
 from tests.tapes import InsecureSeededTape
 
@@ -54,19 +53,6 @@ def test_every_small_eta_has_exactly_the_distribution_of_the_definition():
         assert {i: Fraction(share, int(total)) for i, share in shares.items()} == distribution
 
 
-@pytest.mark.parametrize(
-    ("outcomes", "count"),
-    slow_unless([(1, 20), (3, 20_000), (100, 3_000), (10_000, 1_500)], [(1, 20), (100, 3_000)]),
-)
-def test_sizes_from_one_to_ten_thousand(outcomes, count):
-    eta = Eta(5, 3, 1)
-    utilities = np.arange(outcomes) * 7 % 13 - 4
-    mechanism = ExponentialMechanism(eta, -2, 6, max_outcomes=outcomes)
-    distributions.assert_follows(
-        draws(mechanism, utilities, count), definition(eta, utilities.tolist(), -2, 6)
-    )
-
-
 def test_a_wide_range_of_utilities():
     # Float weights would all be zero but one: 2**-3000 is exact here.
     mechanism = ExponentialMechanism(Eta(1, 1, 1), -3000, 3000, max_outcomes=3)
@@ -98,7 +84,6 @@ def mixture(eta, utilities):
 utility_lists = st.lists(st.integers(-8, 8), min_size=1, max_size=8)
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SMALL_ETAS), utility_lists, st.integers(0, 3), st.data())
 def test_neighbours_are_within_twice_eta_times_the_sensitivity(eta, utilities, sensitivity, data):
     moves = st.integers(-sensitivity, sensitivity)
@@ -126,7 +111,6 @@ def test_rounding_costs_the_sensitivity_rounded_up(data):
         assert 1 / bound <= here[i] / there[i] <= bound
 
 
-@settings(deadline=None)
 @given(st.sampled_from(SMALL_ETAS), st.integers(-20, 20), st.integers(0, 12), st.integers(1, 300))
 def test_the_precision_suffices_and_is_tight(eta, lowest, span, outcomes):
     highest = lowest + span
@@ -253,11 +237,11 @@ class CountingTape:
         return self.tape.prefix(*address)
 
 
-@pytest.mark.parametrize("value", slow_unless([0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)], [-10]))
+@pytest.mark.parametrize("value", [0.3, -10, 10, 9.9, -1e9, Fraction(22, 7)])
 def test_the_distribution_of_a_clamped_number(value):
     laplace = ClampedLaplace(Eta(3, 2, 1), -10, 10, granularity=0.25)
     tape = InsecureSeededTape(1)
-    draws = [laplace.release(value, tape, f"release {i}") for i in range(1_500)]
+    draws = [laplace.release(value, tape, f"release {i}") for i in range(200)]
     clamped = min(max(Fraction(value), -10), 10)
     near = min((abs(point - clamped), -point) for point in laplace.distribution(value))
     weights = {
@@ -277,7 +261,6 @@ def test_the_grid_starts_at_the_lower_bound_stays_within_the_upper_and_halves_go
     assert max(distribution, key=distribution.get) == 5
 
 
-@settings(deadline=None)
 @given(
     st.fractions(-3, 13, max_denominator=50),
     st.fractions(0, 3, max_denominator=50),

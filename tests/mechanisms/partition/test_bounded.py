@@ -105,7 +105,7 @@ def test_random_bounds_have_the_total_weight_of_enumeration(seed):
     "target", slow_unless([((),), ((3, 1),), ((6, 2, 2, 1, 1),)], [((3, 1),)]), ids=str
 )
 def test_releases_follow_the_distribution(name, target):
-    check_distribution([(name, target)], HALF, 600)
+    check_distribution([(name, target)], HALF, 300)
 
 
 def many_cases():

@@ -14,12 +14,10 @@ from dp_transforms.mechanisms import (
     PartitionBounds,
 )
 from dp_transforms.mechanisms.decay import Decay
-from dp_transforms.mechanisms.partition.narrowed import (
-    probability_outside,
-    smallest_distance,
-)
+from dp_transforms.mechanisms.partition.narrowed import probability_outside, smallest_distance
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
+from tests.tapes import InsecureSeededTape
 from tests.walk_reference import total_weight
 
 EIGHTH = Eta(1, 3, 1)
@@ -122,7 +120,12 @@ def test_bad_parameters_are_refused_by_name(arguments, message):
         DistanceBoundedPartitionMechanism(**{"epsilon": 1, **arguments})
 
 
-def test_a_list_above_the_bound_is_refused():
+def test_releases_are_in_the_ball_of_a_list_that_is_not_above_the_bound():
     mechanism = DistanceBoundedPartitionMechanism(max_total=10, delta=1e-6, epsilon=1)
+    private = FrequencyList([5, 2, 1], [1, 2, 1])
+    ball = PartitionBounds.within_distance(private, mechanism.distance)
+    assert all(
+        ball.contain(mechanism.release(private, InsecureSeededTape(seed))) for seed in range(20)
+    )
     with pytest.raises(ValueError, match="above max_total"):
         mechanism.release(FrequencyList([11], [1]))

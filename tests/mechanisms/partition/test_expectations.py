@@ -9,11 +9,7 @@ import pytest
 from dp_transforms import evaluation, sample_data
 from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.partition import distributions
-from dp_transforms.mechanisms.partition.distributions import (
-    WalkSums,
-    expected_l1,
-    window_for,
-)
+from dp_transforms.mechanisms.partition.distributions import WalkSums, expected_l1, window_for
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
 from tests.row_distribution import RowDistribution

@@ -1,4 +1,4 @@
-"""The exact price of the exponential mechanism: against sums over all lists between walls."""
+"""The exponential mechanism: its parameters, and its exact price against sums over all lists."""
 
 import math
 from fractions import Fraction
@@ -9,16 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dp_transforms.evaluation.auditing import exact_partition_epsilon
-from dp_transforms.mechanisms import (
-    Eta,
-    FrequencyList,
-    IntegerPartitionMechanism,
-    PartitionBounds,
-)
+from dp_transforms.mechanisms import Eta, FrequencyList, IntegerPartitionMechanism, PartitionBounds
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.exponential import rate_of, unit_cost
 from tests import enumeration
 from tests.geometric_reference import rational_decay
+from tests.tapes import InsecureSeededTape
 
 
 def price(rate):
@@ -85,3 +81,30 @@ def test_the_empty_list_and_one_user_meet_the_price(eta):
     mechanism = IntegerPartitionMechanism(eta=eta)
     exact = exact_partition_epsilon(mechanism, FrequencyList(), FrequencyList([1], [1]))
     assert exact == pytest.approx(mechanism.epsilon_cost, rel=1e-13)
+
+
+def test_sensitivity_divides_the_rate():
+    private = FrequencyList([100, 7, 1], [1, 30, 500])
+    one = IntegerPartitionMechanism(epsilon=0.5).release(private, InsecureSeededTape(1))
+    four = IntegerPartitionMechanism(epsilon=2.0, sensitivity=4)
+    assert four.release(private, InsecureSeededTape(1)) == one
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ({"epsilon": 0}, "epsilon"),
+        ({"epsilon": -1.0}, "epsilon"),
+        ({"epsilon": float("nan")}, "epsilon"),
+        ({"epsilon": float("inf")}, "epsilon"),
+        ({"epsilon": 1e-12}, "epsilon"),
+        ({"epsilon": 1.0, "sensitivity": 0}, "sensitivity"),
+        ({"epsilon": 1.0, "sensitivity": 1.5}, "sensitivity"),
+        ({"epsilon": 1.0, "eta": Eta(1, 1, 1)}, "eta"),
+        ({"epsilon": "a tenth"}, "epsilon"),
+    ],
+    ids=str,
+)
+def test_bad_parameters_are_named(arguments, named):
+    with pytest.raises(ValueError, match=named):
+        IntegerPartitionMechanism(**arguments)

@@ -15,10 +15,12 @@ from dp_transforms import sample_data
 from dp_transforms.mechanisms import (
     Eta,
     GeometricPartitionMechanism,
+    IntegerPartitionMechanism,
     PartitionBounds,
 )
 from dp_transforms.mechanisms.partition.exponential import least_epsilon
 from tests import enumeration
+from tests.cases import slow_unless
 from tests.geometric_reference import probability
 from tests.list_strategies import frequency_lists
 from tests.statistical import distributions
@@ -37,7 +39,13 @@ DIST = {
 """Half the expected L1 distance: the sum over cells of q**k / (1 + q), worked out elsewhere."""
 
 
-def check_mean(name, epsilon, count):
+QUICK = [("rockyou", 1.1, 30), ("yahoo", 4, 30)]
+
+
+@pytest.mark.parametrize(
+    ("name", "epsilon", "count"), slow_unless([*QUICK, *((*case, 200) for case in DIST)], QUICK)
+)
+def test_the_mean_distance_of_releases(name, epsilon, count):
     private = getattr(sample_data, name)()
     tapes = map(InsecureSeededTape, range(count))
     released = GeometricPartitionMechanism(epsilon=epsilon).release_many(private, count, tapes)
@@ -46,19 +54,10 @@ def check_mean(name, epsilon, count):
     assert abs(np.mean(dist) - DIST[name, epsilon]) < 4 * np.std(dist) / math.sqrt(count)
 
 
-@pytest.mark.parametrize(("name", "epsilon"), [("rockyou", 1.1), ("yahoo", 4)])
-def test_the_mean_distance_of_30_releases(name, epsilon):
-    check_mean(name, epsilon, 30)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "epsilon"), DIST)
-def test_the_mean_distance_of_200_releases(name, epsilon):
-    check_mean(name, epsilon, 200)
-
-
-def check_draws(private, count):
+@pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
+def test_1000_draws_follow_the_distribution(private):
     """2**-eta = 5/16: the distribution is rational."""
+    count = 1000
     mechanism, q = GeometricPartitionMechanism(eta=Eta(5, 4, 1)), Fraction(5, 16)
     frequency_list = enumeration.as_list(private)
     tapes = map(InsecureSeededTape, range(count))
@@ -70,18 +69,7 @@ def check_draws(private, count):
     distributions.assert_follows(drawn, distribution)
 
 
-@pytest.mark.parametrize("private", [(), (3, 1), (2, 2, 1)], ids=str)
-def test_3000_draws_follow_the_distribution(private):
-    check_draws(private, 3000)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("private", [(), (1,), (4, 1), (2, 2, 2), (3, 2, 1), (1,) * 6], ids=str)
-def test_100_000_draws_follow_the_distribution(private):
-    check_draws(private, 100_000)
-
-
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=20)
 @given(
     frequency_lists(),
     frequency_lists(),
@@ -95,8 +83,9 @@ def test_releases_keep_to_public_bounds(private, reference, width, epsilon, tape
         PartitionBounds(upper=reference, unbounded_ranks=width),
         PartitionBounds.of_total(private.total % 3000),
     ):
-        mechanism = GeometricPartitionMechanism(epsilon=epsilon, bounds=bounds)
-        assert bounds.contain(mechanism.release(private, tape))
+        for kind in (GeometricPartitionMechanism, IntegerPartitionMechanism):
+            mechanism = kind(epsilon=epsilon, bounds=bounds)
+            assert bounds.contain(mechanism.release(private, tape))
 
 
 @pytest.mark.parametrize("sensitivity", [1, 2, 7, 1000])

@@ -10,7 +10,6 @@ from dp_transforms.mechanisms import (
     Eta,
     ExactTotalMechanism,
     FrequencyList,
-    IntegerPartitionMechanism,
     MaximumTotalMechanism,
 )
 from dp_transforms.mechanisms.decay import Decay
@@ -72,31 +71,6 @@ def test_many_releases_of_each(fit, eta):
     draws = RELEASES // 2
     fits = {case: fit(*case, eta, draws, i * draws) for i, case in enumerate(CASES)}
     distributions.assert_all_follow(fits)
-
-
-@pytest.mark.slow
-def test_an_irrational_ratio():
-    weights = {
-        x: math.exp(-0.3 * enumeration.l1_distance(x, (4, 2)))
-        for x in enumeration.partitions_of_at_most(9)
-    }
-    for mechanism, kept in (
-        (
-            ExactTotalMechanism(total=9, epsilon=1.8, sensitivity=3),
-            [x for x in weights if sum(x) == 9],
-        ),
-        (MaximumTotalMechanism(max_total=9, epsilon=1.8, sensitivity=3), list(weights)),
-    ):
-        whole = sum(weights[x] for x in kept)
-        distribution = {enumeration.as_list(x): weights[x] / whole for x in kept}
-        distributions.assert_follows(release(mechanism, (4, 2), 400), distribution)
-
-
-@pytest.mark.slow
-def test_the_unrestricted_distribution_given_the_total_is_the_exact_one():
-    distribution = exact_distribution(Fraction(1, 2), (3, 1), 5)
-    released = release(IntegerPartitionMechanism(eta=HALF), (3, 1), 4000)
-    distributions.assert_follows([x for x in released if x.total == 5], distribution)
 
 
 @pytest.mark.parametrize("price", [{"eta": HALF}, {"epsilon": 1, "sensitivity": 2}], ids=str)

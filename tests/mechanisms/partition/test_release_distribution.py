@@ -7,9 +7,7 @@ import numpy as np
 import pytest
 
 from dp_transforms.mechanisms import FrequencyList
-from dp_transforms.mechanisms.partition.distributions import (
-    GeometricDistribution,
-)
+from dp_transforms.mechanisms.partition.distributions import GeometricDistribution
 from tests import enumeration
 from tests.geometric_reference import frequency_distribution, probability
 

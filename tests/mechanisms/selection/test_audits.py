@@ -212,12 +212,7 @@ def round_keep(strategy, index, total, users, named):
         RenyiRoundsSelection(EPSILON, DELTA, 2, number_of_rounds=2, growth=1),
         RenyiRoundsSelection(EPSILON, DELTA, 2, pre_threshold=2),
     ],
-    ids=[
-        "one Renyi round",
-        "Renyi rounds",
-        "two equal Renyi rounds",
-        "Renyi rounds, pre-threshold",
-    ],
+    ids=["one round", "rounds", "two equal rounds", "pre-threshold"],
 )
 def test_weighted_rounds_with_their_transcript(chosen):
     most = 3

@@ -7,24 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from dp_transforms.mechanisms.selection import (
-    STRATEGIES,
-    choose_strategy,
-    explain,
-    make_strategy,
-)
+from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy, explain, make_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
 from tests.mechanisms.selection.test_noisy_thresholds import select_with_counts
 from tests.tapes import InsecureSeededTape
 
-NAMES = [
-    "optimal",
-    "truncated_geometric",
-    "laplace",
-    "gaussian",
-    "renyi_rounds",
-    "measured",
-]
+NAMES = ["optimal", "truncated_geometric", "laplace", "gaussian", "renyi_rounds", "measured"]
 NOISY = ["truncated_geometric", "laplace", "gaussian"]
 
 

@@ -2,7 +2,6 @@
 
 import itertools
 import math
-from collections import Counter
 from fractions import Fraction
 from functools import partial
 
@@ -129,25 +128,6 @@ def test_names_and_counts_agree_and_so_does_equality(strategy, epsilon, delta, m
     else:
         assert 0 < distribution.tie < 1
         distributions.assert_probability(int(keep[ties].sum()), int(ties.sum()), distribution.tie)
-
-
-@pytest.mark.parametrize("strategy", NOISY)
-def test_noisy_counts_follow_their_distribution(strategy):
-    chosen, each = strategy(1.0, 1e-2), 40_000
-    noise, threshold = chosen.distribution.noise, chosen.distribution.threshold
-    for n in (1, threshold, threshold + 3):
-        keep, noisy = select_with_counts(chosen, np.full(each, n), InsecureSeededTape(n))
-        distribution = {
-            n + x: noise.probability(x, 128)
-            for x in range(threshold + 1 - n, threshold + 40)
-            if gmpy2.mpq(noise.probability(x, 128)[0]) > gmpy2.mpq(1, 10**30)
-        }
-        if chosen.distribution.tie:
-            equal = gmpy2.mpq(noise.probability(threshold - n, 128)[0])
-            distribution[threshold] = gmpy2.mpq(chosen.distribution.tie) * equal
-        distributions.assert_follows(
-            Counter(noisy[keep].tolist()) + Counter({None: int((~keep).sum())}), distribution
-        )
 
 
 @pytest.mark.parametrize("strategy", NOISY)

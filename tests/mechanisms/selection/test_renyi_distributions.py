@@ -87,8 +87,7 @@ def worst_delta(distributions, max_partitions):
         values = np.maximum(NODES - math.exp(EPSILON), 0)
         for distribution in reversed(distributions):
             values = np.max(
-                [game(values, distribution, d, gone) for d in range(1, max_partitions + 1)],
-                axis=0,
+                [game(values, distribution, d, gone) for d in range(1, max_partitions + 1)], axis=0
             )
         worst.append(float(np.interp(1, NODES, values)))
     return max(worst)
@@ -106,8 +105,7 @@ def test_worst_delta_of_counts(max_partitions):
 
 
 @pytest.mark.parametrize(
-    ("max_partitions", "rounds", "growth"),
-    [(2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)],
+    ("max_partitions", "rounds", "growth"), [(2, 2, 1), (2, 2, 64), (1, 3, 16), (3, 2, 16)]
 )
 def test_worst_delta_of_rounds(max_partitions, rounds, growth):
     strategy = RenyiRoundsSelection(

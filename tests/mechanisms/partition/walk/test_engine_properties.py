@@ -14,7 +14,6 @@ from dp_transforms.mechanisms import FrequencyList, IntegerPartitionMechanism
 from dp_transforms.mechanisms.decay import Decay
 from dp_transforms.mechanisms.partition.distributions import expected_l1
 from dp_transforms.mechanisms.randomness import is_below
-from dp_transforms.postprocessing.intervals import intervals_of
 from tests import enumeration
 from tests.enumeration import conjugate
 from tests.list_strategies import frequency_lists
@@ -98,22 +97,6 @@ def test_a_release_is_a_function_of_the_tape(private, epsilon, seed):
 def test_without_noise_the_list_comes_back(private, tape):
     """At q = e**-100 a move has a probability of about e**-100 at each corner."""
     assert IntegerPartitionMechanism(epsilon=200).release(private, tape) == private
-
-
-@few
-@given(frequency_lists(), epsilons, tapes)
-def test_intervals_hold_what_was_released(private, epsilon, tape):
-    mechanism = IntegerPartitionMechanism(epsilon=epsilon)
-    released = mechanism.release(private, tape)
-    facts = intervals_of(released)
-    wide, narrow = map(facts.number_of_partitions, (0.99, 0.5))
-    assert wide.low <= narrow.low <= released.distinct <= narrow.high <= wide.high
-    # 1 - 1e-12: no seed of this test is so unlikely.
-    sure = facts.number_of_partitions(1 - 1e-12)
-    assert sure.low <= private.distinct <= sure.high
-    largest = [int(x.frequencies[0]) if len(x) else 0 for x in (private, released)]
-    first = facts.frequency_at(1, 1 - 1e-12)
-    assert first.low <= min(largest) and max(largest) <= first.high
 
 
 # Expectations and distributions.

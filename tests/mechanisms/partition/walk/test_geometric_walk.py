@@ -15,6 +15,7 @@ from dp_transforms.mechanisms.partition.walk.geometric_walk import (
 )
 from dp_transforms.mechanisms.partition.walk.walk import Blocks
 from tests import enumeration
+from tests.cases import slow_unless
 from tests.geometric_reference import probability, rational_decay, releases
 from tests.list_strategies import frequency_lists
 from tests.tapes import InsecureSeededTape
@@ -27,7 +28,9 @@ def counts(released):
     return tuple(value for value, repeat in released for _ in range(repeat))
 
 
-def check_open(q, most, least):
+@pytest.mark.parametrize("q", RATIOS, ids=str)
+@pytest.mark.parametrize(("most", "least"), slow_unless([(5, 100), (8, 1000)], [(5, 100)]))
+def test_releases_of_small_lists_have_the_probability_of_the_definition(q, most, least):
     decay = rational_decay(q)
     for private in enumeration.partitions_of_at_most(most):
         seen, total = set(), Fraction(0)
@@ -42,18 +45,19 @@ def check_open(q, most, least):
         assert Fraction(2, 5) < total < 1
 
 
+NARROW = [
+    *[((0, 0, 0), (2, 2, 2), 3), ((2, 1, 0), (3, 3, 1), 3), ((3, 0, 0), (3, 2, 2), 3)],
+    ((1, 1), (1, 1), 3),
+]
+WIDE = [((0, 0, 0), (4, 4, 4), 8), ((3, 0, 0, 0), (3, 2, 2, 2), 8), ((0,) * 4, (5, 2, 1, 1), 8)]
+
+
 @pytest.mark.parametrize("q", RATIOS, ids=str)
-def test_releases_of_small_lists_have_the_probability_of_the_definition(q):
-    check_open(q, 5, 100)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("q", RATIOS, ids=str)
-def test_releases_of_up_to_8_users_have_the_probability_of_the_definition(q):
-    check_open(q, 8, 1000)
-
-
-def check_walled(q, walls, largest):
+@pytest.mark.parametrize(
+    ("lower", "upper", "largest"), slow_unless([*NARROW, *WIDE], NARROW), ids=str
+)
+def test_between_walls_all_probabilities_are_those_of_the_definition(q, lower, upper, largest):
+    walls = lower, upper
     decay, rows = rational_decay(q), len(walls[0])
     bounds = PartitionBounds.of_runs(*walls, [1] * rows)
     for private in enumeration.partitions(rows, largest):
@@ -66,27 +70,6 @@ def check_walled(q, walls, largest):
             assert lo <= exact <= hi <= lo + ROUNDING
             total += exact
         assert total == 1
-
-
-@pytest.mark.parametrize("q", RATIOS, ids=str)
-@pytest.mark.parametrize(
-    "walls",
-    [((0, 0, 0), (2, 2, 2)), ((2, 1, 0), (3, 3, 1)), ((3, 0, 0), (3, 2, 2)), ((1, 1), (1, 1))],
-    ids=str,
-)
-def test_between_walls_all_probabilities_are_those_of_the_definition(q, walls):
-    check_walled(q, walls, 3)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("q", RATIOS, ids=str)
-@pytest.mark.parametrize(
-    "walls",
-    [((0, 0, 0), (4, 4, 4)), ((3, 0, 0, 0), (3, 2, 2, 2)), ((0, 0, 0, 0), (5, 2, 1, 1))],
-    ids=str,
-)
-def test_between_wide_walls_all_probabilities_are_those_of_the_definition(q, walls):
-    check_walled(q, walls, 8)
 
 
 def test_a_step_between_neighbours_costs_exactly_one_factor():

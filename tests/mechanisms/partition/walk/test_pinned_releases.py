@@ -61,12 +61,16 @@ def test_a_tape_gives_the_same_release_as_ever(name):
     assert digest(mechanism, private) == expected
 
 
-@pytest.mark.parametrize("towards", [-np.inf, np.inf])
-def test_no_release_depends_on_how_a_library_rounds(monkeypatch, towards):
-    """Libraries differ in the last bits of logarithms and exponentials."""
+def test_no_release_depends_on_how_a_library_rounds(monkeypatch):
+    """Libraries differ in the last bits of logarithms and exponentials: each is one up or down."""
+    rng = np.random.default_rng(1)
 
     def shifted(function):
-        return lambda x: np.nextafter(function(x), towards)
+        def rounded(x):
+            value = function(x)
+            return np.nextafter(value, np.where(rng.random(np.shape(value)) < 0.5, -np.inf, np.inf))
+
+        return rounded
 
     for name in ("log", "log1p", "log2", "exp", "expm1"):
         monkeypatch.setattr(np, name, shifted(getattr(np, name)))

@@ -95,7 +95,7 @@ def test_all_long_runs_share_an_enclosure(eta, bits, extra):
             assert hi < Fraction(1, 2**80)
 
 
-WIDE = 40
+WIDE = 24
 
 
 @pytest.mark.parametrize(

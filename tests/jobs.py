@@ -1,0 +1,35 @@
+"""What tests of jobs share: flags, where a test gives no others, and what a release says."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_IN_PLACE_OF = {
+    "--frequency_list": ("--input", "--user_column", "--partition_column"),
+    "--eta": ("--epsilon",),
+}
+
+
+def flags_over(usual: Mapping[str, str], *flags: str) -> list[str]:
+    """The flags, after those usual ones, by name, that they do not have."""
+    given = {flag.partition("=")[0] for flag in flags}
+    given |= {other for name in given for other in _IN_PLACE_OF.get(name, ())}
+    return [*(f"{name}={value}" for name, value in usual.items() if name not in given), *flags]
+
+
+def job_flags(directory, *flags: str) -> list[str]:
+    """The flags of a job on ``records.csv`` of a directory, whose release goes to its ``out``."""
+    usual = {
+        "--input": f"{directory}/records.csv",
+        "--user_column": "user",
+        "--partition_column": "page",
+        "--epsilon": "1",
+        "--max_partitions_per_user": "1",
+        "--output": f"{directory}/out",
+    }
+    return flags_over(usual, *flags)
+
+
+def statement(directory) -> Any:
+    """The ``privacy.json`` of the release in a directory's ``out``."""
+    return json.loads((directory / "out" / "privacy.json").read_text())
