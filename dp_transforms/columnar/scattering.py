@@ -263,21 +263,15 @@ def pack(table: pa.Table, compress: bool = True) -> bytes:
     parts = [header.tobytes()]
     for buffer in buffers:
         parts += [buffer.tobytes(), bytes(-buffer.nbytes % _ALIGNMENT)]
-    if not compress:
-        return b"".join([_NOT_COMPRESSED, *parts])
-    stream = b"".join(parts)
     # All at once: to prepare zstd for every buffer takes longer than to compress a small one.
-    return len(stream).to_bytes(_SIZE_BYTES, "little") + pa.Codec("zstd").compress(
-        stream, asbytes=True
-    )
+    return compressed(b"".join(parts)) if compress else b"".join([_NOT_COMPRESSED, *parts])
 
 
 def unpack(data: bytes) -> pa.Table:
     """The table that was packed."""
     stream = memoryview(data)[_SIZE_BYTES:]
     if not data.startswith(_NOT_COMPRESSED):
-        size = int.from_bytes(data[:_SIZE_BYTES], "little")
-        stream = memoryview(pa.Codec("zstd").decompress(stream, size))
+        stream = memoryview(decompressed(data))
     many = int(np.frombuffer(stream, _NUMBER, 1)[0])
     header = np.frombuffer(stream, _NUMBER, 1 + 2 * many)
     place, buffers = header.nbytes, []
@@ -288,6 +282,18 @@ def unpack(data: bytes) -> pa.Table:
     rest = iter(buffers)
     schema = pa.ipc.read_schema(pa.py_buffer(next(rest)))
     return pa.table([_column(kind, rest) for kind in schema.types], schema=schema)
+
+
+def compressed(stream: bytes) -> bytes:
+    """The stream in fewer bytes, with its length before them."""
+    size = len(stream).to_bytes(_SIZE_BYTES, "little")
+    return size + pa.Codec("zstd").compress(stream, asbytes=True)
+
+
+def decompressed(data: bytes) -> pa.Buffer:
+    """The stream that was compressed."""
+    size = int.from_bytes(data[:_SIZE_BYTES], "little")
+    return pa.Codec("zstd").decompress(memoryview(data)[_SIZE_BYTES:], size)
 
 
 def _buffers(array: pa.Array) -> Iterator[npt.NDArray[np.integer]]:

@@ -1,8 +1,8 @@
 """The shuffle of one process, without Beam: what ``ReduceByHash`` does on workers.
 
 What is shuffled is packed: up to some twenty bytes a record. What is more than a share of the
-memory goes to disk, and from then on it is compressed to about half. These are records of users, so
-nothing readable may stay there:
+memory goes to disk, compressed to about half. These are records of users, so nothing readable may
+stay there:
 
 * The file has no name, and mode 600. Nobody else can open it, and the system frees it as soon as
   the process ends, at an error and by SIGKILL too: the next start finds nothing to remove.
@@ -35,6 +35,8 @@ from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
     by_hash,
+    compressed,
+    decompressed,
     gather,
     num_buckets_by_size,
     pack,
@@ -71,8 +73,7 @@ def reduced(
 
     def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
         table = coded_table(batch, names)
-        # Compressing takes up to a sixth of the time.
-        pieces = scatter(table, route, num_buckets, reduce, compress=buckets.spilled)
+        pieces = scatter(table, route, num_buckets, reduce, compress=False)
         return types_of(table), list(pieces)
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
@@ -113,9 +114,9 @@ class Held(Iterable[pa.Table]):
             size += size_of(table)
             if size > most:
                 while self._tables:
-                    self._buckets.add([(0, pack(self._tables.pop(0)))])
+                    self._buckets.add([(0, pack(self._tables.pop(0), compress=False))])
                 for more in rest:
-                    self._buckets.add([(0, pack(more))])
+                    self._buckets.add([(0, pack(more, compress=False))])
         self._pieces = list(self._buckets.take())
 
     def __iter__(self) -> Iterator[pa.Table]:
@@ -185,11 +186,6 @@ class Buckets:
         if self._file is not None:
             self._file.close()
 
-    @property
-    def spilled(self) -> bool:
-        """Tells whether there are pieces on disk."""
-        return self._file is not None
-
     def add(self, pieces: Iterable[tuple[int, bytes]]) -> None:
         """Adds pieces, each with its bucket.
 
@@ -215,7 +211,8 @@ class Buckets:
         try:
             if self._file is None:
                 self._file = tempfile.TemporaryFile(dir=self._directory)
-            for _ in map_ahead(self._write, self._placed()):
+            parts = map_ahead(_compressed, self._parts())
+            for _ in map_ahead(self._write, self._placed(parts)):
                 pass
         except OSError as error:
             raise SpillError(
@@ -225,25 +222,28 @@ class Buckets:
             ) from None
         self.held = 0
 
-    def _placed(self) -> Iterator[tuple[int, list[bytes]]]:
-        """Yields parts of buckets, each with its place in the file."""
+    def _parts(self) -> Iterator[tuple[int, list[bytes]]]:
+        """Yields all pieces, some of a bucket at a time."""
         while self._pieces:
             bucket, pieces = self._pieces.popitem()
             part: list[bytes] = []
-            size = _TAG_BYTES
+            size = 0
             for left, piece in enumerate(pieces, 1 - len(pieces)):
                 part.append(piece)
-                size += _LENGTH_BYTES + len(piece)
+                size += len(piece)
                 if size >= _SEGMENT_BYTES or left == 0:
-                    start, self._end = self._end, self._end + size
-                    self._segments[bucket].append(range(start, self._end))
-                    yield start, part
-                    part, size = [], _TAG_BYTES
+                    yield bucket, part
+                    part, size = [], 0
 
-    def _write(self, placed: tuple[int, list[bytes]]) -> None:
-        place, pieces = placed
-        lengths = (len(piece).to_bytes(_LENGTH_BYTES, "little") for piece in pieces)
-        plain = b"".join(part for pair in zip(lengths, pieces, strict=True) for part in pair)
+    def _placed(self, parts: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+        """Yields compressed parts of buckets, each with its place in the file."""
+        for bucket, plain in parts:
+            start, self._end = self._end, self._end + len(plain) + _TAG_BYTES
+            self._segments[bucket].append(range(start, self._end))
+            yield start, plain
+
+    def _write(self, placed: tuple[int, bytes]) -> None:
+        place, plain = placed
         data = memoryview(self._cipher.encrypt(_nonce(place), plain, None))
         assert self._file is not None
         while data:
@@ -260,11 +260,11 @@ class Buckets:
             raise SpillError(
                 f"what was shuffled to {self._directory} cannot be read again: check that disk"
             ) from None
-        start = 0
-        while start < len(plain):
+        part, start = decompressed(plain).to_pybytes(), 0
+        while start < len(part):
             first = start + _LENGTH_BYTES
-            start = first + int.from_bytes(plain[start:first], "little")
-            yield plain[first:start]
+            start = first + int.from_bytes(part[start:first], "little")
+            yield part[first:start]
 
 
 class _Pieces(Iterable[bytes]):
@@ -277,6 +277,14 @@ class _Pieces(Iterable[bytes]):
         for segment in self._segments:
             yield from self._buckets.read(segment)
         yield from self._pieces
+
+
+def _compressed(part: tuple[int, list[bytes]]) -> tuple[int, bytes]:
+    """The pieces of a bucket, each behind its length, as one segment."""
+    bucket, pieces = part
+    lengths = (len(piece).to_bytes(_LENGTH_BYTES, "little") for piece in pieces)
+    pairs = zip(lengths, pieces, strict=True)
+    return bucket, compressed(b"".join(itertools.chain.from_iterable(pairs)))
 
 
 def _nonce(place: int) -> bytes:
