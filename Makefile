@@ -10,6 +10,7 @@
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
+# make bench-large  jobs of hundreds of millions of records, and Flink; an hour, and 15 GB of disk
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 
@@ -24,7 +25,7 @@ RELEASE := out/release
 # A virtual environment that could not be made must not look made.
 .DELETE_ON_ERROR:
 
-.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
+.PHONY: run test test-long test-slow test-laws mutants kills fuzz bench bench-large coverage test-oldest test-flink test-spark test-dataflow flink-up flink-down spark-up spark-down lint docs notebook clean
 
 run: .venv/installed
 	$(BIN)/python -m pipelines.sample_records --users=1000000 --output=$(SAMPLE) --overwrite
@@ -68,6 +69,9 @@ bench: .venv-bench/installed .venv-peers/installed
 	.venv-bench/bin/python -m benchmarks --peers_python=.venv-peers/bin/python \
 	  $(if $(LISTS),--lists=$(LISTS)) $(if $(EDGES),--edges=$(EDGES)) $(if $(PAIRS),--pairs=$(PAIRS)) \
 	  $(if $(RESUME),--resume)
+
+bench-large: .venv-bench/installed
+	.venv-bench/bin/python -m benchmarks.large
 
 # Beam has wheels for Python 3.13 from 2.69 on.
 .venv-oldest/installed: setup.py

@@ -28,6 +28,7 @@ Route = Callable[[pa.Table], Hashes]
 DEFAULT_BUCKETS = 64
 MAX_BUCKETS = 1 << 16
 _FEWEST = 16
+_MANY_BUCKETS = 192
 _BUCKET_ROWS = 600_000
 MAX_HELD_BYTES = 32 << 20
 """About how much of a bucket a thread holds at a time; a larger one is gone through in parts.
@@ -220,20 +221,27 @@ def num_buckets_for(rows: int) -> int:
     return min(max(rows // _BUCKET_ROWS, _FEWEST), 4096)
 
 
-def num_buckets_by_size(num_buckets: int, rows: int, size: int) -> int:
-    """Lowers the number of ``num_buckets_for`` where records are small: a bucket is half of the
-    bytes that a thread holds at a time. Each batch has a piece for each bucket, and each piece its
-    dictionaries.
+def buckets_by_size(num_buckets: int, rows: int, size: int, most_held: int) -> tuple[int, int]:
+    """Fits the number of ``num_buckets_for`` to the size of records: a bucket is half of the bytes
+    that a thread holds at a time. Each batch has a piece for each bucket, and each piece its
+    dictionaries: rather than very many buckets there are larger ones, if the memory allows it.
 
     Args:
       num_buckets: at most so many.
       rows, size: how many bytes some of the records take.
+      most_held: how many bytes a thread may hold at a time, if that is more than MAX_HELD_BYTES.
 
-    >>> num_buckets_by_size(160, rows=1_000, size=12_000), num_buckets_by_size(8, 1_000, 12_000)
-    (68, 8)
+    Returns:
+      The number of buckets, and how many bytes of one a thread should hold.
+
+    >>> buckets_by_size(160, rows=1_000, size=12_000, most_held=0)
+    (68, 33554432)
+    >>> buckets_by_size(800, rows=1_000, size=12_000, most_held=1 << 30)[0]
+    192
     """
-    needed = 2 * num_buckets * _BUCKET_ROWS * size // (max(rows, 1) * MAX_HELD_BYTES)
-    return min(num_buckets, max(needed, _FEWEST))
+    total = num_buckets * _BUCKET_ROWS * size // max(rows, 1)
+    held = max(MAX_HELD_BYTES, min(2 * total // _MANY_BUCKETS, most_held))
+    return min(num_buckets, max(2 * total // held, _FEWEST)), held
 
 
 def by_hash(names: tuple[str, ...], key: bytes) -> Route:

@@ -34,19 +34,21 @@ from dp_transforms.columnar.columns import check_alike, coded_table, is_full, si
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
+    buckets_by_size,
     by_hash,
     compressed,
     decompressed,
     gather,
-    num_buckets_by_size,
     pack,
     scatter,
     unpack,
 )
-from dp_transforms.runtime.threads import map_ahead
+from dp_transforms.runtime.threads import THREADS, map_ahead
 
 # Of the memory, for the records of one shuffle or one ``Held``. Three may have theirs at a time.
 _HELD_SHARE = 16
+# Of the memory, for what all threads hold of buckets; work on it takes up to twelve times as much.
+_THREADS_SHARE = 32
 _SEGMENT_BYTES = 4 << 20
 _LENGTH_BYTES = 8
 _NONCE_BYTES = 12
@@ -77,15 +79,17 @@ def reduced(
         return types_of(table), list(pieces)
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
-        return list(gather(pieces, route, reduce, MAX_HELD_BYTES))
+        return list(gather(pieces, route, reduce, held))
 
     kinds: set[tuple[str, str]] = set()
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
+    held, memory = MAX_HELD_BYTES, memory_limit()
     for batch in first:
         rows, size = sum(map(len, batch)), sum(map(size_of, batch))
-        num_buckets = num_buckets_by_size(num_buckets, rows, size)
-    with Buckets(memory_limit() // _HELD_SHARE) as buckets:
+        most_held = memory // (_THREADS_SHARE * THREADS)
+        num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
+    with Buckets(memory // _HELD_SHARE) as buckets:
         for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
             kinds.add(kind)
             buckets.add(pieces)
