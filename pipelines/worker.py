@@ -30,6 +30,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 # Beam is imported in functions: it logs, and a quiet worker closes stderr before.
 
@@ -104,7 +105,7 @@ def connect_early() -> None:
             finally:
                 end.cancel()
 
-    # Beside sizes of messages, this is all that the workers replace in Beam. Where Beam moves what is replaced,
+    # With the size of messages, this is all that the workers replace in Beam. Where Beam moves it,
     # test_a_runner_hears_of_a_step_that_cannot_be_made fails.
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
 
@@ -118,7 +119,7 @@ def send_small_messages() -> None:
     from apache_beam.runners.worker import data_plane
 
     data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD = MESSAGE_BYTES
-    stream = data_plane.SizeBasedBufferingClosableOutputStream.__init__
+    stream: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
     first, second, _, *others = stream.__defaults__
     stream.__defaults__ = (first, second, MESSAGE_BYTES, *others)
 
