@@ -1,24 +1,28 @@
 """Times a job on a Flink cluster of this machine, beside the same job in process, in turns.
 
-    python -m benchmarks.clusters [--repeats=3] [--data=DIR] [--output=benchmarks/results]
+    python -m benchmarks.clusters [--millions=20] [--repeats=3] [--data=DIR]
+        [--output=benchmarks/results]
 
-Starts the cluster of ``make flink-up``, unless it runs already, and ends it; needs Java and Maven,
-as that does. Times are those of whole commands, from their start to the last file; the first job of
-a cluster, in which Java loads its classes, is told by itself.
+Starts the cluster of ``make flink-up``, unless it runs already, and ends it; needs Linux, Java and
+Maven. Times are those of whole commands, from their start to the last file; the first job of a
+cluster, in which Java loads its classes, is told by itself. ``--millions`` is the size of the job
+of which all parts are shown; above 20, it runs once.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
+import dataclasses
 import os
 import pathlib
-import statistics
+import select
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from benchmarks.harness import page_parser, write_page
 from benchmarks.throughput import KAPPA
@@ -29,20 +33,121 @@ from runner_configs.parts import Unavailable
 SMALLEST = 2_000
 LARGE = 20 * MILLION
 SESSION = pathlib.Path(cluster.__file__).with_name("session.yaml")
+SECONDS_BETWEEN_LOOKS = 0.1
+COMMAND, WORKERS = "command", "Python workers"
 
 
-def seconds(path: str, *options: str) -> float:
-    """The time of a release of a file's list, by a command of its own."""
-    with tempfile.TemporaryDirectory() as directory:
+@dataclasses.dataclass
+class Used:
+    """What the processes of a part took: CPU seconds, the most bytes of memory at a time, and bytes
+    written to files."""
+
+    cpu: float = 0
+    memory: int = 0
+    written: int = 0
+
+
+@dataclasses.dataclass
+class Run:
+    """A command's time in seconds, and what each part took."""
+
+    seconds: float
+    parts: Mapping[str, Used]
+
+    @property
+    def total(self) -> Used:
+        used = self.parts.values()
+        return Used(*(sum(getattr(one, name) for one in used) for name in vars(Used())))
+
+    @property
+    def cpu(self) -> float:
+        return self.total.cpu
+
+
+class Meter:
+    """Adds up what processes take, from now on. Shared memory counts in each of them.
+
+    Args:
+      known: process ids of each part that runs already.
+    """
+
+    def __init__(self, known: Mapping[str, Sequence[int]]):
+        self._known, self._peaks = known, collections.Counter[str]()
+        self._last: dict[tuple[str, int], Used] = {}
+        self._look(known)
+        self._first = dict(self._last)
+
+    def look(self, command: int) -> None:
+        """Looks at all of them, at a command, and at what it has started."""
+        self._look({**self._known, COMMAND: [command], WORKERS: list(descendants(command))})
+
+    def used(self) -> dict[str, Used]:
+        """What each part took until its processes were last looked at."""
+        total = {part: Used(memory=peak) for part, peak in self._peaks.items()}
+        for (part, pid), last in self._last.items():
+            first = self._first.get((part, pid), Used())
+            total[part].cpu += last.cpu - first.cpu
+            total[part].written += last.written - first.written
+        return total
+
+    def _look(self, parts: Mapping[str, Sequence[int]]) -> None:
+        for part, pids in parts.items():
+            seen = {(part, pid): one for pid in pids if (one := taken_by(pid))}
+            self._last.update(seen)
+            self._peaks[part] = max(self._peaks[part], sum(one.memory for one in seen.values()))
+
+
+def taken_by(pid: int) -> Used | None:
+    """What a process has taken, and how much memory it has now; None if there is none."""
+    process = pathlib.Path(f"/proc/{pid}")
+    try:
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        written = (process / "io").read_text().partition("\nwrite_bytes: ")[2].split()[0]
+    except OSError:
+        return None
+    cpu = sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+    return Used(cpu, int(fields[21]) * os.sysconf("SC_PAGE_SIZE"), int(written))
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The processes that a process has started, and that these have."""
+    for file in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, file.read_text().split()):
+                yield child
+                yield from descendants(child)
+
+
+def run(path: str, *options: str, parts: Mapping[str, Sequence[int]] | None = None) -> Run:
+    """Releases a file's list by a command of its own."""
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "pipelines.release_frequency_list", *options]
         command += [f"--input={path}", "--user_column=user", "--partition_column=partition"]
         command += ["--epsilon=1", f"--max_partitions_per_user={KAPPA}"]
+        command += [f"--output={directory}/released"]
+        meter = Meter(parts or {})
         begun = time.perf_counter()
-        done = subprocess.run([*command, f"--output={directory}/released"], capture_output=True)
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=errors)
+        with open(os.pidfd_open(process.pid)) as ended:
+            while not select.select([ended], [], [], SECONDS_BETWEEN_LOOKS)[0]:
+                meter.look(process.pid)
         taken = time.perf_counter() - begun
-    if done.returncode:
-        raise RuntimeError(done.stderr.decode())
-    return taken
+        # A process that has ended can be looked at until it is waited for.
+        meter.look(process.pid)
+        if process.wait():
+            errors.seek(0)
+            raise RuntimeError(errors.read().decode())
+    return Run(taken, meter.used())
+
+
+def runs(path: str, repeats: int) -> tuple[Run, Run]:
+    """Runs a job in process and on Flink, in turns; of each the run of median CPU time."""
+    both = [
+        (run(path), run(path, f"--config={SESSION}", parts=cluster.processes()))
+        for _ in range(repeats)
+    ]
+    here, there = (sorted(those, key=lambda one: one.cpu) for those in zip(*both, strict=True))
+    return here[repeats // 2], there[repeats // 2]
 
 
 @contextlib.contextmanager
@@ -54,45 +159,77 @@ def flink() -> Iterator[None]:
         cluster.down()
 
 
-def rows(data: pathlib.Path, repeats: int) -> Iterator[str]:
-    """Medians; what Flink takes more; the ratio, and that of what exceeds the smallest job."""
-    yield "| records | in process | on Flink | Flink's range | more | ratio | beyond the smallest |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    config = f"--config={SESSION}"
-    with flink():
-        made = [
-            (f"{n:,} {shape}", write(data / f"{shape}{n}.parquet", SHAPES[shape](n)))
-            for n, shape in [(SMALLEST, "clicks"), *((LARGE, shape) for shape in SHAPES)]
-        ]
-        first = seconds(made[0][1], config)
-        least: tuple[float, float] | None = None
-        for title, path in made:
-            runs = [(seconds(path), seconds(path, config)) for _ in range(repeats)]
-            here, there = (statistics.median(times) for times in zip(*runs, strict=True))
-            span = [f"{end(there for _, there in runs):.1f}" for end in (min, max)]
-            beyond = ""
-            if least:
-                beyond = f"{(there - least[1]) / (here - least[0]):.2f}"
-            else:
-                least = here, there
-            yield (
-                f"| {title} | {here:.1f} s | {there:.1f} s | {' to '.join(span)} s "
-                f"| {there - here:.1f} s | {there / here:.2f} | {beyond} |"
-            )
-    yield f"\nThe first job of the cluster, of {SMALLEST:,} records, took {first:.1f} s."
-
-
 def page(flags: argparse.Namespace, data: pathlib.Path) -> Iterator[str]:
-    yield "# A job on Flink beside the same in process\n"
+    small, large = (SMALLEST, "clicks"), (flags.millions * MILLION, "visits")
+    # Fewer than 20 million are for trying this out.
+    others = [(LARGE, shape) for shape in SHAPES if large[0] >= LARGE]
+    files = {
+        (rows, shape): write(data / f"{shape}{rows}.parquet", SHAPES[shape](rows))
+        for rows, shape in (small, *others, large)
+    }
+    load = os.getloadavg()[0]
+    with flink():
+        yield "# A job on Flink beside the same in process\n"
+        yield (
+            f"{os.cpu_count()} cores for all of it, load {load:.1f} before. Whole commands by "
+            f"`runner_configs/flink/session.yaml`, with {about_cluster()}. Of {flags.repeats} in "
+            "turns, those of median CPU time, in all processes; *beyond start* is without what the "
+            "first row took.\n"
+        )
+        yield "| records | in process | on Flink | more | CPU | on Flink | ratio | beyond start |"
+        yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+        first = run(files[small], f"--config={SESSION}")
+        done: dict[tuple[int, str], tuple[Run, Run]] = {}
+        for job, path in files.items():
+            here, there = done[job] = runs(path, flags.repeats if job[0] <= LARGE else 1)
+            if job == large:
+                sent = sent_between_tasks()
+            beyond = [
+                one.cpu - start.cpu for one, start in zip(done[job], done[small], strict=True)
+            ]
+            yield (
+                f"| {job[0]:,} {job[1]} | {here.seconds:.1f} s | {there.seconds:.1f} s "
+                f"| {there.seconds - here.seconds:.1f} s | {here.cpu:.1f} s | {there.cpu:.1f} s "
+                f"| {there.cpu / here.cpu:.2f} "
+                f"| {'' if job == small else f'{beyond[1] / beyond[0]:.2f}'} |"
+            )
+    yield f"\nThe first job of the cluster, of {SMALLEST:,} records, took {first.seconds:.1f} s."
+    yield f"\n## The parts of the job of {large[0]:,} visits\n"
     yield (
-        f"{os.cpu_count()} cores for all of it, load {os.getloadavg()[0]:.1f} before. Whole "
-        f"commands by `runner_configs/flink/session.yaml`, medians of {flags.repeats} in turns.\n"
+        f"Memory is the most at a time, by looks every {SECONDS_BETWEEN_LOOKS} s, where what "
+        "processes share counts in each. Flink's tasks sent each other "
+        f"{sent / 2**20:,.0f} MiB, all of it through files of the task managers.\n"
     )
-    yield from rows(data, flags.repeats)
+    yield "| part | CPU | beyond start, a million records | memory | written to files |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    (here, there), starts = done[large], done[small]
+    rows = {"in process": (here.total, starts[0].total), "on Flink": (there.total, starts[1].total)}
+    rows |= {part: (used, starts[1].parts[part]) for part, used in there.parts.items()}
+    for part, (used, start) in rows.items():
+        yield (
+            f"| {part} | {used.cpu:.1f} s | {(used.cpu - start.cpu) / flags.millions:.3f} s "
+            f"| {used.memory / 2**20:,.0f} MiB | {used.written / 2**20:,.0f} MiB |"
+        )
+
+
+def about_cluster() -> str:
+    managers = cluster.ask("/taskmanagers")["taskmanagers"]
+    memory = managers[0]["memoryConfiguration"]["totalProcessMemory"] / 2**20
+    return (
+        f"{len(managers)} task managers of {memory:,.0f} MiB and {managers[0]['slotsNumber']} slots"
+    )
+
+
+def sent_between_tasks() -> int:
+    """Bytes that the tasks of the last job sent to others."""
+    last = max(cluster.ask("/jobs/overview")["jobs"], key=lambda job: job["start-time"])
+    tasks = cluster.ask(f"/jobs/{last['jid']}")["vertices"]
+    return sum(task["metrics"]["write-bytes"] for task in tasks)
 
 
 def main() -> None:
     parser = page_parser("clusters", __doc__)
+    parser.add_argument("--millions", type=int, default=LARGE // MILLION)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--data", type=pathlib.Path)
     flags = parser.parse_args()

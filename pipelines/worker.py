@@ -30,6 +30,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from typing import Any
 
 # Beam is imported in functions: it logs, and a quiet worker closes stderr before.
 
@@ -39,6 +40,8 @@ FORKS = sys.platform == "linux"
 """True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
 SECONDS_TO_MAKE_STEPS = 180.0
 """The time limit for making a stage's steps: as long as runners would have waited."""
+MESSAGE_BYTES = 1 << 20
+"""From which size on what a worker has to send goes to its runner."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
@@ -63,6 +66,7 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
     from apache_beam.runners.worker import sdk_worker_main
 
     connect_early()
+    send_small_messages()
     take_system_memory()
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
     tell_ready()
@@ -101,9 +105,23 @@ def connect_early() -> None:
             finally:
                 end.cancel()
 
-    # This is all that the workers replace in Beam. Where Beam moves what is replaced,
+    # With the size of messages, this is all that the workers replace in Beam. Where Beam moves it,
     # test_a_runner_hears_of_a_step_that_cannot_be_made fails.
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
+
+
+def send_small_messages() -> None:
+    """Has the workers of this process send their data in messages of about a mebibyte.
+
+    A runner in Java has messages that wait on its heap. Some twenty of Beam's 10 MiB are all of a
+    small node's, and the stage fails for want of memory at each attempt.
+    """
+    from apache_beam.runners.worker import data_plane
+
+    data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD = MESSAGE_BYTES
+    stream: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
+    first, second, _, *others = stream.__defaults__
+    stream.__defaults__ = (first, second, MESSAGE_BYTES, *others)
 
 
 def take_system_memory() -> None:

@@ -68,6 +68,15 @@ def task_managers() -> list[int]:
     return running(_TASK_MANAGERS)
 
 
+def processes() -> dict[str, list[int]]:
+    """The process ids of each part."""
+    return {
+        "task managers": task_managers(),
+        "job manager": running(_JOB_MANAGER),
+        "job server": running(_JOB_SERVER),
+    }
+
+
 def start_task_manager() -> None:
     """Starts one more task manager."""
     _script("taskmanager.sh", "start")
