@@ -10,7 +10,7 @@
 # make fuzz  tens of thousands of damaged files and made-up arguments, an hour or so
 # make coverage  branches of the mechanisms that the tests do not take
 # make bench  all benchmarks, peers beside, into benchmarks/RESULTS.md; less than an hour on two quiet cores
-# make bench-large  jobs of hundreds of millions of records, and Flink; an hour, and 15 GB of disk
+# make bench-large  jobs of hundreds of millions of records; half an hour, and 15 GB of disk
 # make lint  formatting, style and types;  make docs  the documentation as a site, in out/docs
 # make notebook  runs the notebook of the documentation, and stores its outputs in it
 

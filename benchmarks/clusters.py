@@ -169,7 +169,7 @@ def page(flags: argparse.Namespace, data: pathlib.Path) -> Iterator[str]:
     }
     load = os.getloadavg()[0]
     with flink():
-        yield "# A job on Flink beside the same in process\n"
+        yield "# Jobs on Flink beside the same in process\n"
         yield (
             f"{os.cpu_count()} cores for all of it, load {load:.1f} before. Whole commands by "
             f"`runner_configs/flink/session.yaml`, with {about_cluster()}. Of {flags.repeats} in "

@@ -1,9 +1,9 @@
-"""Jobs of hundreds of millions of records: beyond memory, at shapes drawn at random, on a cluster.
+"""Jobs of hundreds of millions of records: beyond memory, and at shapes drawn at random.
 
     python -m benchmarks.large [--seed=101] [--data=DIR] [--output=benchmarks/results]
 
-An hour on two quiet cores, and some 15 GB of disk. The parts are those of ``throughput``,
-``throughput_shapes`` and ``clusters``, of which the book has smaller ones.
+Half an hour on two quiet cores, and some 15 GB of disk. The parts are those of ``throughput`` and
+``throughput_shapes``, of which the book has smaller ones.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import importlib
 import json
@@ -30,7 +31,6 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
 # Beam is imported in functions: it logs, and a quiet worker closes stderr before.
 
@@ -41,7 +41,7 @@ FORKS = sys.platform == "linux"
 SECONDS_TO_MAKE_STEPS = 180.0
 """The time limit for making a stage's steps: as long as runners would have waited."""
 MESSAGE_BYTES = 1 << 20
-"""From which size on what a worker has to send goes to its runner."""
+"""The size from which on a worker sends its data to its runner."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
@@ -105,7 +105,7 @@ def connect_early() -> None:
             finally:
                 end.cancel()
 
-    # With the size of messages, this is all that the workers replace in Beam. Where Beam moves it,
+    # This and the size of messages are all that the workers replace in Beam. Where Beam moves it,
     # test_a_runner_hears_of_a_step_that_cannot_be_made fails.
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
 
@@ -113,15 +113,17 @@ def connect_early() -> None:
 def send_small_messages() -> None:
     """Has the workers of this process send their data in messages of about a mebibyte.
 
-    A runner in Java has messages that wait on its heap. Some twenty of Beam's 10 MiB are all of a
-    small node's, and the stage fails for want of memory at each attempt.
+    A runner in Java has the messages that wait on its heap. Some twenty of Beam's 10 MiB are all
+    that a small node has, and the stage fails for want of memory at each attempt.
     """
     from apache_beam.runners.worker import data_plane
 
+    # Messages that wait to be sent are joined up to the first limit.
     data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD = MESSAGE_BYTES
-    stream: Any = data_plane.SizeBasedBufferingClosableOutputStream.__init__
-    first, second, _, *others = stream.__defaults__
-    stream.__defaults__ = (first, second, MESSAGE_BYTES, *others)
+    stream = functools.partial(
+        data_plane.SizeBasedBufferingClosableOutputStream, size_flush_threshold=MESSAGE_BYTES
+    )
+    data_plane.SizeBasedBufferingClosableOutputStream = stream  # type: ignore[misc,assignment]
 
 
 def take_system_memory() -> None:
