@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import gc
 import importlib
 import json
@@ -40,8 +39,6 @@ FORKS = sys.platform == "linux"
 """True where one warm process makes many workers: elsewhere libraries do not bear to be copied."""
 SECONDS_TO_MAKE_STEPS = 180.0
 """The time limit for making a stage's steps: as long as runners would have waited."""
-MESSAGE_BYTES = 1 << 20
-"""The size from which on a worker sends its data to its runner."""
 
 _NEEDED = (
     "apache_beam.runners.worker.sdk_worker_main",
@@ -66,7 +63,6 @@ def run(tell_ready: Callable[[], object] = lambda: None) -> None:
     from apache_beam.runners.worker import sdk_worker_main
 
     connect_early()
-    send_small_messages()
     take_system_memory()
     log_handler, harness, _ = sdk_worker_main.create_harness(os.environ)
     tell_ready()
@@ -105,25 +101,9 @@ def connect_early() -> None:
             finally:
                 end.cancel()
 
-    # This and the size of messages are all that the workers replace in Beam. Where Beam moves it,
+    # This is all that the workers replace in Beam. Where Beam moves what is replaced,
     # test_a_runner_hears_of_a_step_that_cannot_be_made fails.
     sdk_worker.BundleProcessorCache = ConnectedFirst  # type: ignore[misc]
-
-
-def send_small_messages() -> None:
-    """Has the workers of this process send their data in messages of about a mebibyte.
-
-    A runner in Java has the messages that wait on its heap. Some twenty of Beam's 10 MiB are all
-    that a small node has, and the stage fails for want of memory at each attempt.
-    """
-    from apache_beam.runners.worker import data_plane
-
-    # Messages that wait to be sent are joined up to the first limit.
-    data_plane._DEFAULT_SIZE_FLUSH_THRESHOLD = MESSAGE_BYTES
-    stream = functools.partial(
-        data_plane.SizeBasedBufferingClosableOutputStream, size_flush_threshold=MESSAGE_BYTES
-    )
-    data_plane.SizeBasedBufferingClosableOutputStream = stream  # type: ignore[misc,assignment]
 
 
 def take_system_memory() -> None:

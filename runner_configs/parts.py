@@ -66,15 +66,20 @@ def maven(pom: pathlib.Path, scratch: pathlib.Path, *arguments: str) -> pathlib.
     return project
 
 
-def mended(scratch: pathlib.Path) -> pathlib.Path:
-    """Makes a jar of what is mended in Beam; see its pom.xml.
+def stage_mended(directory: pathlib.Path, scratch: pathlib.Path) -> None:
+    """Puts a jar of what is mended in Beam into a directory, unless it is there; see its pom.xml.
 
     Raises:
       Unavailable: something that it is made of cannot be had.
     """
-    return (
-        maven(ROOT / "runner_configs" / "beam" / "pom.xml", scratch, "package") / "target" / MENDED
-    )
+    pom = ROOT / "runner_configs" / "beam" / "pom.xml"
+    if not is_made_from(directory / MENDED, pom):
+        (maven(pom, scratch, "package") / "target" / MENDED).rename(directory / MENDED)
+
+
+def is_made_from(file: pathlib.Path, source: pathlib.Path) -> bool:
+    """Tells whether a file is there, and not older than its source."""
+    return file.exists() and file.stat().st_mtime >= source.stat().st_mtime
 
 
 def run(command: list[str], failure: str) -> None:

@@ -9,7 +9,15 @@ import tarfile
 import tempfile
 import zipfile
 
-from runner_configs.parts import BEAM_VERSION, MENDED, ROOT, check_java, maven, mended, run
+from runner_configs.parts import (
+    BEAM_VERSION,
+    ROOT,
+    check_java,
+    is_made_from,
+    maven,
+    run,
+    stage_mended,
+)
 
 FLINK_VERSION = "1.19.3"
 
@@ -36,10 +44,8 @@ def stage() -> None:
             _stage_flink(pathlib.Path(scratch))
         # Of Flink's own libraries, Beam's classes outlive a task, and so do its workers. They are
         # loaded in the order of these names.
-        if not (LIBRARIES / MENDED).exists():
-            mended(pathlib.Path(scratch)).rename(LIBRARIES / MENDED)
-        runner = LIBRARIES / _RUNNER
-        if not runner.exists() or runner.stat().st_mtime < _PROJECT.stat().st_mtime:
+        stage_mended(LIBRARIES, pathlib.Path(scratch))
+        if not is_made_from(LIBRARIES / _RUNNER, _PROJECT):
             _stage_runner(pathlib.Path(scratch))
 
 

@@ -15,8 +15,8 @@ from runner_configs.parts import (
     end,
     java,
     maven,
-    mended,
     running,
+    stage_mended,
     wait_until,
 )
 
@@ -49,8 +49,7 @@ def up() -> None:
             arguments = ("dependency:copy-dependencies", "-DincludeScope=runtime")
             project = maven(_POM, pathlib.Path(scratch), *arguments)
             (project / "target" / "dependency").rename(LIBRARIES)
-        if not (STAGE / MENDED).exists():
-            mended(pathlib.Path(scratch)).rename(STAGE / MENDED)
+        stage_mended(STAGE, pathlib.Path(scratch))
     if not running(PID):
         _start()
     wait_until(lambda: listens(JOB_ENDPOINT))

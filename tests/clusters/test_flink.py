@@ -6,7 +6,10 @@ Skipped where Java, Maven or a download is not to be had; everything else is a f
 import subprocess
 import sys
 
+import apache_beam as beam
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.testing.util import assert_that, equal_to
 
 from pipelines import release_frequency_list
 from runner_configs.flink import cluster
@@ -60,6 +63,15 @@ def test_agrees_with_the_in_process_runner(config, job, flink, pool, same_secret
 
 def test_every_format_is_released_alike(flink, same_secret, tmp_path):
     check_formats(tmp_path, f"--config={ROOT}/runner_configs/flink/session.yaml")
+
+
+def test_a_step_makes_more_than_fits_into_a_task_manager(flink):
+    options = ["--runner=PortableRunner", "--job_endpoint=localhost:8099", "--parallelism=1"]
+    options += ["--environment_type=LOOPBACK", "--execution_mode_for_batch=BATCH"]
+    with beam.Pipeline(options=PipelineOptions(options)) as pipeline:
+        made = pipeline | beam.Create([600]) | beam.FlatMap(lambda n: map(bytes, n * [1 << 20]))
+        sizes = made | beam.Reshuffle() | beam.Map(len) | beam.CombineGlobally(sum)
+        assert_that(sizes, equal_to([600 << 20]))
 
 
 def test_nothing_of_the_data_or_the_secret_is_shown(flink, pool, same_secret, tmp_path, capfd):

@@ -44,29 +44,6 @@ def test_a_worker_that_is_stuck_before_its_steps_are_made_ends(repository):
     assert "Traceback" not in done.stderr
 
 
-SENDING = """
-from pipelines.worker import send_small_messages
-send_small_messages()
-from apache_beam.runners.worker import data_plane
-channel = data_plane._GrpcDataChannel()
-stream = channel.output_stream("2", "1")
-for _ in range(40):
-    stream.write(bytes(100_000))
-    stream.maybe_flush()
-stream.close()
-channel.close()
-print(*(message.ByteSize() for message in channel._write_outputs()))
-"""
-
-
-def test_a_worker_sends_small_messages(repository):
-    command = [sys.executable, "-c", SENDING]
-    done = subprocess.run(command, cwd=repository, capture_output=True, text=True, check=True)
-    sizes = [int(size) for size in done.stdout.split()]
-    assert sum(sizes) >= 4_000_000
-    assert max(sizes) < 1_200_000
-
-
 # How much memory is resident after columns of 160 MiB were filled and freed, on a thread.
 FREED = """
 import pathlib, resource, threading
