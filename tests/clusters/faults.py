@@ -28,6 +28,7 @@ from benchmarks.throughput_data import visits, write
 from dp_transforms.runtime.job_secret import JobSecret
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT
+from tests.clusters.bounded_pairs import PAIRS_FILE
 from tests.clusters.leaks import leaks, logs, needles, rest_answers
 from tests.clusters.runs import (
     ABSENT,
@@ -172,7 +173,7 @@ class Inputs:
     def __init__(self, rows: int, directory: pathlib.Path):
         self._rows = rows
         self._directory = directory
-        self._references: dict[tuple[JobKind, int], tuple[bytes, float]] = {}
+        self._references: dict[tuple[JobKind, int], tuple[dict[str, bytes], float]] = {}
 
     def rows(self, kind: JobKind, factor: int) -> int:
         # Its output has a line for each pair, and task managers are small.
@@ -184,8 +185,8 @@ class Inputs:
             return write(self._directory / f"bad{rows}.parquet", with_a_bad_record(rows))
         return write(self._directory / f"visits{rows}.parquet", visits(rows))
 
-    def reference(self, kind: JobKind, factor: int) -> tuple[bytes, float]:
-        """A job's output, and its seconds."""
+    def reference(self, kind: JobKind, factor: int) -> tuple[dict[str, bytes], float]:
+        """A job's output but for its statement, and its seconds."""
         if (kind, factor) not in self._references:
             rows = self.rows(kind, factor)
             records = write(self._directory / f"visits{rows}.parquet", visits(rows))
@@ -250,7 +251,7 @@ def run_once(scenario: Scenario, inputs: Inputs, factor: int) -> Outcome:
             shown = [("printed", run.printed()), *logs(cluster.LOGS), *rest_answers()]
         finally:
             run.end()
-        output = look(run.output, scenario.kind.file_name, reference)
+        output = look(run.output, reference)
     secret = JobSecret.insecure_for_testing(SEED).secret
     return Outcome(code, output, seconds, leaks(needles(secret, _PATTERNS), shown))
 
@@ -310,7 +311,7 @@ def report(inputs: Inputs, only: str) -> Iterator[tuple[str, bool]]:
         written, seconds = inputs.reference(kind, 1)
         yield f"* {kind.title}, {inputs.rows(kind, 1):,} records: {seconds:.0f} s in process", True
         if kind is PAIRS:
-            most = most_partitions_of_a_user(written)
+            most = most_partitions_of_a_user(written[PAIRS_FILE])
             yield f"* most partitions of a user in {kind.title}: {most}", most == KAPPA
     yield "", True
     yield "| job | fault | the job | its output | time | leaks |", True

@@ -10,11 +10,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 
-from dp_transforms.files.filenames import FREQUENCIES_FILE, PARTITIONS_FILE, PRIVACY_FILE
+from dp_transforms.files.filenames import PRIVACY_FILE
 from runner_configs.flink import cluster
 from runner_configs.parts import ROOT, wait_until
-from tests.clusters.bounded_pairs import PAIRS_FILE
 
 SEED = 20
 KAPPA = 10
@@ -31,20 +31,19 @@ _ENDED = ("FINISHED", "FAILED", "CANCELED")
 
 @dataclasses.dataclass(frozen=True)
 class JobKind:
-    """A job, its flags beside those that all have, and the file that it writes."""
+    """A job, and its flags beside those that all have."""
 
     module: str
-    flags: tuple[str, ...]
-    file_name: str
+    flags: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
         return self.module.rpartition(".")[2]
 
 
-FREQUENCY_LIST = JobKind("pipelines.release_frequency_list", ("--epsilon=1",), FREQUENCIES_FILE)
-NAMES = JobKind("pipelines.select_partitions", ("--epsilon=1", "--delta=1e-5"), PARTITIONS_FILE)
-PAIRS = JobKind("tests.clusters.bounded_pairs", (), PAIRS_FILE)
+FREQUENCY_LIST = JobKind("pipelines.release_frequency_list", ("--epsilon=1",))
+NAMES = JobKind("pipelines.select_partitions", ("--epsilon=1", "--delta=1e-5"))
+PAIRS = JobKind("tests.clusters.bounded_pairs")
 
 
 class EndedEarly(Exception):
@@ -203,19 +202,25 @@ def command(kind: JobKind, records: str, output: pathlib.Path, *more: str) -> li
     ]
 
 
-def look(output: pathlib.Path, file_name: str, reference: bytes) -> str:
-    """Says in what state an output directory is."""
-    present = {path.name for path in output.iterdir()} if output.exists() else set()
-    visible = {name for name in present if not name.startswith(".")}
+def look(output: pathlib.Path, reference: Mapping[str, bytes]) -> str:
+    """Says in what state an output directory is, beside the files of ``in_process``."""
+    visible = visible_files(output)
     if not visible:
         return ABSENT
-    if visible != {file_name, PRIVACY_FILE}:
+    if visible.keys() != {*reference, PRIVACY_FILE}:
         return f"PARTIAL: {sorted(visible)}"
-    return COMPLETE if (output / file_name).read_bytes() == reference else "DIFFERENT"
+    return COMPLETE if reference.items() <= visible.items() else "DIFFERENT"
 
 
-def in_process(kind: JobKind, records: str) -> tuple[bytes, float]:
-    """Returns the file that the in-process runner writes under the same secret, and its seconds."""
+def visible_files(output: pathlib.Path) -> dict[str, bytes]:
+    """The contents of a directory's files by name; none if there is no directory."""
+    paths = output.iterdir() if output.exists() else ()
+    return {path.name: path.read_bytes() for path in paths if not path.name.startswith(".")}
+
+
+def in_process(kind: JobKind, records: str) -> tuple[dict[str, bytes], float]:
+    """Returns what the in-process runner writes under the same secret, but for its statement, which
+    has the time, and its seconds."""
     with tempfile.TemporaryDirectory() as scratch:
         output = pathlib.Path(scratch, "release")
         started = time.monotonic()
@@ -227,7 +232,9 @@ def in_process(kind: JobKind, records: str) -> tuple[bytes, float]:
             stdout=subprocess.DEVNULL,
         )
         seconds = time.monotonic() - started
-        return (output / kind.file_name).read_bytes(), seconds
+        written = visible_files(output)
+        del written[PRIVACY_FILE]
+        return written, seconds
 
 
 def most_partitions_of_a_user(pairs: bytes) -> int:
