@@ -25,7 +25,7 @@ _CONFIG = ROOT / "runner_configs" / "flink" / "external.yaml"
 _SECONDS_FOR_A_JOB = 600.0
 _SECONDS_OF_A_START = 2
 # Of a stage, until it is in the middle of its work.
-_SECONDS_TO_WORK = 0.5
+_SECONDS_TO_WORK = 0.2
 _ENDED = ("FINISHED", "FAILED", "CANCELED")
 
 
