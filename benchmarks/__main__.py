@@ -253,8 +253,8 @@ def book(runs: Mapping[str, Mapping[str, Any]], faults: Mapping[str, str]) -> It
         yield "What is by itself was not made by this command, but by the benchmark's own.\n"
     yield (
         "Apart from these: [planted bugs and the tests that catch them](results/mutants.md), "
-        "[jobs killed at random moments](results/kills.md) and "
-        "[faults on a cluster](results/cluster_faults.md)."
+        "[jobs killed at random moments](results/kills.md), "
+        "[faults on a cluster](results/cluster_faults.md), and [large jobs](results/large.md)."
     )
     for one in BENCHMARKS:
         yield f"\n## {one.about}\n"
