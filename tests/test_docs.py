@@ -245,7 +245,8 @@ def test_the_version_is_the_same_everywhere():
 
 _NUMBER = r"\d[\d,]*(?:\.\d+)?"
 _MEASURED = re.compile(
-    rf"(?<![\w.^,-])(?:{_NUMBER} (?:to|and|or) )*{_NUMBER}(?: (?:s|ms|GiB|MiB|MB|times|bits)\b|%)"
+    rf"(?<![\w.^,-])(?:{_NUMBER} (?:to|and|or) )*{_NUMBER}"
+    r"(?: (?:s|ms|core hours|GiB|MiB|GB|MB|times|bits)\b|%)"
 )
 
 
