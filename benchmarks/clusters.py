@@ -39,7 +39,7 @@ COMMAND, WORKERS = "command", "Python workers"
 
 @dataclasses.dataclass
 class Used:
-    """What the processes of a part took: CPU seconds, the most bytes of memory at a time, and bytes
+    """The cost of a part's processes: CPU seconds, the most bytes of memory at a time, and bytes
     written to files."""
 
     cpu: float = 0
@@ -49,7 +49,7 @@ class Used:
 
 @dataclasses.dataclass
 class Run:
-    """A command's time in seconds, and what each part took."""
+    """A command's time in seconds, and the cost of each part."""
 
     seconds: float
     parts: Mapping[str, Used]
@@ -82,7 +82,7 @@ class Meter:
         self._look({**self._known, COMMAND: [command], WORKERS: list(descendants(command))})
 
     def used(self) -> dict[str, Used]:
-        """What each part took until its processes were last looked at."""
+        """The cost of each part until its processes were last looked at."""
         total = {part: Used(memory=peak) for part, peak in self._peaks.items()}
         for (part, pid), last in self._last.items():
             first = self._first.get((part, pid), Used())
@@ -98,7 +98,7 @@ class Meter:
 
 
 def taken_by(pid: int) -> Used | None:
-    """What a process has taken, and how much memory it has now; None if there is none."""
+    """The cost of a process so far, with the memory that it has now; None if there is none."""
     process = pathlib.Path(f"/proc/{pid}")
     try:
         fields = (process / "stat").read_text().rpartition(")")[2].split()

@@ -308,7 +308,7 @@ def report(
     data: pathlib.Path, millions: Sequence[int], repeats: int, peers_python: str | None
 ) -> Iterator[str]:
     yield "# Records to a released frequency list: time and memory\n"
-    yield f"{about(repeats)}\n"
+    yield f"{about(repeats)} Growth is that of the CPU time to the size before.\n"
     yield from growth_rows(data, millions, repeats)
     yield ""
     yield from other_input_rows(data, millions[0], repeats)
@@ -323,9 +323,8 @@ def about(repeats: int) -> str:
     runs = f"Medians of {repeats} runs" if repeats > 1 else "Single runs"
     return (
         f"{os.cpu_count()} cores, load {os.getloadavg()[1]:.1f} before. {runs}, "
-        "each a process. CPU is that of all threads; memory is the process's peak; growth is that "
-        "of the CPU time to the size before. What a job may have of memory, which decides what "
-        f"goes to disk, is {memory_limit() / 2**30:.1f} GiB."
+        "each a process. CPU is that of all threads; memory is the process's peak. What a job may "
+        f"have of memory, which decides what goes to disk, is {memory_limit() / 2**30:.1f} GiB."
     )
 
 

@@ -78,9 +78,6 @@ def reduced(
         pieces = scatter(table, route, num_buckets, reduce, compress=False)
         return types_of(table), list(pieces)
 
-    def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
-        return list(gather(pieces, route, reduce, held))
-
     kinds: set[tuple[str, str]] = set()
     batches = _batches(tables)
     first = list(itertools.islice(batches, 1))
@@ -89,6 +86,10 @@ def reduced(
         rows, size = sum(map(len, batch)), sum(map(size_of, batch))
         most_held = memory // (_THREADS_SHARE * THREADS)
         num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
+
+    def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
+        return list(gather(pieces, route, reduce, held))
+
     with Buckets(memory // _HELD_SHARE) as buckets:
         for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
             kinds.add(kind)

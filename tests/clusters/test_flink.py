@@ -66,8 +66,9 @@ def test_every_format_is_released_alike(flink, same_secret, tmp_path):
 
 
 def test_a_step_makes_more_than_fits_into_a_task_manager(flink):
-    options = ["--runner=PortableRunner", "--job_endpoint=localhost:8099", "--parallelism=1"]
+    options = ["--runner=PortableRunner", f"--job_endpoint={cluster.JOB_ENDPOINT}"]
     options += ["--environment_type=LOOPBACK", "--execution_mode_for_batch=BATCH"]
+    options += ["--parallelism=1"]
     with beam.Pipeline(options=PipelineOptions(options)) as pipeline:
         made = pipeline | beam.Create([600]) | beam.FlatMap(lambda n: map(bytes, n * [1 << 20]))
         sizes = made | beam.Reshuffle() | beam.Map(len) | beam.CombineGlobally(sum)
