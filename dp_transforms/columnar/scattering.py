@@ -9,6 +9,7 @@ serialise the whole table, and Arrow's IPC streams take as long as all the rest 
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -57,31 +58,61 @@ def buckets_of(hashes: Hashes, num_buckets: int) -> np.ndarray:
     return (hashes >> np.uint64(32)) * np.uint64(num_buckets) >> np.uint64(32)
 
 
+@dataclasses.dataclass(frozen=True)
+class Routed:
+    """Rows with their hashes.
+
+    Attributes:
+      table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
+      hashes: one by row.
+      is_reduced: whether the rows were reduced.
+    """
+
+    table: pa.Table
+    hashes: Hashes
+    is_reduced: bool
+
+    @classmethod
+    def of(cls, table: pa.Table, route: Route, reduce: Reduce) -> Routed:
+        """Routes a table after reducing it, if a sample shrinks well (many duplicates)."""
+        table = pa.table({name: single(table[name]) for name in table.column_names})
+        hashes = route(table)
+        if not _shrinks(table, hashes, reduce):
+            return cls(table, hashes, False)
+        table = compacted(reduce(table))
+        return cls(table, route(table), True)
+
+
 def scatter(
-    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce, compress: bool = True
+    table: pa.Table, route: Route, num_buckets: int, reduce: Reduce
 ) -> Iterator[tuple[int, bytes]]:
     """Cuts a table into packed pieces, one for each bucket that it has rows for.
 
-    It is reduced before where that pays: all of it if a sample shrinks well (many duplicates), or
-    else a piece that is far larger than the others (a hot user or partition).
+    It is reduced before where that pays: see ``Routed.of`` and ``cut``.
 
     Args:
       table: plain columns, or codes (see ``columns``); fewer than 2**31 rows.
       route: gives the rows' hashes.
       num_buckets: between 1 and 2**16.
       reduce: what the receiver will apply anyway.
+    """
+    return cut(Routed.of(table, route, reduce), num_buckets, reduce)
+
+
+def cut(
+    rows: Routed, num_buckets: int, reduce: Reduce, compress: bool = True
+) -> Iterator[tuple[int, bytes]]:
+    """Cuts rows into packed pieces by bucket, and reduces a piece that is far larger than the
+    others (a hot user or partition).
+
+    Args:
+      rows: to be sent to their buckets.
+      num_buckets, reduce: see ``scatter``.
       compress: see ``pack``.
     """
+    table, hashes = rows.table, rows.hashes
     if not table.num_rows:
         return
-    table = pa.table({name: single(table[name]) for name in table.column_names})
-    hashes = route(table)
-    reduced = _shrinks(table, hashes, reduce)
-    if reduced:
-        table = compacted(reduce(table))
-        hashes = route(table)
-        if not table.num_rows:
-            return
     codes = pa.table({name: _codes(single(table[name])) for name in table.column_names})
     # Where all are codes, they are small enough to be near the cache.
     rows_at_once = len(hashes) if _is_coded(table) else _SORTED_ROWS
@@ -101,7 +132,7 @@ def scatter(
     crowd = max(_SAMPLE_ROWS, crowd)
     for bucket, parts in slices.items():
         piece = compacted(_with_values(pa.concat_tables(parts), table))
-        if piece.num_rows > crowd and not reduced:
+        if piece.num_rows > crowd and not rows.is_reduced:
             piece = _reduced(piece, reduce)
         yield bucket, pack(piece, compress)
 

@@ -114,15 +114,19 @@ def _read_groups(
             # Without a buffer, all pages of a column are held.
             buffer_size=_BUFFER_BYTES if large else 0,
         )
-        for batch in parquet.iter_batches(
+        found = parquet.iter_batches(
             max(1, int(rows / batches)) if large else BATCH_ROWS,
             groups,
             schema.names,
             use_threads=large,
-        ):
-            # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
-            batch.validate(full=True)
-            yield record_table(pa.Table.from_batches([batch]), schema)
+        )
+        # Small row groups are one table: each table costs as much as thousands of records.
+        for some in ([batch] for batch in found) if large else [list(found)]:
+            for batch in some:
+                # Arrow itself does not look whether text is UTF-8, nor whether codes have values.
+                batch.validate(full=True)
+            if some:
+                yield record_table(pa.Table.from_batches(some), schema)
 
 
 def _dictionaries(metadata: Any, group: int, schema: pa.Schema) -> list[str]:

@@ -23,24 +23,32 @@ import os
 import pathlib
 import resource
 import tempfile
-from collections.abc import Iterable, Iterator
-from typing import IO
+from collections.abc import Callable, Iterable, Iterator
+from typing import IO, TypeVar
 
 import pyarrow as pa
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from dp_transforms.columnar.columns import check_alike, coded_table, is_full, size_of, types_of
+from dp_transforms.columnar.columns import (
+    check_alike,
+    coded_table,
+    concat,
+    is_full,
+    size_of,
+    types_of,
+)
 from dp_transforms.columnar.scattering import (
     MAX_HELD_BYTES,
     Reduce,
+    Routed,
     buckets_by_size,
     by_hash,
     compressed,
+    cut,
     decompressed,
     gather,
     pack,
-    scatter,
     unpack,
 )
 from dp_transforms.runtime.threads import THREADS, map_ahead
@@ -54,6 +62,8 @@ _LENGTH_BYTES = 8
 _NONCE_BYTES = 12
 _TAG_BYTES = 16
 _CONTROL_GROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+T = TypeVar("T")
 
 
 def reduced(
@@ -72,29 +82,43 @@ def reduced(
       SpillError: rows that are too many for the memory do not fit on the disk either.
     """
     route = by_hash(names[:1], key)
-
-    def cut(batch: list[pa.Table]) -> tuple[tuple[str, str], list[tuple[int, bytes]]]:
-        table = coded_table(batch, names)
-        pieces = scatter(table, route, num_buckets, reduce, compress=False)
-        return types_of(table), list(pieces)
-
     kinds: set[tuple[str, str]] = set()
-    batches = _batches(tables)
-    first = list(itertools.islice(batches, 1))
+    rows = size = 0
+
+    def routed(batch: list[pa.Table]) -> tuple[tuple[str, str], int, int, Routed]:
+        table = coded_table(batch, names)
+        kept = Routed.of(table, route, reduce)
+        return types_of(table), len(table), sum(map(size_of, batch)), kept
+
+    def parts() -> Iterator[Routed]:
+        nonlocal rows, size
+        for kind, new_rows, new_size, part in map_ahead(routed, _batches(tables)):
+            kinds.add(kind)
+            check_alike(kinds)
+            rows, size = rows + new_rows, size + new_size
+            yield part
+
+    def pieces_of(some: list[Routed]) -> list[tuple[int, bytes]]:
+        part = some[0]
+        if len(some) > 1:
+            part = Routed.of(concat([part.table for part in some]), route, reduce)
+        return list(cut(part, num_buckets, reduce, compress=False))
+
+    # Parts that were reduced are brought together again: each has a piece for each bucket.
+    joint = _batches(parts(), lambda part: part.table)
+    first = list(itertools.islice(joint, 1))
     held, memory = MAX_HELD_BYTES, memory_limit()
-    for batch in first:
-        rows, size = sum(map(len, batch)), sum(map(size_of, batch))
+    for some in first:
+        kept = size * sum(len(part.table) for part in some) // max(rows, 1)
         most_held = memory // (_THREADS_SHARE * THREADS)
-        num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
+        num_buckets, held = buckets_by_size(num_buckets, rows, kept, most_held)
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, held))
 
     with Buckets(memory // _HELD_SHARE) as buckets:
-        for kind, pieces in map_ahead(cut, itertools.chain(first, batches)):
-            kinds.add(kind)
+        for pieces in map_ahead(pieces_of, itertools.chain(first, joint)):
             buckets.add(pieces)
-        check_alike(kinds)
         for found in map_ahead(gathered, buckets.take()):
             yield from found
 
@@ -149,11 +173,15 @@ def memory_limit() -> int:
     return min(limits)
 
 
-def _batches(tables: Iterable[pa.Table]) -> Iterator[list[pa.Table]]:
-    held: list[pa.Table] = []
+def _batches(
+    items: Iterable[T], table_of: Callable[[T], pa.Table] = lambda table: table
+) -> Iterator[list[T]]:
+    """Yields items together whose tables are about as large as one batch."""
+    held: list[T] = []
     rows = size = 0
-    for table in tables:
-        held.append(table)
+    for item in items:
+        table = table_of(item)
+        held.append(item)
         rows, size = rows + table.num_rows, size + size_of(table)
         if is_full(rows, size, table):
             yield held

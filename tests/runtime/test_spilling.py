@@ -1,6 +1,8 @@
 """What is shuffled beyond memory: the same releases, and nothing readable on disk."""
 
 import errno
+import functools
+import itertools
 import os
 import random
 import signal
@@ -13,10 +15,14 @@ import pytest
 
 from dp_transforms import JobSecret
 from dp_transforms.budget import PrivacyBudget
+from dp_transforms.columnar import columns
+from dp_transforms.columnar.bounding import distinct_pairs
 from dp_transforms.mechanisms.selection import MeasuredSelection, OptimalSelection
 from dp_transforms.runtime import local
 from dp_transforms.runtime.local import Buckets, SpillError
 from dp_transforms.specs import Attribute, GroupsSpec, ListSpec, NamesSpec
+from tests import reference
+from tests.columnar.tables import KEY, pairs_of, table_of
 from tests.engines import NoNoise, in_process
 
 SECRET = JobSecret.insecure_for_testing(3)
@@ -58,6 +64,21 @@ def test_counts_do_not_depend_on_memory(tmp_path, monkeypatch, num_buckets):
         engine = in_process(TABLES, SECRET, num_buckets)
         assert engine.frequency_list(ListSpec(NoNoise())) == [expected]
     assert not list(tmp_path.iterdir())
+
+
+def test_batches_of_many_duplicates_travel_together(monkeypatch):
+    rng = random.Random(7)
+    batches = [[(f"u{rng.betavariate(1, 3):.2f}", i % 7) for i in range(2_000)] for _ in range(45)]
+    repeated = [table_of(records * 4) for records in batches]
+    sent, add = [], Buckets.add
+    monkeypatch.setattr(Buckets, "add", lambda *args: sent.append(len(args[1])) or add(*args))
+    monkeypatch.setattr(columns, "_BATCH_ROWS", 8_000)
+    bound = functools.partial(distinct_pairs, at_most=3, key=KEY)
+    found = list(local.reduced(repeated, ("user", "partition"), bound, KEY, 16))
+    pairs = [pair for table in found for pair in pairs_of(table)]
+    assert sorted(pairs) == sorted(reference.bound(itertools.chain(*batches), 3, KEY))
+    # A batch of 8,000 records keeps at most 1,200: those of several make one.
+    assert len(sent) <= 6
 
 
 NAMES = NamesSpec(MeasuredSelection(20, 1e-3, 40), others_epsilon=5)
