@@ -324,9 +324,10 @@ class _StrictQuotes:
 
 def _records_if_lines(block: bytes) -> int:
     """The number of records of a block if each line but blank ones is one; -1 if it is unclear."""
-    returns = block.count(b"\r")
-    if returns != block.count(b"\r\n"):
-        return -1
-    if b"\n\n" not in block and b"\n\r\n" not in block and not block.startswith((b"\n", b"\r")):
-        return block.count(b"\n")
-    return sum(line not in (b"", b"\r") for line in block.split(b"\n"))
+    if b"\r" in block:
+        if block.count(b"\r") != block.count(b"\r\n"):
+            return -1
+        block = block.replace(b"\r\n", b"\n")
+    ends = np.frombuffer(block, np.uint8) == ord("\n")
+    # A blank line ends right behind another line, or at the beginning.
+    return int(np.count_nonzero(ends[1:] > ends[:-1]))
