@@ -39,7 +39,6 @@ from dp_transforms.columnar.columns import (
     types_of,
 )
 from dp_transforms.columnar.scattering import (
-    MAX_HELD_BYTES,
     Reduce,
     Routed,
     buckets_by_size,
@@ -107,11 +106,9 @@ def reduced(
     # Parts that were reduced are brought together again: each has a piece for each bucket.
     joint = _batches(parts(), lambda part: part.table)
     first = list(itertools.islice(joint, 1))
-    held, memory = MAX_HELD_BYTES, memory_limit()
-    for some in first:
-        kept = size * sum(len(part.table) for part in some) // max(rows, 1)
-        most_held = memory // (_THREADS_SHARE * THREADS)
-        num_buckets, held = buckets_by_size(num_buckets, rows, kept, most_held)
+    memory = memory_limit()
+    most_held = memory // (_THREADS_SHARE * THREADS)
+    num_buckets, held = buckets_by_size(num_buckets, rows, size, most_held)
 
     def gathered(pieces: Iterable[bytes]) -> list[pa.Table]:
         return list(gather(pieces, route, reduce, held))
