@@ -41,27 +41,11 @@ LARGEST = 2**62
 """No coordinate is taken to be larger, so that differences fit in 64 bits."""
 
 
-def decode(
-    coordinates: NoisyCoordinates,
-    bounds: PartitionBounds | None = None,
-    max_total: int | None = None,
-) -> FrequencyList:
-    """Decodes noisy coordinates: returns the list of posterior medians.
-
-    Args:
-      coordinates: noisy rows and columns; any integers.
-      bounds: public bounds, which the list keeps.
-      max_total: a public bound on the total, which the list keeps; some list within ``bounds``
-        must be able to.
-    """
-    return Posterior(coordinates, bounds).median(max_total)
-
-
 class Posterior:
     """The distribution of rows and columns, given their noisy values.
 
     Args:
-      coordinates: noisy rows and columns, which may differ in length.
+      coordinates: noisy rows and columns, any integers; these may differ in length.
       bounds: public bounds on the list.
     """
 
@@ -97,7 +81,12 @@ class Posterior:
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
-        """The list of medians, within the bounds and of at most a total."""
+        """Returns the list of medians, which keeps the bounds.
+
+        Args:
+          max_total: a public bound on the total, which the list keeps; some list within the bounds
+            must be able to.
+        """
         rows, columns = self.quantiles(0.5)
         size = int(np.count_nonzero(rows))
         # A no-op but for ties among floats: as many columns as rows, or one less.

@@ -24,9 +24,6 @@ from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, e
 TINY = 1e-200
 """Divisors are at least this. Nothing is lost: other terms are of the order of 1."""
 
-ROUNDING = 1e-30
-"""Far below the error of a Fourier transform of values up to 1."""
-
 SEGMENT = 64
 """Places of a segment, at least."""
 

@@ -72,25 +72,24 @@ class SmoothGaps:
           weights: the probability that there is a gap, likewise.
           steps: how many steps.
         """
+        left, part = self._left, self._part
+        size = len(self._penalty)
         for _ in range(steps):
             mean = np.concatenate(self.means())
             variance = np.where(self._sign > 0, 1 + 0.5 / mean, 1 / mean + 1 / SHAPE)
             weight = weights / (variance + 0.02 / mean**2)
             c = self._coefficients
-            at_place = c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
+            at_place = c[left] * (1 - part) + c[left + 1] * part
             # One far gap moves the curve no further than a gap of four times the mean.
             target = at_place + self._sign * np.clip(gaps / mean - 1, -1, 3)
-            self._coefficients = np.linalg.solve(*self._normal_equations(weight, target))
-
-    def _normal_equations(self, weight: FloatArray, target: FloatArray) -> tuple:
-        size, left, part = len(self._coefficients), self._left, self._part
-        matrix, right = self._penalty.copy(), np.zeros(size)
-        for shift, share in ((0, 1 - part), (1, part)):
-            right += np.bincount(left + shift, weight * share * target, size)
-            matrix += np.diag(np.bincount(left + shift, weight * share**2, size))
-        crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
-        matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
-        return matrix, right
+            # The normal equations, of a matrix with three diagonals but for the penalty.
+            matrix, right = self._penalty.copy(), np.zeros(size)
+            for shift, share in ((0, 1 - part), (1, part)):
+                right += np.bincount(left + shift, weight * share * target, size)
+                matrix += np.diag(np.bincount(left + shift, weight * share**2, size))
+            crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
+            matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
+            self._coefficients = np.linalg.solve(matrix, right)
 
 
 def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:

@@ -16,7 +16,7 @@ where that is least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 
@@ -128,22 +129,19 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     >>> print(kept_part(released, 2))
     0.9161 (0.9149 to 0.9173, 95% confidence)
     """
-    if kappa < 1:
-        raise ValueError(f"kappa must be at least 1, got {kappa}")
+    check_positive("kappa", kappa)
     degrees = _Degrees(released)
     failure = failure_probability(confidence) / 4
     noisy = np.array(released.users, np.float64)
-    first = np.array(released.lowest, np.float64)
-    ends = first, np.append(first[1:] - 1, first[-1:])
-    bounds = []
-    for weights in (
-        [np.minimum(end, kappa) for end in ends],
-        [np.maximum(end - kappa, 0) for end in ends],
-    ):
-        sums = [float(noisy @ weight) for weight in weights]
-        noises = [sum_of_noises(released.epsilon, weight, failure) for weight in weights]
-        bounds.append((max(sums[0] - noises[0], 0), max(sums[1] + noises[1], 0)))
-    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(*bounds), confidence)
+
+    def bound(weights: IntArray, sign: int) -> float:
+        noise = sum_of_noises(released.epsilon, weights.astype(float), failure)
+        return max(float(noisy @ weights) + sign * noise, 0)
+
+    first, last = degrees.first, degrees.last
+    kept = bound(np.minimum(first, kappa), -1), bound(np.minimum(last, kappa), 1)
+    lost = bound(np.maximum(first - kappa, 0), -1), bound(np.maximum(last - kappa, 0), 1)
+    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(kept, lost), confidence)
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
@@ -180,11 +178,11 @@ class _Degrees:
     """The contributions of users in cells that bounding would keep."""
 
     def __init__(self, released: ReleasedDegrees):
-        lowest: IntArray = np.array(released.lowest)
         self._released = released
-        self.kappas = lowest
+        self.first: IntArray = np.array(released.lowest)
+        self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
-        self.means = np.array([*map(_mean, lowest, [*(lowest[1:] - 1), lowest[-1]])])
+        self.means = np.array([*map(_mean, self.first, self.last)])
         self.total = float(self.users @ self.means)
 
     def at_most(self, kappa: int) -> FloatArray:
@@ -197,7 +195,7 @@ class _Degrees:
 
     def candidates(self) -> Iterator[int]:
         """The bounds of cells, up to the first that keeps nearly everything."""
-        for kappa in self.kappas.tolist():
+        for kappa in self.first.tolist():
             yield kappa
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
@@ -221,14 +219,14 @@ def _mean(first: int, last: int) -> float:
 
 
 def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
-    noises = _noises(epsilon, max(1, round(degrees.total)))
+    contributions = max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
         if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
             return
         kept = degrees.kept(kappa)
         # Of a list of the same shape: noise is in proportion to the side of its square.
-        noise, *others = noises(kappa) * math.sqrt(kept / degrees.total)
+        noise, *others = _noise(epsilon, contributions, kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
         error = (degrees.total - kept) / 2 + noise
@@ -236,27 +234,22 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
         yield degrees.plan(kappa, error, float(noise), (float(min(others)), float(max(others))))
 
 
-def _noises(epsilon: Number, contributions: int) -> Callable[[int], FloatArray]:
-    """Half the expected L1 distance by which noise moves made-up lists, as a function of kappa.
+def _noise(epsilon: Number, contributions: int, kappa: int) -> FloatArray:
+    """Half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
+    if kappa == 1:
+        return np.exp(_simulated(epsilon, contributions, 0))
+    # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
+    power = max(1, int(math.log(kappa + 0.5, _STEP)))
+    part = math.log(kappa, _STEP) - power
+    here, before = (_simulated(epsilon, contributions, one) for one in (power, power - 1))
+    return np.exp(here * (1 + part) - before * part)
 
-    The function returns one number for each kind of list, Zipf's first.
-    """
 
-    @lru_cache
-    def simulated(power: int) -> FloatArray:
-        mechanism = partition_mechanism(epsilon, _STEP**power)
-        dists = made_up_dists(mechanism, contributions)
-        return np.log(np.maximum([*dists.values()], 1e-9))
-
-    def noises(kappa: int) -> FloatArray:
-        if kappa == 1:
-            return np.exp(simulated(0))
-        # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
-        power = max(1, int(math.log(kappa + 0.5, _STEP)))
-        part = math.log(kappa, _STEP) - power
-        return np.exp(simulated(power) * (1 + part) - simulated(power - 1) * part)
-
-    return noises
+@lru_cache
+def _simulated(epsilon: Number, contributions: int, power: int) -> FloatArray:
+    """The logarithms of the same at a power of ``_STEP``."""
+    dists = made_up_dists(partition_mechanism(epsilon, _STEP**power), contributions)
+    return np.log(np.maximum([*dists.values()], 1e-9))
 
 
 def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[KappaPlan]:

@@ -27,6 +27,7 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
@@ -145,8 +146,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     >>> list(zipf_list(10))
     [(5, 1), (2, 1), (1, 3)]
     """
-    if contributions < 1:
-        raise ValueError(f"contributions must be at least 1, got {contributions}")
+    check_positive("contributions", contributions)
     if not 0.5 <= exponent <= 3:
         raise ValueError(f"exponent must be between 0.5 and 3, got {exponent}")
     low, high = 1.0, float(contributions + 1)
@@ -203,9 +203,8 @@ def _plan(
             named = partition_mechanism(epsilon, max_partitions, name)
         except ValueError:  # Another one works at this epsilon, or this would not have been asked.
             continue
-        if name != chosen and named.rate < _LEAST_RATE:
-            continue
-        found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
+        if name == chosen or named.rate >= _LEAST_RATE:
+            found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
     dist, seconds = found[chosen]
     return ReleasePlan(
         mechanism.epsilon_cost,
