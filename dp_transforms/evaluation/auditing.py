@@ -26,6 +26,7 @@ differential privacy" (CCS 2018), for choosing an event on draws of its own.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,21 +118,17 @@ def epsilon_lower_bound(
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
     # Odd and even draws rather than halves: draws may come in an order that means something.
-    best = None
+    events = []
     for statistic in statistics:
-        first, second = (
-            Counter(statistic(output) for output in side[::2]) for side in (outputs, other_outputs)
-        )
-        for swapped in (False, True):
-            here, there = (second, first) if swapped else (first, second)
+        counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
+        for order in (1, -1):
+            here, there = counts[::order]
             guess, event = _best_event(here, there, delta, error_rate)
-            if best is None or guess > best[0]:
-                best = guess, event, swapped, statistic
-    assert best is not None, "there is a statistic"
-    _, event, swapped, statistic = best
-    likely, unlikely = (other_outputs, outputs) if swapped else (outputs, other_outputs)
+            events.append((guess, event, statistic, order))
+    _, event, statistic, order = max(events, key=operator.itemgetter(0))
     hits, other_hits = (
-        sum(statistic(output) in event for output in side[1::2]) for side in (likely, unlikely)
+        sum(statistic(output) in event for output in side[1::2])
+        for side in (outputs, other_outputs)[::order]
     )
     draws = len(outputs) // 2
     epsilon = float(_certified(hits, other_hits, draws, draws, delta, error_rate))
@@ -204,9 +201,8 @@ def exact_partition_epsilon(
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
-    if isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None:
-        return 0
-    if mechanism.decodes:
+    unbounded = isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None
+    if unbounded or mechanism.decodes:
         return 0
     if isinstance(mechanism, IntegerPartitionMechanism):
         return gmpy2.log(_total_weight(frequency_list, mechanism.decay))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -108,14 +108,11 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
 
     def _columns(self) -> dict[str, Any]:
         columns: dict[str, Any] = {self.kind: self.labels}
-        if all(isinstance(one, ListRelease) for one in self.values()):
-            for number in ("partitions", "total"):
-                told = self.series(number).estimates
-                columns[number] = [one.value for one in told]
-                columns[f"{number}, low"] = [one.low for one in told]
-                columns[f"{number}, high"] = [one.high for one in told]
-        else:
-            columns["names"] = [len(one) for one in self.values()]
+        if not all(isinstance(one, ListRelease) for one in self.values()):
+            return columns | {"names": [len(one) for one in self.values()]}
+        for number in ("partitions", "total"):
+            names = (number, f"{number}, low", f"{number}, high")
+            columns |= _columns_of(names, self.series(number).estimates)
         return columns
 
 
@@ -178,15 +175,18 @@ class Series(Table):
     changes: tuple[Estimate, ...]
 
     def _columns(self) -> dict[str, Any]:
-        columns: dict[str, Any] = {self.kind: list(self.names)}
-        for names, told in (
-            ((self.number, "low", "high"), self.estimates),
-            (("change", "change_low", "change_high"), [None, *self.changes]),
-        ):
-            for name, end in zip(names, ("value", "low", "high"), strict=True):
-                ends = [None if one is None else getattr(one, end) for one in told]
-                columns[name] = ends[: len(self.names)]
-        return columns
+        changes = [None, *self.changes][: len(self.names)]
+        return {
+            self.kind: list(self.names),
+            **_columns_of((self.number, "low", "high"), self.estimates),
+            **_columns_of(("change", "change_low", "change_high"), changes),
+        }
+
+
+def _columns_of(names: Sequence[str], told: Sequence[Estimate | None]) -> dict[str, list[Any]]:
+    """Columns of the values and of the ends of some estimates, under three names."""
+    ends = zip(names, ("value", "low", "high"), strict=True)
+    return {name: [one and getattr(one, end) for one in told] for name, end in ends}
 
 
 def load(directory: str | os.PathLike[str]) -> Any:

@@ -32,12 +32,9 @@ from dp_transforms.postprocessing.guessing_metrics import (
 )
 
 PROVED, MODEL = "proved", "model"
-CONFIDENCE = 0.95
-"""The confidence of every interval that does not say otherwise."""
-
+CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
 TOTAL, SUM, SHARE = "total", "sum", "share"
 """Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
-
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 

@@ -21,15 +21,9 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, end_probabilities
 
-TINY = 1e-200
-"""Divisors are at least this. Nothing is lost: other terms are of the order of 1."""
-
-SEGMENT = 64
-"""Places of a segment, at least."""
-
-WARM_UP = 24
-"""Places before a segment from which its first message is guessed."""
-
+TINY = 1e-200  # Divisors are at least this. Nothing is lost: other terms are of the order of 1.
+SEGMENT = 64  # The least number of places of a segment.
+WARM_UP = 24  # Places before a segment from which its first message is guessed.
 AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
 """The most that messages may differ in total, in the last pass and while learning."""
 
@@ -62,7 +56,7 @@ class GapChains:
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
-      learn: whether expected gaps and shares of the distributions are wanted.
+      learn: expected gaps and shares of the distributions are wanted.
     """
 
     def __init__(

@@ -20,20 +20,14 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 
-SHAPE = 64.0
-"""Counts are negative binomial with this shape: Poisson but for an eighth of the mean."""
-
+SHAPE = 64.0  # Of negative binomial counts: Poisson but for an eighth of the mean.
 KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
 """Distance of knots in log index; standard deviation of a kink; precision around the start."""
-
-END = 1e-3
-"""Probability that an arm ends for no reason."""
-
+END = 1e-3  # The probability that an arm ends for no reason.
 DISTRIBUTIONS = 3
-
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
-"""Weights of the Poisson process, the geometric distribution and the heavy tail: worth 20 gaps when
-learning."""
+"""Weights of the Poisson process, the geometric distribution and the heavy tail."""
+PRIOR_GAPS = 20  # The number of gaps that they are worth when learning.
 
 
 class SmoothGaps:
@@ -101,7 +95,8 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
         mixture.
       gaps: the expected number of gaps.
     """
-    wide = (20 * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]) / (20 + gaps)
+    wide = PRIOR_GAPS * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]
+    wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
     return np.append(1 - wide.sum(), wide)
 

@@ -39,9 +39,7 @@ _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa that is tried above kappa = 1: below, lists are mostly noise, and take
 seconds each."""
-
-_STEP = 4
-"""Noise is simulated at powers of this kappa; from there on it follows a power law."""
+_STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
 
 @dataclass(frozen=True)

@@ -32,13 +32,9 @@ from dp_transforms.postprocessing.guessing_metrics import check_positive
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
 """Below this rate formulas take seconds, for mechanisms with several times the default's error."""
-
 _EXACT, _ROUGH = 1500, 600
 """The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
-
-_SKETCHED = 100_000
-"""The most contributions of a made-up list; it stands for larger ones."""
-
+_SKETCHED = 100_000  # The most contributions of a made-up list; it stands for larger ones.
 KINDS = "Zipf", "log-normal", "two steps"
 
 
