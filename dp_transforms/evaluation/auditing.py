@@ -131,7 +131,7 @@ def epsilon_lower_bound(
         for side in (outputs, other_outputs)[::order]
     )
     draws = len(outputs) // 2
-    epsilon = float(_certified(hits, other_hits, draws, draws, delta, error_rate))
+    epsilon = float(_certified(hits, other_hits, draws, delta, error_rate))
     return EpsilonBound(max(0.0, epsilon), delta, error_rate, hits, other_hits, draws)
 
 
@@ -154,8 +154,7 @@ def exact_epsilon(
     """
     largest: Any = gmpy2.mpq(1)
     for here, there in ((distribution, other), (other, distribution)):
-        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(outcome, 0))) for outcome, p in here.items()]
-        pairs = [pair for pair in pairs if pair[0]]
+        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(one, 0))) for one, p in here.items() if p]
         pairs.sort(key=lambda pair: math.inf if not pair[1] else pair[0] / pair[1], reverse=True)
         p = q = gmpy2.mpq(0)
         for more_p, more_q in pairs:
@@ -234,16 +233,14 @@ def _best_event(
         return -math.inf, frozenset()
     seen.sort(key=lambda value: (here[value] + 1) / (there[value] + 1), reverse=True)
     hits, other_hits = (np.cumsum([side[value] for value in seen]) for side in (here, there))
-    found = _certified(hits, other_hits, here.total(), there.total(), delta, error_rate)
+    found = _certified(hits, other_hits, here.total(), delta, error_rate)
     cut = int(np.argmax(found))
     return float(found[cut]), frozenset(seen[: cut + 1])
 
 
-def _certified(
-    hits: Any, other_hits: Any, draws: int, other_draws: int, delta: float, error_rate: float
-) -> Any:
+def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate: float) -> Any:
     lo, _ = proportion_bounds(hits, draws, error_rate)
-    _, hi = proportion_bounds(other_hits, other_draws, error_rate)
+    _, hi = proportion_bounds(other_hits, draws, error_rate)
     return np.log(np.maximum(lo - delta, 0) / hi, out=np.full(lo.shape, -np.inf), where=lo > delta)
 
 

@@ -218,13 +218,6 @@ class NamesRelease(Release):
         the ends ``low`` and ``high`` of an interval for the number of users. Each interval holds
         with 95% confidence by itself, given that its partition is named.
       statement: the guarantee, as in privacy.json.
-
-    >>> import dp_transforms as dp
-    >>> visits = {"who": list(range(100)), "page": ["home"] * 99 + ["diary"]}
-    >>> dp.select(
-    ...     visits, user="who", partition="page", epsilon=1, delta=1e-9, max_partitions_per_user=1
-    ... ).names["page"].to_pylist()
-    ['home']
     """
 
     page_kind = "names"
@@ -238,11 +231,7 @@ class NamesRelease(Release):
         return int(self.names.num_columns) - counts
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes the files of the job, all or none: the names and privacy.json.
-
-        Raises:
-          ValueError: the directory cannot be written, or has a release and ``overwrite`` is false.
-        """
+        """Writes the names and privacy.json, as the job does. Errors: see ``ListRelease.save``."""
         from dp_transforms.files.partition_file import names_lines
 
         noisy = bool(self.statement["noisy_counts"])

@@ -99,10 +99,8 @@ class Releases(PicturedTable, Release, Mapping[Any, Any]):
         return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
 
     def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Writes each list into a directory of its name, as the job does with ``--period``.
-
-        Errors are those of ``ListRelease.save``.
-        """
+        """Writes each into a directory of its name, as the job does with ``--period``. Errors: see
+        ``ListRelease.save``."""
         for name, one in self.items():
             one.save(os.path.join(os.fspath(directory), name), overwrite)
 

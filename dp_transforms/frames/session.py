@@ -102,8 +102,6 @@ class Session:
     @property
     def remaining(self) -> PrivacyBudget:
         """The largest epsilon, and the largest delta, that one more release may cost."""
-        if self._ledger is not None:
-            return self._ledger.remaining()
         return self._filter.remaining(self._costs())
 
     def release(self, data: Any, **options: Any) -> ListRelease:
@@ -149,11 +147,7 @@ class Session:
                     "not add up"
                 )
         costs = [request.cost for request in requests]
-        if self._ledger is not None:
-            fits = self._ledger.admits(costs)
-        else:
-            fits = self._filter.admits([*self._costs(), *costs[:-1]], costs[-1])
-        if not fits:
+        if not self._filter.admits([*self._costs(), *costs[:-1]], costs[-1]):
             asked = sum((cost.budget for cost in costs), PrivacyBudget(0))
             raise BudgetExceededError(
                 f"{asked} asked for, but of the session's budget ({self.budget}) only "
@@ -161,7 +155,9 @@ class Session:
             )
 
     def _costs(self) -> list[Cost]:
-        return [request.cost for request in self._spent]
+        if self._ledger is None:
+            return [request.cost for request in self._spent]
+        return [line.cost for line in self._ledger.lines() if line.counts]
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:

@@ -104,8 +104,8 @@ class GapChains:
 
     def _until_they_agree(
         self,
-        sweep: Callable[[IntArray, FloatArray], FloatArray],
-        entry: FloatArray,
+        sweep: Callable[..., FloatArray],
+        begin: int,
         towards: int,
         weight: FloatArray,
     ) -> None:
@@ -113,12 +113,15 @@ class GapChains:
         neighbour was left with.
 
         Args:
-          sweep: takes segments and the messages that enter them; returns those that leave.
-          entry: first guesses of the messages that enter.
+          sweep: takes segments, the messages that enter them and a step to begin at, the first one
+            if there is none; returns the messages that leave.
+          begin: the step before which first guesses of messages begin.
           towards: 1 forwards, -1 backwards.
           weight: how much the message that enters a segment matters.
         """
-        leaving, which = np.empty_like(entry), np.arange(len(entry))
+        which = np.arange(len(self._begin))
+        leaving = sweep(which, self._like[self._index[begin]], begin)
+        entry = np.roll(leaving, towards, axis=0)
         while len(which):
             leaving[which] = sweep(which, entry[which])
             arriving = np.roll(leaving, towards, axis=0)
@@ -214,8 +217,7 @@ class GapChains:
             return message
 
         begin = max(len(self._index) - WARM_UP, 0)
-        guess = sweep(np.arange(len(self._begin)), self._like[self._index[begin]], begin)
-        self._until_they_agree(sweep, np.roll(guess, 1, axis=0), 1, np.where(self._begin, 0.0, 1.0))
+        self._until_they_agree(sweep, begin, 1, np.where(self._begin, 0.0, 1.0))
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
@@ -268,10 +270,9 @@ class GapChains:
             return seen
 
         begin = min(WARM_UP, len(self._index)) - 1
-        guess = sweep(np.arange(len(self._final)), self._like[self._index[begin]], begin)
         # Where hardly any chain is alive, nobody looks.
         weight = np.where(self._final, 0.0, self._after[self._index[-1]])
-        self._until_they_agree(sweep, np.roll(guess, -1, axis=0), -1, weight)
+        self._until_they_agree(sweep, begin, -1, weight)
         self.smoothed = self.filtered * self._back
 
     def _learn(self) -> None:

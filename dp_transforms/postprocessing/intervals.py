@@ -146,8 +146,7 @@ class CoordinateIntervals(ReleaseIntervals):
             return part_of_sum(*self._parts(index, square, failure / 2))
         first, last = square
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
-        noise = largest_sum(self._rate, 2 * last, failure)
-        return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
+        return self._bounds_of(sums, 2 * last, failure)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
@@ -263,11 +262,14 @@ class CoordinateIntervals(ReleaseIntervals):
             tops.append(np.array(ends))
             rests.append(above)
             noises = [max(noises[0], 2 * most - int(behind[0])), max(noises[1], int(behind[-1]))]
-        bounds = []
-        for sums, count in zip((np.concatenate(tops), np.concatenate(rests)), noises, strict=True):
-            noise = largest_sum(self._rate, count, failure * (1 - _OF_SQUARE))
-            bounds.append((max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)))
-        return bounds[0], bounds[1]
+        failure *= 1 - _OF_SQUARE
+        top = self._bounds_of(np.concatenate(tops), noises[0], failure)
+        return top, self._bounds_of(np.concatenate(rests), noises[1], failure)
+
+    def _bounds_of(self, sums: IntArray, count: int, failure: float) -> tuple[int, int]:
+        """Bounds on a sum that is one of some noisy sums without their noises, ``count`` each."""
+        noise = largest_sum(self._rate, count, failure)
+        return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
 
 
 def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:

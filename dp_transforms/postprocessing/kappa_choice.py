@@ -41,6 +41,9 @@ _LEAST_RATE = Fraction(1, 512)
 seconds each."""
 _STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
+_Effect = tuple[int, float | None, tuple[float, float] | None, float]
+"""The kappa, noise, other_noise and error of a ``KappaPlan``."""
+
 
 @dataclass(frozen=True)
 class KappaPlan:
@@ -104,8 +107,17 @@ def choose_kappa(
     3
     """
     degrees = _Degrees(released)
+    errors = _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
     plans = tuple(
-        _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
+        KappaPlan(
+            kappa,
+            kept_part(released, kappa),
+            degrees.total - degrees.kept(kappa),
+            noise,
+            other_noise,
+            error,
+        )
+        for kappa, noise, other_noise, error in errors
     )
     best = min(plans, key=lambda one: one.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
@@ -176,20 +188,15 @@ class _Degrees:
     """The contributions of users in cells that bounding would keep."""
 
     def __init__(self, released: ReleasedDegrees):
-        self._released = released
         self.first: IntArray = np.array(released.lowest)
         self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
         self.means = np.array([*map(_mean, self.first, self.last)])
         self.total = float(self.users @ self.means)
 
-    def at_most(self, kappa: int) -> FloatArray:
-        """Returns the number of partitions that users of each cell keep."""
-        return np.minimum(self.means, kappa)
-
     def kept(self, kappa: int) -> float:
         """Returns the number of contributions that are kept."""
-        return float(self.users @ self.at_most(kappa))
+        return float(self.users @ np.minimum(self.means, kappa))
 
     def candidates(self) -> Iterator[int]:
         """The bounds of cells, up to the first that keeps nearly everything."""
@@ -198,17 +205,6 @@ class _Degrees:
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
 
-    def plan(
-        self,
-        kappa: int,
-        error: float,
-        noise: float | None = None,
-        other_noise: tuple[float, float] | None = None,
-    ) -> KappaPlan:
-        dropped = self.total - self.kept(kappa)
-        part = kept_part(self._released, kappa)
-        return KappaPlan(kappa, part, dropped, noise, other_noise, error)
-
 
 def _mean(first: int, last: int) -> float:
     """The mean degree of a cell in which users of degree d are taken to be as many as 1 / d**2."""
@@ -216,7 +212,7 @@ def _mean(first: int, last: int) -> float:
     return float((1 / degrees).sum() / (1 / degrees**2).sum())
 
 
-def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
+def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[_Effect]:
     contributions = max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
@@ -229,7 +225,7 @@ def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
             return
         error = (degrees.total - kept) / 2 + noise
         least = min(least, error)
-        yield degrees.plan(kappa, error, float(noise), (float(min(others)), float(max(others))))
+        yield kappa, float(noise), (float(min(others)), float(max(others))), error
 
 
 def _noise(epsilon: Number, contributions: int, kappa: int) -> FloatArray:
@@ -250,7 +246,7 @@ def _simulated(epsilon: Number, contributions: int, power: int) -> FloatArray:
     return np.log(np.maximum([*dists.values()], 1e-9))
 
 
-def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[KappaPlan]:
+def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[_Effect]:
     # Powers of two first, then what lies around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     found: dict[int, float] = {}
@@ -266,7 +262,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[K
     least = min(found.values())
     for kappa, error in sorted(found.items()):
         if error <= _HOPELESS * least:
-            yield degrees.plan(kappa, error)
+            yield kappa, None, None, error
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
@@ -275,7 +271,7 @@ def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> fl
     needed = strategy.median_users
     if needed is None:
         return math.inf
-    counted = degrees.at_most(kappa)
+    counted = np.minimum(degrees.means, kappa)
     weights = np.ones(len(counted))
     if isinstance(strategy, WeightedStrategy):
         last = len(strategy.rounds) - 1

@@ -258,11 +258,10 @@ def expected_dist(
     small = scaled_down(reference, -(-side // largest_square))
     scale = side / max(FrobeniusCoordinates(small).square, 1) if small is not reference else 1
     start = time.perf_counter()
-    moved: list[int] = []
     if not mechanism.decodes:
-        return ExpectedDist(
-            mechanism.distribution.expected_l1(small) / 2 * scale, time.perf_counter() - start
-        )
+        dist = mechanism.distribution.expected_l1(small) / 2
+        return ExpectedDist(dist * scale, time.perf_counter() - start)
+    moved: list[int] = []
     while not moved or (sum(moved) < least_moved and len(moved) < _SIMULATIONS):
         tape = RandomTape.from_secret(bytes(32), f"simulation {len(moved)} of a public list")
         moved.append(mechanism.release(small, tape).l1_distance(small))
@@ -293,8 +292,6 @@ def _selections(
             half = strategy(epsilon, delta, max_partitions_per_user=max_partitions).median_users
         except StrategyRefusal:
             continue
-        named = 0
-        if half is not None:
-            named = int(reference.multiplicities[reference.frequencies >= half].sum())
+        named = 0 if half is None else int(reference.at_least([half])[0])
         plans.append(SelectionPlan(name, name == chosen, half, named))
     return tuple(plans)
