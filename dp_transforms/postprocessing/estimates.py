@@ -21,14 +21,13 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Real
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_metrics import (
     check_alpha,
     check_positive,
     guesswork_key_space,
-    sums_to,
 )
 
 PROVED, MODEL = "proved", "model"
@@ -253,7 +252,7 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
     if name == SHARE:
         return guessing_metrics.success_rate(frequency_list, index) if len(frequency_list) else 0.0
     if name == SUM:
-        return int(sums_to(frequency_list, np.array([index]))[0])
+        return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
     return int(lengths([index])[0])
 

@@ -132,22 +132,18 @@ class GapChains:
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
         """Windows, and likelihoods within them."""
         cell = self.cell
-        bases, shares, drops = [], [], []
-        for arm, mean in zip(self.arms, means, strict=True):
-            base = np.maximum(arm.guess - int(reach), 1 if cell == 1 else 1 - cell)
-            share = np.zeros(len(base))
-            if cell > 1:  # States drift with the mean gap, so that a mean gap leads to a state.
-                drift = np.cumsum(np.append(0.0, 1 + mean[:-1]))
-                share = np.mod(-np.mod(drift, cell) - np.mod(base, cell), cell)
-            bases.append(base)
-            shares.append(share)
-            drops.append(np.append(-1.0 - np.diff(base) - np.diff(share), 0.0))
-        self._base, self._share = np.concatenate([*bases, [1]]), np.concatenate([*shares, [0.0]])
-        self._drop = np.concatenate([*drops, [0.0]])
-        values, lowest, highest = (
+        guess, values, lowest, highest = (
             np.append(np.concatenate([getattr(arm, name) for arm in self.arms]), 0)
-            for name in ("values", "lowest", "highest")
+            for name in ("guess", "values", "lowest", "highest")
         )
+        self._base = np.maximum(guess - int(reach), 1 if cell == 1 else 1 - cell)
+        self._base[-1] = 1
+        self._share = np.zeros(len(guess))
+        if cell > 1:  # States drift with the mean gap, so that a mean gap leads to a state.
+            drift = np.concatenate([np.cumsum(np.append(0.0, 1 + mean[:-1])) for mean in means])
+            self._share[:-1] = np.mod(-np.mod(drift, cell) - np.mod(self._base[:-1], cell), cell)
+        self._drop = np.append(-1.0 - np.diff(self._base) - np.diff(self._share), 0.0)
+        self._drop[[self._split - 1, self._places - 1]] = 0
         states = cell * np.arange(float(self.width))
         far = np.abs(((values - self._base) - self._share)[:, None] - states)
         nearest = far.min(1)
