@@ -153,7 +153,7 @@ class CoordinateIntervals(ReleaseIntervals):
         first, last = self._square(failure * _OF_SQUARE)
         index = np.arange(1, last + 1)
         levels = failure * (1 - _OF_SQUARE) / (2 * index * max((1 / index).sum(), 1))
-        noise = _largest_noises(self._rate, levels)
+        noise = _largest_noise(self._rate, levels)
         rows, columns = (arm[:last] for arm in self._arms.values())
         return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
 
@@ -214,7 +214,7 @@ class CoordinateIntervals(ReleaseIntervals):
     def _line_bounds(
         self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int
     ) -> tuple[int, int]:
-        noise = int(_largest_noises(self._rate, np.array([failure]))[0])
+        noise = int(_largest_noise(self._rate, failure))
         first, last = square
         row = int(name == ROWS)
         ends = []
@@ -301,9 +301,9 @@ def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
     return kept
 
 
-def _largest_noises(rate: float, failures: FloatArray) -> IntArray:
-    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure, for each of them."""
-    logarithms = np.log(failures * _ROUNDING * (1 + math.exp(-rate)) / 2)
+def _largest_noise(rate: float, failure: Any) -> Any:
+    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure; arrays of it."""
+    logarithms = np.log(failure * _ROUNDING * (1 + math.exp(-rate)) / 2)
     return np.maximum(np.ceil(-logarithms / rate).astype(np.int64) - 1, 0)
 
 
@@ -322,7 +322,7 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     if not count:
         return 0
     if count == 1:
-        return int(_largest_noises(rate, np.array([failure]))[0])
+        return int(_largest_noise(rate, failure))
     if failure < 1e-6:
         return _chernoff(rate, count, failure)
     half = _chernoff(rate, count, 1e-18)
