@@ -41,8 +41,8 @@ _LEAST_RATE = Fraction(1, 512)
 seconds each."""
 _STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
-_Effect = tuple[int, float | None, tuple[float, float] | None, float]
-"""The kappa, noise, other_noise and error of a ``KappaPlan``."""
+_Effect = tuple[float | None, tuple[float, float] | None, float]
+"""The noise, other_noise and error of a ``KappaPlan``."""
 
 
 @dataclass(frozen=True)
@@ -107,17 +107,10 @@ def choose_kappa(
     3
     """
     degrees = _Degrees(released)
-    errors = _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
+    effects = _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
     plans = tuple(
-        KappaPlan(
-            kappa,
-            kept_part(released, kappa),
-            degrees.total - degrees.kept(kappa),
-            noise,
-            other_noise,
-            error,
-        )
-        for kappa, noise, other_noise, error in errors
+        KappaPlan(kappa, kept_part(released, kappa), degrees.total - degrees.kept(kappa), *effect)
+        for kappa, effect in effects
     )
     best = min(plans, key=lambda one: one.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
@@ -212,23 +205,23 @@ def _mean(first: int, last: int) -> float:
     return float((1 / degrees).sum() / (1 / degrees**2).sum())
 
 
-def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[_Effect]:
-    contributions = max(1, round(degrees.total))
+def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
+    exact, contributions = positive_rational("epsilon", epsilon), max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
-        if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
+        if kappa > 1 and exact / kappa < _LEAST_RATE:
             return
         kept = degrees.kept(kappa)
         # Of a list of the same shape: noise is in proportion to the side of its square.
-        noise, *others = _noise(epsilon, contributions, kappa) * math.sqrt(kept / degrees.total)
+        noise, *others = _noise(exact, contributions, kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
         error = (degrees.total - kept) / 2 + noise
         least = min(least, error)
-        yield kappa, float(noise), (float(min(others)), float(max(others))), error
+        yield kappa, (float(noise), (float(min(others)), float(max(others))), error)
 
 
-def _noise(epsilon: Number, contributions: int, kappa: int) -> FloatArray:
+def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
     """Half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
     if kappa == 1:
         return np.exp(_simulated(epsilon, contributions, 0))
@@ -240,13 +233,13 @@ def _noise(epsilon: Number, contributions: int, kappa: int) -> FloatArray:
 
 
 @lru_cache
-def _simulated(epsilon: Number, contributions: int, power: int) -> FloatArray:
-    """The logarithms of the same at a power of ``_STEP``."""
+def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
+    """The logarithms of these distances at a power of ``_STEP``."""
     dists = made_up_dists(partition_mechanism(epsilon, _STEP**power), contributions)
     return np.log(np.maximum([*dists.values()], 1e-9))
 
 
-def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[_Effect]:
+def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
     # Powers of two first, then what lies around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     found: dict[int, float] = {}
@@ -262,7 +255,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[_
     least = min(found.values())
     for kappa, error in sorted(found.items()):
         if error <= _HOPELESS * least:
-            yield kappa, None, None, error
+            yield kappa, (None, None, error)
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
