@@ -35,7 +35,8 @@ from benchmarks.harness import page_parser, write_page
 from benchmarks.partition_selection import DATA, user_items, zipf_records
 from dp_transforms import JobSecret
 from dp_transforms.columnar.bounding import distinct_pairs
-from dp_transforms.frames.answers import QUESTIONS, ListRelease, compare, load
+from dp_transforms.frames.answers import QUESTIONS, ListRelease, compare
+from dp_transforms.frames.releases import load
 from dp_transforms.mechanisms import FrequencyList, partition_mechanism
 from dp_transforms.mechanisms.partition.registry import EXPONENTIAL, FROBENIUS, GEOMETRIC
 from dp_transforms.mechanisms.user_degrees import UserDegreeMechanism

@@ -2,13 +2,9 @@
 # here when they are first used.
 
 from .frames.answers import Comparison as Comparison
-from .frames.answers import GroupReleases as GroupReleases
 from .frames.answers import ListRelease as ListRelease
 from .frames.answers import NamesRelease as NamesRelease
-from .frames.answers import Releases as Releases
-from .frames.answers import Series as Series
 from .frames.answers import compare as compare
-from .frames.answers import load as load
 from .frames.api import choose_kappa as choose_kappa
 from .frames.api import degrees as degrees
 from .frames.api import plan as plan
@@ -17,6 +13,10 @@ from .frames.api import release_by_period as release_by_period
 from .frames.api import release_counts as release_counts
 from .frames.api import release_groups as release_groups
 from .frames.api import select as select
+from .frames.releases import GroupReleases as GroupReleases
+from .frames.releases import Releases as Releases
+from .frames.releases import Series as Series
+from .frames.releases import load as load
 from .frames.session import Session as Session
 from .runtime.job_secret import JobSecret as JobSecret
 from .runtime.job_secret import release_frequency_list as release_frequency_list

@@ -19,7 +19,8 @@ from dp_transforms.files.release_files import (
     release_directories,
     write_files,
 )
-from dp_transforms.frames.answers import compare, load
+from dp_transforms.frames.answers import compare
+from dp_transforms.frames.releases import load
 from dp_transforms.postprocessing.kappa_choice import kept_words
 from dp_transforms.reports import page
 from dp_transforms.reports.pages import page_of

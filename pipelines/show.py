@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 from dp_transforms.files.filenames import PRIVACY_FILE
 from dp_transforms.files.release_files import reading, release_directories
-from dp_transforms.frames.answers import ListRelease, load
+from dp_transforms.frames.answers import ListRelease
+from dp_transforms.frames.releases import load
 from dp_transforms.reports.page import text_table
 from pipelines.command_line import SUCCESS, OneLineParser, failed
 from pipelines.report import add_degrees_flag, kept

@@ -26,6 +26,7 @@ differential privacy" (CCS 2018), for choosing an event on draws of its own.
 from __future__ import annotations
 
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,24 +118,20 @@ def epsilon_lower_bound(
     if not 0 < error_rate < 1:
         raise ValueError(f"error_rate must be above 0 and below 1, got {error_rate}")
     # Odd and even draws rather than halves: draws may come in an order that means something.
-    best = None
+    events = []
     for statistic in statistics:
-        first, second = (
-            Counter(statistic(output) for output in side[::2]) for side in (outputs, other_outputs)
-        )
-        for swapped in (False, True):
-            here, there = (second, first) if swapped else (first, second)
+        counts = [Counter(map(statistic, side[::2])) for side in (outputs, other_outputs)]
+        for order in (1, -1):
+            here, there = counts[::order]
             guess, event = _best_event(here, there, delta, error_rate)
-            if best is None or guess > best[0]:
-                best = guess, event, swapped, statistic
-    assert best is not None, "there is a statistic"
-    _, event, swapped, statistic = best
-    likely, unlikely = (other_outputs, outputs) if swapped else (outputs, other_outputs)
+            events.append((guess, event, statistic, order))
+    _, event, statistic, order = max(events, key=operator.itemgetter(0))
     hits, other_hits = (
-        sum(statistic(output) in event for output in side[1::2]) for side in (likely, unlikely)
+        sum(statistic(output) in event for output in side[1::2])
+        for side in (outputs, other_outputs)[::order]
     )
     draws = len(outputs) // 2
-    epsilon = float(_certified(hits, other_hits, draws, draws, delta, error_rate))
+    epsilon = float(_certified(hits, other_hits, draws, delta, error_rate))
     return EpsilonBound(max(0.0, epsilon), delta, error_rate, hits, other_hits, draws)
 
 
@@ -157,8 +154,7 @@ def exact_epsilon(
     """
     largest: Any = gmpy2.mpq(1)
     for here, there in ((distribution, other), (other, distribution)):
-        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(outcome, 0))) for outcome, p in here.items()]
-        pairs = [pair for pair in pairs if pair[0]]
+        pairs = [(gmpy2.mpq(p), gmpy2.mpq(there.get(one, 0))) for one, p in here.items() if p]
         pairs.sort(key=lambda pair: math.inf if not pair[1] else pair[0] / pair[1], reverse=True)
         p = q = gmpy2.mpq(0)
         for more_p, more_q in pairs:
@@ -204,9 +200,8 @@ def exact_partition_epsilon(
 
 def _log_total(mechanism: PartitionMechanism, frequency_list: FrequencyList) -> Any:
     """ln Z."""
-    if isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None:
-        return 0
-    if mechanism.decodes:
+    unbounded = isinstance(mechanism, GeometricPartitionMechanism) and mechanism.bounds is None
+    if unbounded or mechanism.decodes:
         return 0
     if isinstance(mechanism, IntegerPartitionMechanism):
         return gmpy2.log(_total_weight(frequency_list, mechanism.decay))
@@ -238,16 +233,14 @@ def _best_event(
         return -math.inf, frozenset()
     seen.sort(key=lambda value: (here[value] + 1) / (there[value] + 1), reverse=True)
     hits, other_hits = (np.cumsum([side[value] for value in seen]) for side in (here, there))
-    found = _certified(hits, other_hits, here.total(), there.total(), delta, error_rate)
+    found = _certified(hits, other_hits, here.total(), delta, error_rate)
     cut = int(np.argmax(found))
     return float(found[cut]), frozenset(seen[: cut + 1])
 
 
-def _certified(
-    hits: Any, other_hits: Any, draws: int, other_draws: int, delta: float, error_rate: float
-) -> Any:
+def _certified(hits: Any, other_hits: Any, draws: int, delta: float, error_rate: float) -> Any:
     lo, _ = proportion_bounds(hits, draws, error_rate)
-    _, hi = proportion_bounds(other_hits, other_draws, error_rate)
+    _, hi = proportion_bounds(other_hits, draws, error_rate)
     return np.log(np.maximum(lo - delta, 0) / hi, out=np.full(lo.shape, -np.inf), where=lo > delta)
 
 

@@ -17,7 +17,8 @@ from dp_transforms.files.filenames import COUNTS
 from dp_transforms.files.frame_records import Names, records_of
 from dp_transforms.files.partition_file import names_table
 from dp_transforms.files.period_names import period_names
-from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import ListRelease, NamesRelease
+from dp_transforms.frames.releases import GroupReleases, Releases
 from dp_transforms.mechanisms.decimals import Number
 from dp_transforms.mechanisms.eta import positive_integer
 from dp_transforms.mechanisms.frequency_list import FrequencyList
@@ -111,19 +112,16 @@ def release_counts(
     """
     spec = _list_spec(epsilon, max_partitions_per_user, mechanism)
     charge = _charge(session, spec.requests)
-    private = counts if isinstance(counts, FrequencyList) else _list_of(counts)
+    if not isinstance(counts, FrequencyList):
+        try:
+            counts = FrequencyList.from_counts(counts)
+        except (TypeError, ValueError):
+            # The original message may show a count.
+            raise ValueError("counts must be integers from 1, with a total below 2**63") from None
     secret = _serving(secret, spec)
     with charge as told:
-        released = release_frequency_list(private, spec.mechanism, secret)
+        released = release_frequency_list(counts, spec.mechanism, secret)
     return ListRelease(released, statement_of(spec, None, bounded_by_job=False) | told)
-
-
-def _list_of(counts: Iterable[int]) -> FrequencyList:
-    try:
-        return FrequencyList.from_counts(counts)
-    except (TypeError, ValueError):
-        # The original message may show a count.
-        raise ValueError("counts must be integers from 1, with a total below 2**63") from None
 
 
 def select(
@@ -186,16 +184,9 @@ def _list_spec(epsilon: Number, max_partitions_per_user: int, mechanism: str) ->
 def _made(
     spec: specs.Spec, session: Session | None, secret: JobSecret | None, *records: Any
 ) -> tuple[Any, dict[str, Any]]:
-    """Makes a release. What a session has not left is refused before data are looked at, and its
+    """Makes a release of records as ``records_of`` takes them; returns what came out of the engine,
+    and the statement. What a session has not left is refused before data are looked at, and its
     budget is spent before records are used.
-
-    Args:
-      spec: of the release.
-      session, secret: see ``release``.
-      *records: see ``records_of``.
-
-    Returns:
-      What came out of the engine, and the statement.
     """
     charge = _charge(session, spec.requests)
     source = records_of(*records)
@@ -464,8 +455,8 @@ def plan(
 
     if (users is None) == (reference is None):
         raise ValueError("give either users or reference")
-    one = isinstance(epsilons, str) or not isinstance(epsilons, Sequence)
-    several: Sequence[Number] = [epsilons] if one else epsilons  # type: ignore[list-item,assignment]
+    if isinstance(epsilons, str) or not isinstance(epsilons, Sequence):
+        epsilons = [epsilons]
     kappa = positive_integer("max_partitions_per_user", max_partitions_per_user)
     made = reference or zipf_list(positive_integer("users", users) * kappa)
-    return plan_releases(made, several, delta, kappa, reference is None)
+    return plan_releases(made, epsilons, delta, kappa, reference is None)

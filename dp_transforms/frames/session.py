@@ -12,6 +12,8 @@ from dp_transforms.budget import (
     BudgetExceededError,
     CorruptedLedgerError,
     Ledger,
+    LedgerLine,
+    Origin,
     PrivacyBudget,
     PrivacyUnit,
     PrivacyUnitError,
@@ -20,7 +22,8 @@ from dp_transforms.budget import (
 )
 from dp_transforms.budget.budget import Cost, PrivacyFilter
 from dp_transforms.frames import api
-from dp_transforms.frames.answers import GroupReleases, ListRelease, NamesRelease, Releases
+from dp_transforms.frames.answers import ListRelease, NamesRelease
+from dp_transforms.frames.releases import GroupReleases, Releases
 from dp_transforms.mechanisms.decimals import Real
 
 if TYPE_CHECKING:
@@ -70,7 +73,7 @@ class Session:
     ):
         self._filter = PrivacyFilter(PrivacyBudget(epsilon, delta), composition_delta)
         self._unit = PrivacyUnit(unit)
-        self._spent: list[tuple[str, Cost]] = []
+        self._spent: list[Request] = []
         self._lock = threading.Lock()
         self._ledger: Ledger | None = None
 
@@ -99,9 +102,7 @@ class Session:
     @property
     def remaining(self) -> PrivacyBudget:
         """The largest epsilon, and the largest delta, that one more release may cost."""
-        if self._ledger is not None:
-            return self._ledger.remaining()
-        return self._filter.remaining([cost for _, cost in self._spent])
+        return self._filter.remaining(self._costs())
 
     def release(self, data: Any, **options: Any) -> ListRelease:
         """Releases a frequency list: see ``dp_transforms.release``."""
@@ -146,19 +147,17 @@ class Session:
                     "not add up"
                 )
         costs = [request.cost for request in requests]
-        fits = self._ledger.admits(costs) if self._ledger else self._admits(costs)
-        if not fits:
+        if not self._filter.admits([*self._costs(), *costs[:-1]], costs[-1]):
             asked = sum((cost.budget for cost in costs), PrivacyBudget(0))
             raise BudgetExceededError(
                 f"{asked} asked for, but of the session's budget ({self.budget}) only "
                 f"{self.remaining} is left"
             )
 
-    def _admits(self, costs: Sequence[Cost]) -> bool:
-        spent = [cost for _, cost in self._spent]
-        return all(
-            self._filter.admits([*spent, *costs[:place]], cost) for place, cost in enumerate(costs)
-        )
+    def _costs(self) -> list[Cost]:
+        if self._ledger is None:
+            return [request.cost for request in self._spent]
+        return [line.cost for line in self._ledger.lines() if line.counts]
 
     @contextlib.contextmanager
     def spending(self, requests: Sequence[Request]) -> Iterator[dict[str, Any]]:
@@ -167,56 +166,50 @@ class Session:
         What the block makes must be handed out after it alone: with an error in it, the cost is
         given back. Errors of this itself are those of ``check``, and then nothing is spent.
         """
-        if self._ledger is not None:
-            ids = [one.id for one in self._ledger.reserve_all(requests, announces=True)]
-            lines = [line.to_json() for line in self._ledger.lines()]
-            for number in ids:
-                # As it is when anyone reads this.
-                lines[number - 1]["state"] = State.COMMITTED.value
-            try:
-                yield self._told(lines)
-            except BaseException:
-                # Where the ledger cannot say so now, the next reservation finds it out.
-                with contextlib.suppress(CorruptedLedgerError, OSError):
-                    self._ledger.give_back(ids)
-                raise
-            self._ledger.commit(*ids)
-            return
+        spend = self._in_memory if self._ledger is None else self._on_disk
+        with spend(requests) as lines:
+            yield {
+                "budget": {
+                    "epsilon": str(self.budget.epsilon),
+                    "delta": str(self.budget.delta),
+                    "neighbours": self._unit.neighbours,
+                    "ledger": [line.to_json() for line in lines],
+                }
+            }
+
+    @contextlib.contextmanager
+    def _on_disk(self, requests: Sequence[Request]) -> Iterator[list[LedgerLine]]:
+        """Spends in a ledger's file; yields its lines as they are when anyone reads them."""
+        ledger = self._ledger
+        assert ledger is not None, "the session has a file"
+        ids = [one.id for one in ledger.reserve_all(requests, announces=True)]
+        try:
+            yield [
+                line.closed(State.COMMITTED) if line.id in ids else line for line in ledger.lines()
+            ]
+        except BaseException:
+            # Where the ledger cannot say so now, the next reservation finds it out.
+            with contextlib.suppress(CorruptedLedgerError, OSError):
+                ledger.give_back(ids)
+            raise
+        ledger.commit(*ids)
+
+    @contextlib.contextmanager
+    def _in_memory(self, requests: Sequence[Request]) -> Iterator[list[LedgerLine]]:
         with self._lock:
             self.check(requests)
-            made = [(request.purpose, request.cost) for request in requests]
-            self._spent += made
-            lines = self._lines()
+            self._spent += requests
+            lines = [
+                LedgerLine(number, *request, Origin(), True, State.COMMITTED)
+                for number, request in enumerate(self._spent, 1)
+            ]
         try:
-            yield self._told(lines)
+            yield lines
         except BaseException:
             with self._lock:
-                self._spent = [one for one in self._spent if not any(one is own for own in made)]
+                for request in requests:
+                    self._spent.remove(request)
             raise
-
-    def _lines(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "id": number,
-                "state": State.COMMITTED.value,
-                "unit": self._unit.value,
-                "purpose": what,
-                "epsilon": str(one.budget.epsilon),
-                "delta": str(one.budget.delta),
-                "loss_range": str(one.loss_range),
-            }
-            for number, (what, one) in enumerate(self._spent, 1)
-        ]
-
-    def _told(self, lines: list[dict[str, Any]]) -> dict[str, Any]:
-        return {
-            "budget": {
-                "epsilon": str(self.budget.epsilon),
-                "delta": str(self.budget.delta),
-                "neighbours": self._unit.neighbours,
-                "ledger": lines,
-            }
-        }
 
     def __reduce__(self) -> Any:
         raise TypeError("a session cannot be copied: each copy could spend the budget once more")

@@ -17,6 +17,7 @@ All of this is computed from public values and costs no privacy.
 
 from __future__ import annotations
 
+import bisect
 import math
 
 import numpy as np
@@ -28,40 +29,19 @@ from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.postprocessing.gap_chains import Arm, GapChains
 from dp_transforms.postprocessing.gap_model import PRIOR_WEIGHTS, SmoothGaps, learned_weights
 
-PASSES = 3
-"""The number of passes of EM before the last one."""
-
+PASSES = 3  # Of EM, before the last one.
 CELL, COARSE_CELL = 0.04, 0.2
 """Integers that are one state, times c: in the last pass, and while learning."""
-
 REACH, MARGIN = 10, 8
 """Windows reach REACH / c + MARGIN to either side of the first fit; half as far while learning."""
-
-LARGEST = 2**62
-"""No coordinate is taken to be larger, so that differences fit in 64 bits."""
-
-
-def decode(
-    coordinates: NoisyCoordinates,
-    bounds: PartitionBounds | None = None,
-    max_total: int | None = None,
-) -> FrequencyList:
-    """Decodes noisy coordinates: returns the list of posterior medians.
-
-    Args:
-      coordinates: noisy rows and columns; any integers.
-      bounds: public bounds, which the list keeps.
-      max_total: a public bound on the total, which the list keeps; some list within ``bounds``
-        must be able to.
-    """
-    return Posterior(coordinates, bounds).median(max_total)
+LARGEST = 2**62  # No coordinate is taken to be larger, so that differences fit in 64 bits.
 
 
 class Posterior:
     """The distribution of rows and columns, given their noisy values.
 
     Args:
-      coordinates: noisy rows and columns, which may differ in length.
+      coordinates: noisy rows and columns, any integers; these may differ in length.
       bounds: public bounds on the list.
     """
 
@@ -97,7 +77,12 @@ class Posterior:
         return rows, columns
 
     def median(self, max_total: int | None = None) -> FrequencyList:
-        """The list of medians, within the bounds and of at most a total."""
+        """Returns the list of medians, which keeps the bounds.
+
+        Args:
+          max_total: a public bound on the total, which the list keeps; some list within the bounds
+            must be able to.
+        """
         rows, columns = self.quantiles(0.5)
         size = int(np.count_nonzero(rows))
         # A no-op but for ties among floats: as many columns as rows, or one less.
@@ -208,9 +193,8 @@ def _at_most(rows: IntArray, columns: IntArray, most: int) -> tuple[IntArray, In
     # The least coordinates with this square have a total of side * (side + 1).
     side = (math.isqrt(4 * most + 1) - 1) // 2
     rows, columns = ((np.arange(len(arm)) < side) * arm for arm in (rows, columns))
-    low, high = 0, LARGEST * 2 - 1
-    while low < high:
-        middle = (low + high) // 2
-        low, high = (low, middle) if total(lowered(middle)) <= most else (middle + 1, high)
-    rows, columns = lowered(low)
+    some = range(2 * LARGEST - 1)
+    rows, columns = lowered(
+        bisect.bisect_left(some, True, key=lambda by: total(lowered(by)) <= most)
+    )
     return rows, columns

@@ -21,23 +21,19 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray, IntArray
 from dp_transforms.mechanisms.decimals import Real
-from dp_transforms.mechanisms.frequency_list import FrequencyList
+from dp_transforms.mechanisms.frequency_list import FrequencyList, RankSums
 from dp_transforms.mechanisms.noisy_coordinates import COLUMNS, ROWS
 from dp_transforms.postprocessing import guessing_metrics
 from dp_transforms.postprocessing.guessing_metrics import (
     check_alpha,
     check_positive,
     guesswork_key_space,
-    sums_to,
 )
 
 PROVED, MODEL = "proved", "model"
-CONFIDENCE = 0.95
-"""The confidence of every interval that does not say otherwise."""
-
+CONFIDENCE = 0.95  # Of every interval that does not say otherwise.
 TOTAL, SUM, SHARE = "total", "sum", "share"
 """Numbers of lists beside the lengths of ``ROWS`` and ``COLUMNS``, see ``_number_of``."""
-
 GRID: IntArray = np.unique(np.round(1.09 ** np.arange(500)).astype(np.int64))
 """Ranks at which success rates are bounded, up to more than any list has."""
 
@@ -201,10 +197,10 @@ class RateCurve:
         self._high = np.minimum.accumulate(np.concatenate([[0.0], high[1:-1], [1.0]])[::-1])[::-1]
         self._high = np.maximum(self._high, self._low)
         # Of the line through the point before and the start of a piece, and of that through its
-        # end and the point after: the most and the least they can rise.
+        # end and the point after: the most and the least they can rise. No p_i is above 1.
         widths = np.diff(self._ranks)
         rises = (self._high[1:] - self._low[:-1]) / widths
-        self._before = np.append(np.inf, rises[:-1])
+        self._before = np.append(1, rises[:-1])
         falls = np.maximum((self._low[1:] - self._high[:-1]) / widths, 0)
         self._after = np.append(falls[1:], 0)
 
@@ -216,7 +212,7 @@ class RateCurve:
         """Upper bounds at some ranks, up to the last."""
         ranks = np.asarray(ranks, np.float64)
         piece = np.clip(np.searchsorted(self._ranks, ranks) - 1, 0, len(self._ranks) - 2)
-        return np.asarray(np.min(self._lines(piece, ranks), axis=0))
+        return self._below_lines(piece, ranks)
 
     def low_sum(self, end: int) -> float:
         """A lower bound on the sum of lambda_j over j < end."""
@@ -228,20 +224,17 @@ class RateCurve:
         starts, ends = self._pieces(end)
         # A line's mean is its value in the middle. lambda_0 is 0.
         starts[0] = 1
-        lines = self._lines(np.arange(len(starts)), (starts + ends - 1) / 2)
-        return float((ends - starts) @ np.min(lines, axis=0))
+        middles = self._below_lines(np.arange(len(starts)), (starts + ends - 1) / 2)
+        return float((ends - starts) @ middles)
 
     def _pieces(self, end: int) -> tuple[FloatArray, FloatArray]:
         starts = self._ranks[:-1][self._ranks[:-1] < end]
-        return starts.copy(), np.minimum(self._ranks[1 : len(starts) + 1], end)
+        return starts, np.minimum(self._ranks[1 : len(starts) + 1], end)
 
-    def _lines(self, piece: Any, ranks: FloatArray) -> list[FloatArray]:
-        at_start, at_end = self._high[piece], self._high[piece + 1]
-        begin, end = self._ranks[piece], self._ranks[piece + 1]
-        with np.errstate(invalid="ignore"):
-            before = at_start + np.where(piece > 0, self._before[piece] * (ranks - begin), 1)
-        after = at_end - self._after[piece] * (end - ranks)
-        return [before, after]
+    def _below_lines(self, piece: Any, ranks: FloatArray) -> FloatArray:
+        before = self._before[piece] * (ranks - self._ranks[piece])
+        after = self._after[piece] * (self._ranks[piece + 1] - ranks)
+        return np.minimum(self._high[piece] + before, self._high[piece + 1] - after)
 
 
 def around(
@@ -259,7 +252,7 @@ def _number_of(frequency_list: FrequencyList, name: str, index: int) -> Any:
     if name == SHARE:
         return guessing_metrics.success_rate(frequency_list, index) if len(frequency_list) else 0.0
     if name == SUM:
-        return int(sums_to(frequency_list, np.array([index]))[0])
+        return RankSums(frequency_list).sum_to(index)
     lengths = frequency_list.at_ranks if name == ROWS else frequency_list.at_least
     return int(lengths([index])[0])
 

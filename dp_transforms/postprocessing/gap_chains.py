@@ -21,18 +21,9 @@ import numpy as np
 from dp_transforms.mechanisms.arrays import Array, FloatArray, IntArray
 from dp_transforms.postprocessing.gap_model import DISTRIBUTIONS, cell_masses, end_probabilities
 
-TINY = 1e-200
-"""Divisors are at least this. Nothing is lost: other terms are of the order of 1."""
-
-ROUNDING = 1e-30
-"""Far below the error of a Fourier transform of values up to 1."""
-
-SEGMENT = 64
-"""Places of a segment, at least."""
-
-WARM_UP = 24
-"""Places before a segment from which its first message is guessed."""
-
+TINY = 1e-200  # Divisors are at least this. Nothing is lost: other terms are of the order of 1.
+SEGMENT = 64  # The least number of places of a segment.
+WARM_UP = 24  # Places before a segment from which its first message is guessed.
 AGREEMENT, ROUGH_AGREEMENT = 1e-3, 0.1
 """The most that messages may differ in total, in the last pass and while learning."""
 
@@ -65,7 +56,7 @@ class GapChains:
       rate: c; noise n has probability proportional to exp(-c |n|).
       cell: the number of integers of a state.
       reach: how far windows go to either side of the guess.
-      learn: whether expected gaps and shares of the distributions are wanted.
+      learn: expected gaps and shares of the distributions are wanted.
     """
 
     def __init__(
@@ -113,8 +104,8 @@ class GapChains:
 
     def _until_they_agree(
         self,
-        sweep: Callable[[IntArray, FloatArray], FloatArray],
-        entry: FloatArray,
+        sweep: Callable[..., FloatArray],
+        begin: int,
         towards: int,
         weight: FloatArray,
     ) -> None:
@@ -122,12 +113,15 @@ class GapChains:
         neighbour was left with.
 
         Args:
-          sweep: takes segments and the messages that enter them; returns those that leave.
-          entry: first guesses of the messages that enter.
+          sweep: takes segments, the messages that enter them and a step to begin at, the first one
+            if there is none; returns the messages that leave.
+          begin: the step before which first guesses of messages begin.
           towards: 1 forwards, -1 backwards.
           weight: how much the message that enters a segment matters.
         """
-        leaving, which = np.empty_like(entry), np.arange(len(entry))
+        which = np.arange(len(self._begin))
+        leaving = sweep(which, self._like[self._index[begin]], begin)
+        entry = np.roll(leaving, towards, axis=0)
         while len(which):
             leaving[which] = sweep(which, entry[which])
             arriving = np.roll(leaving, towards, axis=0)
@@ -138,22 +132,18 @@ class GapChains:
     def _lay_out(self, means: list[FloatArray], reach: float) -> None:
         """Windows, and likelihoods within them."""
         cell = self.cell
-        bases, shares, drops = [], [], []
-        for arm, mean in zip(self.arms, means, strict=True):
-            base = np.maximum(arm.guess - int(reach), 1 if cell == 1 else 1 - cell)
-            share = np.zeros(len(base))
-            if cell > 1:  # States drift with the mean gap, so that a mean gap leads to a state.
-                drift = np.cumsum(np.append(0.0, 1 + mean[:-1]))
-                share = np.mod(-np.mod(drift, cell) - np.mod(base, cell), cell)
-            bases.append(base)
-            shares.append(share)
-            drops.append(np.append(-1.0 - np.diff(base) - np.diff(share), 0.0))
-        self._base, self._share = np.concatenate([*bases, [1]]), np.concatenate([*shares, [0.0]])
-        self._drop = np.concatenate([*drops, [0.0]])
-        values, lowest, highest = (
+        guess, values, lowest, highest = (
             np.append(np.concatenate([getattr(arm, name) for arm in self.arms]), 0)
-            for name in ("values", "lowest", "highest")
+            for name in ("guess", "values", "lowest", "highest")
         )
+        self._base = np.maximum(guess - int(reach), 1 if cell == 1 else 1 - cell)
+        self._base[-1] = 1
+        self._share = np.zeros(len(guess))
+        if cell > 1:  # States drift with the mean gap, so that a mean gap leads to a state.
+            drift = np.concatenate([np.cumsum(np.append(0.0, 1 + mean[:-1])) for mean in means])
+            self._share[:-1] = np.mod(-np.mod(drift, cell) - np.mod(self._base[:-1], cell), cell)
+        self._drop = np.append(-1.0 - np.diff(self._base) - np.diff(self._share), 0.0)
+        self._drop[[self._split - 1, self._places - 1]] = 0
         states = cell * np.arange(float(self.width))
         far = np.abs(((values - self._base) - self._share)[:, None] - states)
         nearest = far.min(1)
@@ -223,8 +213,7 @@ class GapChains:
             return message
 
         begin = max(len(self._index) - WARM_UP, 0)
-        guess = sweep(np.arange(len(self._begin)), self._like[self._index[begin]], begin)
-        self._until_they_agree(sweep, np.roll(guess, 1, axis=0), 1, np.where(self._begin, 0.0, 1.0))
+        self._until_they_agree(sweep, begin, 1, np.where(self._begin, 0.0, 1.0))
         return evidence + self._shift, (self.filtered * self._end).sum(1)
 
     def _join(self, gains: FloatArray, mass: FloatArray) -> None:
@@ -277,10 +266,9 @@ class GapChains:
             return seen
 
         begin = min(WARM_UP, len(self._index)) - 1
-        guess = sweep(np.arange(len(self._final)), self._like[self._index[begin]], begin)
         # Where hardly any chain is alive, nobody looks.
         weight = np.where(self._final, 0.0, self._after[self._index[-1]])
-        self._until_they_agree(sweep, np.roll(guess, -1, axis=0), -1, weight)
+        self._until_they_agree(sweep, begin, -1, weight)
         self.smoothed = self.filtered * self._back
 
     def _learn(self) -> None:

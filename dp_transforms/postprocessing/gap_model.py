@@ -20,20 +20,14 @@ import numpy as np
 
 from dp_transforms.mechanisms.arrays import FloatArray
 
-SHAPE = 64.0
-"""Counts are negative binomial with this shape: Poisson but for an eighth of the mean."""
-
+SHAPE = 64.0  # Of negative binomial counts: Poisson but for an eighth of the mean.
 KNOT, KINK, RIDGE = 0.4, 0.3, 0.01
 """Distance of knots in log index; standard deviation of a kink; precision around the start."""
-
-END = 1e-3
-"""Probability that an arm ends for no reason."""
-
+END = 1e-3  # The probability that an arm ends for no reason.
 DISTRIBUTIONS = 3
-
 PRIOR_WEIGHTS = np.array([0.9, 0.05, 0.05])
-"""Weights of the Poisson process, the geometric distribution and the heavy tail: worth 20 gaps when
-learning."""
+"""Weights of the Poisson process, the geometric distribution and the heavy tail."""
+PRIOR_GAPS = 20  # The number of gaps that they are worth when learning.
 
 
 class SmoothGaps:
@@ -72,25 +66,24 @@ class SmoothGaps:
           weights: the probability that there is a gap, likewise.
           steps: how many steps.
         """
+        left, part = self._left, self._part
+        size = len(self._penalty)
         for _ in range(steps):
             mean = np.concatenate(self.means())
             variance = np.where(self._sign > 0, 1 + 0.5 / mean, 1 / mean + 1 / SHAPE)
             weight = weights / (variance + 0.02 / mean**2)
             c = self._coefficients
-            at_place = c[self._left] * (1 - self._part) + c[self._left + 1] * self._part
+            at_place = c[left] * (1 - part) + c[left + 1] * part
             # One far gap moves the curve no further than a gap of four times the mean.
             target = at_place + self._sign * np.clip(gaps / mean - 1, -1, 3)
-            self._coefficients = np.linalg.solve(*self._normal_equations(weight, target))
-
-    def _normal_equations(self, weight: FloatArray, target: FloatArray) -> tuple:
-        size, left, part = len(self._coefficients), self._left, self._part
-        matrix, right = self._penalty.copy(), np.zeros(size)
-        for shift, share in ((0, 1 - part), (1, part)):
-            right += np.bincount(left + shift, weight * share * target, size)
-            matrix += np.diag(np.bincount(left + shift, weight * share**2, size))
-        crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
-        matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
-        return matrix, right
+            # The normal equations, of a matrix with three diagonals but for the penalty.
+            matrix, right = self._penalty.copy(), np.zeros(size)
+            for shift, share in ((0, 1 - part), (1, part)):
+                right += np.bincount(left + shift, weight * share * target, size)
+                matrix += np.diag(np.bincount(left + shift, weight * share**2, size))
+            crossed = np.bincount(left, weight * part * (1 - part), size)[:-1]
+            matrix += np.diag(crossed, 1) + np.diag(crossed, -1)
+            self._coefficients = np.linalg.solve(matrix, right)
 
 
 def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatArray:
@@ -102,7 +95,8 @@ def learned_weights(used: FloatArray, shares: FloatArray, gaps: float) -> FloatA
         mixture.
       gaps: the expected number of gaps.
     """
-    wide = (20 * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]) / (20 + gaps)
+    wide = PRIOR_GAPS * PRIOR_WEIGHTS[1:] + (1 - END) * used[1:] * shares[1:]
+    wide /= PRIOR_GAPS + gaps
     wide *= min(1.0, 0.99 / wide.sum())
     return np.append(1 - wide.sum(), wide)
 

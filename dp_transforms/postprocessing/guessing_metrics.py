@@ -39,18 +39,6 @@ def rank_sums(frequency_list: FrequencyList) -> RankSums:
     return RankSums(frequency_list)
 
 
-def sums_to(frequency_list: FrequencyList, ranks: IntArray) -> IntArray:
-    """The numbers of users at the ranks up to each of some ranks.
-
-    >>> sums_to(FrequencyList([5, 2, 1], [1, 1, 3]), np.array([0, 2, 9])).tolist()
-    [0, 7, 10]
-    """
-    ends = np.append(0, frequency_list.multiplicities.cumsum())
-    sums = np.append(0, (frequency_list.frequencies * frequency_list.multiplicities).cumsum())
-    run = np.searchsorted(ends, ranks, side="right") - 1
-    return sums[run] + (ranks - ends[run]) * np.append(frequency_list.frequencies, 0)[run]
-
-
 def success_rate(frequency_list: FrequencyList, guesses: int) -> float:
     """lambda_beta: the fraction of accounts that beta guesses per account break.
 

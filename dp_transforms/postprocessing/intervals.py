@@ -146,15 +146,14 @@ class CoordinateIntervals(ReleaseIntervals):
             return part_of_sum(*self._parts(index, square, failure / 2))
         first, last = square
         sums = (self._sums[ROWS] + self._sums[COLUMNS])[first : last + 1]
-        noise = largest_sum(self._rate, 2 * last, failure)
-        return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
+        return self._bounds_of(sums, 2 * last, failure)
 
     def bands(self, confidence: float = 0.95) -> tuple[FrequencyList, FrequencyList]:
         failure = _failure(confidence)
         first, last = self._square(failure * _OF_SQUARE)
         index = np.arange(1, last + 1)
         levels = failure * (1 - _OF_SQUARE) / (2 * index * max((1 / index).sum(), 1))
-        noise = _largest_noises(self._rate, levels)
+        noise = _largest_noise(self._rate, levels)
         rows, columns = (arm[:last] for arm in self._arms.values())
         return closed((rows - noise, columns - noise), (rows + noise, columns + noise), first, last)
 
@@ -215,7 +214,7 @@ class CoordinateIntervals(ReleaseIntervals):
     def _line_bounds(
         self, name: str, index: int, square: tuple[int, int], failure: float, otherwise: int
     ) -> tuple[int, int]:
-        noise = int(_largest_noises(self._rate, np.array([failure]))[0])
+        noise = int(_largest_noise(self._rate, failure))
         first, last = square
         row = int(name == ROWS)
         ends = []
@@ -263,11 +262,14 @@ class CoordinateIntervals(ReleaseIntervals):
             tops.append(np.array(ends))
             rests.append(above)
             noises = [max(noises[0], 2 * most - int(behind[0])), max(noises[1], int(behind[-1]))]
-        bounds = []
-        for sums, count in zip((np.concatenate(tops), np.concatenate(rests)), noises, strict=True):
-            noise = largest_sum(self._rate, count, failure * (1 - _OF_SQUARE))
-            bounds.append((max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)))
-        return bounds[0], bounds[1]
+        failure *= 1 - _OF_SQUARE
+        top = self._bounds_of(np.concatenate(tops), noises[0], failure)
+        return top, self._bounds_of(np.concatenate(rests), noises[1], failure)
+
+    def _bounds_of(self, sums: IntArray, count: int, failure: float) -> tuple[int, int]:
+        """Bounds on a sum that is one of some noisy sums without their noises, ``count`` each."""
+        noise = largest_sum(self._rate, count, failure)
+        return max(int(sums.min()) - noise, 0), max(int(sums.max()) + noise, 0)
 
 
 def part_of_sum(part: tuple[float, float], rest: tuple[float, float]) -> tuple[float, float]:
@@ -299,9 +301,9 @@ def _paths(arm: IntArray, lengths: list[int], height: int) -> list[FloatArray]:
     return kept
 
 
-def _largest_noises(rate: float, failures: FloatArray) -> IntArray:
-    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure, for each of them."""
-    logarithms = np.log(failures * _ROUNDING * (1 + math.exp(-rate)) / 2)
+def _largest_noise(rate: float, failure: Any) -> Any:
+    """The smallest t with Pr[|n| > t] = 2 q**(t + 1) / (1 + q) <= failure; arrays of it."""
+    logarithms = np.log(failure * _ROUNDING * (1 + math.exp(-rate)) / 2)
     return np.maximum(np.ceil(-logarithms / rate).astype(np.int64) - 1, 0)
 
 
@@ -320,7 +322,7 @@ def largest_sum(rate: float, count: int, failure: float) -> int:
     if not count:
         return 0
     if count == 1:
-        return int(_largest_noises(rate, np.array([failure]))[0])
+        return int(_largest_noise(rate, failure))
     if failure < 1e-6:
         return _chernoff(rate, count, failure)
     half = _chernoff(rate, count, 1e-18)

@@ -16,7 +16,7 @@ where that is least.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -30,6 +30,7 @@ from dp_transforms.mechanisms.selection import choose_strategy
 from dp_transforms.mechanisms.selection.rounds import WeightedStrategy
 from dp_transforms.mechanisms.user_degrees import ReleasedDegrees
 from dp_transforms.postprocessing.estimates import Estimate, around, failure_probability
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 from dp_transforms.postprocessing.intervals import part_of_sum, sum_of_noises
 from dp_transforms.postprocessing.planning import made_up_dists
 
@@ -38,9 +39,10 @@ _NEARLY_ALL = 0.999
 _LEAST_RATE = Fraction(1, 512)
 """The least epsilon / kappa that is tried above kappa = 1: below, lists are mostly noise, and take
 seconds each."""
+_STEP = 4  # Noise is simulated at powers of this kappa; between them it follows a power law.
 
-_STEP = 4
-"""Noise is simulated at powers of this kappa; from there on it follows a power law."""
+_Effect = tuple[float | None, tuple[float, float] | None, float]
+"""The noise, other_noise and error of a ``KappaPlan``."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +107,10 @@ def choose_kappa(
     3
     """
     degrees = _Degrees(released)
+    effects = _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
     plans = tuple(
-        _lists(degrees, epsilon) if delta is None else _selections(degrees, epsilon, delta)
+        KappaPlan(kappa, kept_part(released, kappa), degrees.total - degrees.kept(kappa), *effect)
+        for kappa, effect in effects
     )
     best = min(plans, key=lambda one: one.error)
     return KappaChoice(best.kappa, plans, float(degrees.users.sum()), degrees.total)
@@ -128,22 +132,19 @@ def kept_part(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -
     >>> print(kept_part(released, 2))
     0.9161 (0.9149 to 0.9173, 95% confidence)
     """
-    if kappa < 1:
-        raise ValueError(f"kappa must be at least 1, got {kappa}")
+    check_positive("kappa", kappa)
     degrees = _Degrees(released)
     failure = failure_probability(confidence) / 4
     noisy = np.array(released.users, np.float64)
-    first = np.array(released.lowest, np.float64)
-    ends = first, np.append(first[1:] - 1, first[-1:])
-    bounds = []
-    for weights in (
-        [np.minimum(end, kappa) for end in ends],
-        [np.maximum(end - kappa, 0) for end in ends],
-    ):
-        sums = [float(noisy @ weight) for weight in weights]
-        noises = [sum_of_noises(released.epsilon, weight, failure) for weight in weights]
-        bounds.append((max(sums[0] - noises[0], 0), max(sums[1] + noises[1], 0)))
-    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(*bounds), confidence)
+
+    def bound(weights: IntArray, sign: int) -> float:
+        noise = sum_of_noises(released.epsilon, weights.astype(float), failure)
+        return max(float(noisy @ weights) + sign * noise, 0)
+
+    first, last = degrees.first, degrees.last
+    kept = bound(np.minimum(first, kappa), -1), bound(np.minimum(last, kappa), 1)
+    lost = bound(np.maximum(first - kappa, 0), -1), bound(np.maximum(last - kappa, 0), 1)
+    return around(degrees.kept(kappa) / degrees.total, *part_of_sum(kept, lost), confidence)
 
 
 def kept_words(released: ReleasedDegrees, kappa: int, confidence: float = 0.95) -> str:
@@ -180,38 +181,22 @@ class _Degrees:
     """The contributions of users in cells that bounding would keep."""
 
     def __init__(self, released: ReleasedDegrees):
-        lowest: IntArray = np.array(released.lowest)
-        self._released = released
-        self.kappas = lowest
+        self.first: IntArray = np.array(released.lowest)
+        self.last = np.append(self.first[1:] - 1, self.first[-1])
         self.users = _without_noise(np.array(released.users, np.float64))
-        self.means = np.array([*map(_mean, lowest, [*(lowest[1:] - 1), lowest[-1]])])
+        self.means = np.array([*map(_mean, self.first, self.last)])
         self.total = float(self.users @ self.means)
-
-    def at_most(self, kappa: int) -> FloatArray:
-        """Returns the number of partitions that users of each cell keep."""
-        return np.minimum(self.means, kappa)
 
     def kept(self, kappa: int) -> float:
         """Returns the number of contributions that are kept."""
-        return float(self.users @ self.at_most(kappa))
+        return float(self.users @ np.minimum(self.means, kappa))
 
     def candidates(self) -> Iterator[int]:
         """The bounds of cells, up to the first that keeps nearly everything."""
-        for kappa in self.kappas.tolist():
+        for kappa in self.first.tolist():
             yield kappa
             if self.kept(kappa) >= _NEARLY_ALL * self.total:
                 return
-
-    def plan(
-        self,
-        kappa: int,
-        error: float,
-        noise: float | None = None,
-        other_noise: tuple[float, float] | None = None,
-    ) -> KappaPlan:
-        dropped = self.total - self.kept(kappa)
-        part = kept_part(self._released, kappa)
-        return KappaPlan(kappa, part, dropped, noise, other_noise, error)
 
 
 def _mean(first: int, last: int) -> float:
@@ -220,46 +205,41 @@ def _mean(first: int, last: int) -> float:
     return float((1 / degrees).sum() / (1 / degrees**2).sum())
 
 
-def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[KappaPlan]:
-    noises = _noises(epsilon, max(1, round(degrees.total)))
+def _lists(degrees: _Degrees, epsilon: Number) -> Iterator[tuple[int, _Effect]]:
+    exact, contributions = positive_rational("epsilon", epsilon), max(1, round(degrees.total))
     least = np.inf
     for kappa in degrees.candidates():
-        if kappa > 1 and positive_rational("epsilon", epsilon) / kappa < _LEAST_RATE:
+        if kappa > 1 and exact / kappa < _LEAST_RATE:
             return
         kept = degrees.kept(kappa)
         # Of a list of the same shape: noise is in proportion to the side of its square.
-        noise, *others = noises(kappa) * math.sqrt(kept / degrees.total)
+        noise, *others = _noise(exact, contributions, kappa) * math.sqrt(kept / degrees.total)
         if noise > least:
             return
         error = (degrees.total - kept) / 2 + noise
         least = min(least, error)
-        yield degrees.plan(kappa, error, float(noise), (float(min(others)), float(max(others))))
+        yield kappa, (float(noise), (float(min(others)), float(max(others))), error)
 
 
-def _noises(epsilon: Number, contributions: int) -> Callable[[int], FloatArray]:
-    """Half the expected L1 distance by which noise moves made-up lists, as a function of kappa.
-
-    The function returns one number for each kind of list, Zipf's first.
-    """
-
-    @lru_cache
-    def simulated(power: int) -> FloatArray:
-        mechanism = partition_mechanism(epsilon, _STEP**power)
-        dists = made_up_dists(mechanism, contributions)
-        return np.log(np.maximum([*dists.values()], 1e-9))
-
-    def noises(kappa: int) -> FloatArray:
-        if kappa == 1:
-            return np.exp(simulated(0))
-        # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
-        power = max(1, int(math.log(kappa + 0.5, _STEP)))
-        part = math.log(kappa, _STEP) - power
-        return np.exp(simulated(power) * (1 + part) - simulated(power - 1) * part)
-
-    return noises
+def _noise(epsilon: Fraction, contributions: int, kappa: int) -> FloatArray:
+    """Half the expected L1 distances by which noise moves made-up lists, Zipf's first."""
+    if kappa == 1:
+        return np.exp(_simulated(epsilon, contributions, 0))
+    # The largest two powers up to kappa, since larger ones take longer, or 1 and 4.
+    power = max(1, int(math.log(kappa + 0.5, _STEP)))
+    part = math.log(kappa, _STEP) - power
+    here, before = (_simulated(epsilon, contributions, one) for one in (power, power - 1))
+    return np.exp(here * (1 + part) - before * part)
 
 
-def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[KappaPlan]:
+@lru_cache
+def _simulated(epsilon: Fraction, contributions: int, power: int) -> FloatArray:
+    """The logarithms of these distances at a power of ``_STEP``."""
+    dists = made_up_dists(partition_mechanism(epsilon, _STEP**power), contributions)
+    return np.log(np.maximum([*dists.values()], 1e-9))
+
+
+def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[tuple[int, _Effect]]:
     # Powers of two first, then what lies around the best: strategies take a third of a second.
     candidates = [kappa for kappa in degrees.candidates() if kappa % 5]
     found: dict[int, float] = {}
@@ -275,7 +255,7 @@ def _selections(degrees: _Degrees, epsilon: Number, delta: Number) -> Iterator[K
     least = min(found.values())
     for kappa, error in sorted(found.items()):
         if error <= _HOPELESS * least:
-            yield degrees.plan(kappa, error)
+            yield kappa, (None, None, error)
 
 
 def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> float:
@@ -284,7 +264,7 @@ def _needed(degrees: _Degrees, epsilon: Number, delta: Number, kappa: int) -> fl
     needed = strategy.median_users
     if needed is None:
         return math.inf
-    counted = degrees.at_most(kappa)
+    counted = np.minimum(degrees.means, kappa)
     weights = np.ones(len(counted))
     if isinstance(strategy, WeightedStrategy):
         last = len(strategy.rounds) - 1

@@ -27,17 +27,14 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.mechanisms.randomness import RandomTape
 from dp_transforms.mechanisms.selection import STRATEGIES, choose_strategy
 from dp_transforms.mechanisms.selection.strategy import StrategyRefusal
+from dp_transforms.postprocessing.guessing_metrics import check_positive
 
 _SIMULATIONS, _MOVED = 4, 800
 _LEAST_RATE = 0.02
 """Below this rate formulas take seconds, for mechanisms with several times the default's error."""
-
 _EXACT, _ROUGH = 1500, 600
 """The largest side of a Durfee square that is simulated: for references, and for made-up lists."""
-
-_SKETCHED = 100_000
-"""The most contributions of a made-up list; it stands for larger ones."""
-
+_SKETCHED = 100_000  # The most contributions of a made-up list; it stands for larger ones.
 KINDS = "Zipf", "log-normal", "two steps"
 
 
@@ -145,8 +142,7 @@ def zipf_list(contributions: int, exponent: float = 1.0) -> FrequencyList:
     >>> list(zipf_list(10))
     [(5, 1), (2, 1), (1, 3)]
     """
-    if contributions < 1:
-        raise ValueError(f"contributions must be at least 1, got {contributions}")
+    check_positive("contributions", contributions)
     if not 0.5 <= exponent <= 3:
         raise ValueError(f"exponent must be between 0.5 and 3, got {exponent}")
     low, high = 1.0, float(contributions + 1)
@@ -203,9 +199,8 @@ def _plan(
             named = partition_mechanism(epsilon, max_partitions, name)
         except ValueError:  # Another one works at this epsilon, or this would not have been asked.
             continue
-        if name != chosen and named.rate < _LEAST_RATE:
-            continue
-        found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
+        if name == chosen or named.rate >= _LEAST_RATE:
+            found[name] = expected_dist(named, reference, _ROUGH if made_up else _EXACT)
     dist, seconds = found[chosen]
     return ReleasePlan(
         mechanism.epsilon_cost,
@@ -263,11 +258,10 @@ def expected_dist(
     small = scaled_down(reference, -(-side // largest_square))
     scale = side / max(FrobeniusCoordinates(small).square, 1) if small is not reference else 1
     start = time.perf_counter()
-    moved: list[int] = []
     if not mechanism.decodes:
-        return ExpectedDist(
-            mechanism.distribution.expected_l1(small) / 2 * scale, time.perf_counter() - start
-        )
+        dist = mechanism.distribution.expected_l1(small) / 2
+        return ExpectedDist(dist * scale, time.perf_counter() - start)
+    moved: list[int] = []
     while not moved or (sum(moved) < least_moved and len(moved) < _SIMULATIONS):
         tape = RandomTape.from_secret(bytes(32), f"simulation {len(moved)} of a public list")
         moved.append(mechanism.release(small, tape).l1_distance(small))
@@ -298,8 +292,6 @@ def _selections(
             half = strategy(epsilon, delta, max_partitions_per_user=max_partitions).median_users
         except StrategyRefusal:
             continue
-        named = 0
-        if half is not None:
-            named = int(reference.multiplicities[reference.frequencies >= half].sum())
+        named = 0 if half is None else int(reference.at_least([half])[0])
         plans.append(SelectionPlan(name, name == chosen, half, named))
     return tuple(plans)

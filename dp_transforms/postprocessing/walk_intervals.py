@@ -43,7 +43,7 @@ from dp_transforms.postprocessing.estimates import (
     ReleaseIntervals,
     failure_probability,
 )
-from dp_transforms.postprocessing.guessing_metrics import rank_sums, sums_to
+from dp_transforms.postprocessing.guessing_metrics import rank_sums
 
 _RANK_DECAY = 0.9  # Rank b is given this share of the failure probability of rank b - 1.
 
@@ -118,8 +118,9 @@ class WalkIntervals(ReleaseIntervals):
         d = l1. So lambda_b is at most (S + a) / (N + a - (d - a)) for some a in [0, w], and this is
         monotone in a: the extremes are a = 0 and a = w. The same with signs changed from below.
         """
-        total, l1 = float(rank_sums(self.released).total), float(error.l1)
-        covered = sums_to(self.released, guesses).astype(np.float64)
+        sums, l1 = rank_sums(self.released), float(error.l1)
+        total = float(sums.total)
+        covered = np.array([sums.sum_to(one) for one in guesses.tolist()], np.float64)
         moved = np.minimum(l1, np.ceil(error.head_base + error.head_slope * guesses))
         if total <= l1:
             return 0 * covered, 1 + 0 * covered

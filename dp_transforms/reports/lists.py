@@ -127,7 +127,8 @@ def list_figures(release: ListRelease, said: Wording) -> dict[str, Any]:
 
     def guessing_curve(axes: Any) -> None:
         bounds = release.intervals.success_rates(ranks.tolist(), CONFIDENCE)
-        rates = guessing_metrics.sums_to(released, ranks) / released.total
+        sums = guessing_metrics.rank_sums(released)
+        rates = [sums.sum_to(rank) / sums.total for rank in ranks.tolist()]
         axes.fill_between(ranks, *bounds, alpha=0.25, lw=0, label=_BAND)
         axes.semilogx(ranks, rates, label="as released")
         axes.set_ylim(-0.02, 1.02)

@@ -4,9 +4,9 @@ import pytest
 
 from benchmarks import answers
 from dp_transforms import release_counts
+from dp_transforms.frames.answers import ListRelease
 from dp_transforms.mechanisms import FrequencyList
 from dp_transforms.postprocessing.estimates import Estimate
-from dp_transforms.postprocessing.intervals import CoordinateIntervals
 
 PRIVATE = FrequencyList([900, 40, 3, 1], [1, 5, 20, 300])
 PROVED = {*answers.KINDS.values(), *(answers.GUESSES, answers.TOGETHER, answers.BANDS)}
@@ -35,7 +35,7 @@ def test_without_noise_everything_is_covered(mechanism):
 
 
 def test_what_is_not_covered_counts(monkeypatch):
-    monkeypatch.setattr(CoordinateIntervals, "total", lambda *_: Estimate(1, 0, 2))
+    monkeypatch.setattr(ListRelease, "total", lambda *_: Estimate(1, 0, 2))
     found = answers.intervals_held(noiseless("frobenius"), PRIVATE)
     assert [kind for kind, held in found if not held] == ["total"]
     others = FrequencyList([900, 40, 4, 1], [1, 5, 20, 300])

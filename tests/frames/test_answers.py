@@ -42,6 +42,7 @@ def test_a_loaded_release_is_the_one_that_was_saved(tmp_path, epsilon):
         assert one.total(0.9) == facts.total(0.9)
         assert one.partitions_with_at_least(20) == facts.partitions_with_at_least(20)
         assert one.share_of_top(10) == facts.share_of_top(10)
+        assert one.sum_of_top(10) == facts.sum_of_top(10)
         assert one.frequency_at(3) == facts.frequency_at(3)
         assert one.guesswork_bits("0.25") == facts.alpha_guesswork_bits("0.25")
         assert one.success_rate_bits(7) == facts.success_rate_bits(7)

@@ -19,7 +19,7 @@ from dp_transforms.mechanisms.noisy_coordinates import (
 )
 from dp_transforms.mechanisms.partition_bounds import PartitionBounds
 from dp_transforms.postprocessing import gap_chains
-from dp_transforms.postprocessing.decoder import Posterior, decode
+from dp_transforms.postprocessing.decoder import Posterior
 from dp_transforms.postprocessing.gap_chains import Arm, GapChains
 from dp_transforms.postprocessing.gap_model import END, SHAPE, cell_masses, end_probabilities
 
@@ -52,7 +52,7 @@ def errors(frequency_list, rate, draws, behind, seed=1):
     """Half the L1 distances of decoded lists."""
     rng = np.random.default_rng(seed)
     return [
-        decode(noisy(frequency_list, rate, rng, behind)).l1_distance(frequency_list) / 2
+        Posterior(noisy(frequency_list, rate, rng, behind)).median().l1_distance(frequency_list) / 2
         for _ in range(draws)
     ]
 
@@ -224,10 +224,10 @@ def test_segments_give_what_one_sweep_gives(monkeypatch):
 def test_any_coordinates_give_a_list(rows, columns, log_rate, width, max_total):
     arrays = np.array(rows, np.int64), np.array(columns, np.int64)
     given_noise = Noisy(*arrays, 2.0**log_rate)
-    assert decode(given_noise).total <= MAX_VALUE
-    assert decode(given_noise, max_total=max_total).total <= max_total
+    assert Posterior(given_noise).median().total <= MAX_VALUE
+    assert Posterior(given_noise).median(max_total).total <= max_total
     bounds = PartitionBounds.around(FrequencyList([40, 7, 2], [1, 5, 3]), width)
-    assert bounds.contain(decode(given_noise, bounds))
+    assert bounds.contain(Posterior(given_noise, bounds).median())
 
 
 LISTS = {
@@ -257,7 +257,7 @@ def test_corner_cases_are_no_worse_than_the_noise(name, rate):
             (given_noise.rows, given_noise.columns), coordinates(truth, 15), strict=True
         )
     )
-    assert decode(given_noise).l1_distance(truth) / 2 <= 1.1 * raw + 2
+    assert Posterior(given_noise).median().l1_distance(truth) / 2 <= 1.1 * raw + 2
 
 
 @pytest.mark.parametrize("seed", [4, 8])
@@ -267,12 +267,12 @@ def test_a_cliff_does_not_lift_what_is_before_it(seed):
     truth = FrequencyList.from_counts(counts.tolist())
     given_noise = noisy(truth, 0.1, np.random.default_rng(seed), 25)
     # The noise alone costs some 3,000.
-    assert decode(given_noise).l1_distance(truth) / 2 < 600
+    assert Posterior(given_noise).median().l1_distance(truth) / 2 < 600
 
 
 def test_without_noise_the_list_comes_back():
     truth = sample("rockyou.csv")
-    assert decode(Noisy(*coordinates(truth, 5), 16.0)) == truth
+    assert Posterior(Noisy(*coordinates(truth, 5), 16.0)).median() == truth
 
 
 @pytest.mark.parametrize(
@@ -298,16 +298,16 @@ def test_bounds_help():
     truth = FrequencyList.from_counts(10_000 // np.arange(1, 5_000))
     given_noise = noisy(truth, 0.1, np.random.default_rng(7), 30)
     bounds = PartitionBounds.around(truth, 5)
-    bounded = decode(given_noise, bounds)
+    bounded = Posterior(given_noise, bounds).median()
     assert bounds.contain(bounded)
-    assert bounded.l1_distance(truth) < decode(given_noise).l1_distance(truth)
+    assert bounded.l1_distance(truth) < Posterior(given_noise).median().l1_distance(truth)
 
 
 def test_a_largest_total_is_kept_and_nearly_reached():
     truth = sample("rockyou.csv")
     given_noise = noisy(truth, 1.0, np.random.default_rng(8), 8)
-    free = decode(given_noise)
-    kept = decode(given_noise, max_total=free.total - 20_000)
+    free = Posterior(given_noise).median()
+    kept = Posterior(given_noise).median(free.total - 20_000)
     assert free.total - 24_000 < kept.total <= free.total - 20_000
     assert kept.l1_distance(free) == free.total - kept.total
 

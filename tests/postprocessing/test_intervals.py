@@ -8,6 +8,7 @@ from scipy.stats import binom
 
 from dp_transforms.mechanisms import FrequencyList, ReleasedList
 from dp_transforms.mechanisms.eta import Eta
+from dp_transforms.mechanisms.frequency_list import RankSums
 from dp_transforms.mechanisms.noisy_coordinates import FrobeniusCoordinates, NoisyCoordinates
 from dp_transforms.mechanisms.partition.frobenius import FrobeniusMechanism
 from dp_transforms.postprocessing.estimates import Estimate, ModelIntervals, RateCurve
@@ -15,7 +16,6 @@ from dp_transforms.postprocessing.guessing_metrics import (
     alpha_guesswork_bits,
     success_rate,
     success_rate_bits,
-    sums_to,
 )
 from dp_transforms.postprocessing.intervals import (
     CoordinateIntervals,
@@ -56,7 +56,7 @@ def asked(private, facts, confidence):
         yield facts.partitions_with_at_least(index, confidence), counted
         yield (
             facts.sum_of_top(index, confidence),
-            int(sums_to(private, np.array([index]))[0]),
+            RankSums(private).sum_to(index),
         )
         if private.total:
             yield facts.share_of_top(index, confidence), success_rate(private, index)
@@ -172,7 +172,8 @@ def test_rates_between_ranks_are_bounded_for_every_list():
         if private.distinct < 4:
             continue
         last = private.distinct
-        exact = sums_to(private, np.arange(last + 1)) / private.total
+        sums = RankSums(private)
+        exact = np.array([sums.sum_to(rank) for rank in range(last + 1)]) / private.total
         ranks = np.array([0, 1, *sorted({2, last // 2, last - 1} - {1, last}), last])
         curve = RateCurve(ranks, exact[ranks] * 0.95, np.minimum(exact[ranks] * 1.05, 1))
         everywhere = np.arange(1, last + 1)

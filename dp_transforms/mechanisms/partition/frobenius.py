@@ -138,9 +138,9 @@ class FrobeniusMechanism(WithinBounds):
 
     def _released(self, drawn: NoisyCoordinates) -> ReleasedList:
         # What is private ends here. The decoder's libraries take a while to import.
-        from dp_transforms.postprocessing.decoder import decode
+        from dp_transforms.postprocessing.decoder import Posterior
 
-        decoded = decode(drawn, self.bounds, self.max_total)
+        decoded = Posterior(drawn, self.bounds).median(self.max_total)
         return ReleasedList(decoded.frequencies, decoded.multiplicities, self, drawn)
 
 

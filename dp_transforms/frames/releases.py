@@ -1,0 +1,210 @@
+"""Releases that were made together, the series of their numbers, and ``load``, which reads any."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.files.filenames import COORDINATES_FILE
+from dp_transforms.files.release_files import grouped_tables, is_decoded, read_release
+from dp_transforms.frames.answers import (
+    QUESTIONS,
+    ListRelease,
+    NamesRelease,
+    difference,
+    half,
+    names_of,
+    publish,
+)
+from dp_transforms.frames.tables import PicturedTable, Release, Table
+from dp_transforms.mechanisms.frequency_list import ReleasedList
+from dp_transforms.postprocessing.estimates import CONFIDENCE, Estimate
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Releases(PicturedTable, Release, Mapping[Any, Any]):
+    """A mapping of releases that were made together, such as those of each day, by name.
+
+    Args:
+      lists: a ``ListRelease`` or a ``NamesRelease`` by each name, in order.
+      kind: what the names are, such as "day".
+
+    Attributes:
+      statement: the guarantee of all of them together, as in privacy.json.
+    """
+
+    page_kind = "series"
+
+    def __init__(self, lists: Mapping[Any, Any], kind: str):
+        self._lists, self.kind = dict(lists), kind
+        first = next(iter(self._lists.values())).statement if lists else {}
+        self.statement = {name: value for name, value in first.items() if name != "period"}
+
+    def __getitem__(self, name: Any) -> Any:
+        return self._lists[name]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._lists)
+
+    def __len__(self) -> int:
+        return len(self._lists)
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the lists in tables and pictures."""
+        return list(self)
+
+    def _label_columns(self, name: Any) -> dict[str, str]:
+        return {self.kind: name}
+
+    def to_arrow(self) -> pa.Table:
+        """Returns all lists in one ``pyarrow.Table``, whose first columns hold their names."""
+        import pyarrow as pa
+
+        parts = []
+        for name, one in self.items():
+            table = one.to_arrow()
+            for column, value in reversed(self._label_columns(name).items()):
+                table = table.add_column(0, column, [pa.repeat(value, len(table))])
+            parts.append(table)
+        return pa.concat_tables(parts)
+
+    def series(self, number: str = "partitions", confidence: float = CONFIDENCE) -> Series:
+        """Estimates one number of every list, and its change from the list before.
+
+        Args:
+          number: in words, as ``ListRelease.numbers`` has it.
+          confidence: of each interval by itself.
+
+        Raises:
+          ValueError: there is no such number, or these are names and not lists.
+        """
+        if not all(isinstance(one, ListRelease) for one in self.values()):
+            raise ValueError("numbers have a series in lists, not in names")
+        names = names_of(self.statement)
+        by_words = {one.words.format(**names): one for one in QUESTIONS}
+        if number not in by_words:
+            raise ValueError(f"number must be one of {', '.join(by_words)}, got {number!r}")
+        asked = by_words[number]
+        told, wider = (
+            [asked.of_list(one, level) for one in self.values()]
+            for level in (confidence, half(confidence))
+        )
+        changes = [difference(*pair, confidence) for pair in pairwise(wider)]
+        return Series(self.kind, number, tuple(self.labels), tuple(told), tuple(changes))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes each into a directory of its name, as the job does with ``--period``. Errors: see
+        ``ListRelease.save``."""
+        for name, one in self.items():
+            one.save(os.path.join(os.fspath(directory), name), overwrite)
+
+    def _columns(self) -> dict[str, Any]:
+        columns: dict[str, Any] = {self.kind: self.labels}
+        if not all(isinstance(one, ListRelease) for one in self.values()):
+            return columns | {"names": [len(one) for one in self.values()]}
+        for number in ("partitions", "total"):
+            names = (number, f"{number}, low", f"{number}, high")
+            columns |= _columns_of(names, self.series(number).estimates)
+        return columns
+
+
+class GroupReleases(Releases):
+    """A mapping of the list of each group, by (attribute, value); that of all users is at ("", "").
+
+    Args:
+      lists: by these names, in order.
+      statement: the guarantee of all of them together, as in privacy.json.
+    """
+
+    def __init__(self, lists: Mapping[tuple[str, str], ReleasedList], statement: Mapping[str, Any]):
+        prices = {one.get("attribute", ""): one for one in statement["lists"]}
+        # Every list is under pure differential privacy; names of groups may not be.
+        common = {name: value for name, value in statement.items() if name not in _OF_ALL}
+        common["delta"] = 0
+        told = {
+            name: ListRelease(one, {**common, **prices[name[0]], "group": name[1]})
+            for name, one in lists.items()
+        }
+        super().__init__(told, "group")
+        self.statement = dict(statement)
+
+    @property
+    def labels(self) -> list[str]:
+        return [f"{attribute}: {group}" if attribute else "all users" for attribute, group in self]
+
+    def _label_columns(self, name: tuple[str, str]) -> dict[str, str]:
+        return dict(zip(("attribute", "group"), name, strict=True))
+
+    def save(self, directory: str | os.PathLike[str], overwrite: bool = False) -> None:
+        """Writes the lists into a directory, as the job does. Errors: see ``ListRelease.save``."""
+        tables = grouped_tables((*name, one.released) for name, one in self.items())
+        if not is_decoded(self.statement):
+            del tables[COORDINATES_FILE]
+        publish(directory, tables, self.statement, overwrite)
+
+
+_OF_ALL = ("lists", "selection_of_groups", "composition", "groups_per_user_and_attribute")
+"""What the statement of several groups says of none by itself."""
+
+
+@dataclass(frozen=True, repr=False)
+class Series(Table):
+    """One number of several lists in order, and its change from each list to the next.
+
+    Attributes:
+      kind: what the lists are by, such as "day".
+      number: the number in words, as ``ListRelease.numbers`` has it.
+      names: of the lists.
+      estimates: the number of each list.
+      changes: of each list but the first, from the list before. Each interval, here and in
+        ``estimates``, holds with its confidence by itself.
+    """
+
+    kind: str
+    number: str
+    names: tuple[str, ...]
+    estimates: tuple[Estimate, ...]
+    changes: tuple[Estimate, ...]
+
+    def _columns(self) -> dict[str, Any]:
+        changes = [None, *self.changes][: len(self.names)]
+        return {
+            self.kind: list(self.names),
+            **_columns_of((self.number, "low", "high"), self.estimates),
+            **_columns_of(("change", "change_low", "change_high"), changes),
+        }
+
+
+def _columns_of(names: Sequence[str], told: Sequence[Estimate | None]) -> dict[str, list[Any]]:
+    """Columns of the values and of the ends of some estimates, under three names."""
+    ends = zip(names, ("value", "low", "high"), strict=True)
+    return {name: [one and getattr(one, end) for one in told] for name, end in ends}
+
+
+def load(directory: str | os.PathLike[str]) -> Any:
+    """Reads the release from a directory that a job, or ``save``, has written.
+
+    Returns:
+      A ``ListRelease``, ``NamesRelease`` or ``GroupReleases``; or the ``Releases`` that
+      ``--period`` has written into a directory for each.
+
+    Raises:
+      ValueError: there is no release, or it cannot be read.
+    """
+    found, statement, kind = read_release(os.fspath(directory))
+    if not isinstance(found, dict):
+        return _answering(found, statement)
+    if kind is None:
+        return GroupReleases(found, statement)
+    return Releases({name: _answering(*one) for name, one in found.items()}, kind)
+
+
+def _answering(found: Any, statement: dict[str, Any]) -> ListRelease | NamesRelease:
+    kind = ListRelease if isinstance(found, ReleasedList) else NamesRelease
+    return kind(found, statement)

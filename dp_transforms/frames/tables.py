@@ -1,0 +1,162 @@
+"""Tables for whichever library the user has, with the pages and the guarantee of a release."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from dp_transforms.reports.page import table as html_table
+from dp_transforms.reports.page import text_table
+from dp_transforms.reports.pages import figure_of, page_of
+from dp_transforms.reports.phrases import Words, statement_words
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_SHOWN = 10
+
+
+class Table:
+    """A table for whichever library the user has."""
+
+    _words: int = 1
+    """The number of first columns that hold words, even where these are digits."""
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the table as a ``pyarrow.Table``."""
+        import pyarrow as pa
+
+        return pa.table(self._columns())
+
+    def to_pandas(self) -> Any:
+        """Returns the table as a ``pandas.DataFrame``.
+
+        Raises:
+          ImportError: pandas is not installed.
+        """
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> Any:
+        """Returns the table as a ``polars.DataFrame``.
+
+        Raises:
+          ImportError: polars is not installed.
+        """
+        import polars
+
+        return polars.from_arrow(self.to_arrow())
+
+    def _columns(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _below(self) -> list[str]:
+        """The lines below the table."""
+        return []
+
+    def _shown(self) -> list[list[str]]:
+        """The head of the table, and its first rows."""
+        import pyarrow as pa
+
+        table = pa.table(self._columns())
+        rows = [
+            [str(one) if place < self._words else _text(one) for place, one in enumerate(row)]
+            for row in zip(*table[:_SHOWN].to_pydict().values(), strict=True)
+        ]
+        if len(table) > _SHOWN:
+            rows.append(["..."] * table.num_columns)
+        return [table.column_names, *rows]
+
+    def __repr__(self) -> str:
+        return "\n".join([text_table(self._shown(), self._words), *self._below()])
+
+    def _repr_html_(self) -> str:
+        below = "".join(f"<p>{html.escape(text)}</p>" for text in self._below())
+        rows = self._shown()
+        return html_table(rows, len(rows[0]) - self._words) + below
+
+
+class PagedTable(Table):
+    """A table that a page can be about."""
+
+    page_kind: str
+    """Which page of ``reports.pages`` it is."""
+
+    def report(
+        self,
+        path: str | os.PathLike[str],
+        about: str | None = None,
+        *,
+        users: str = "users",
+        title: str | None = None,
+        data_name: str | None = None,
+    ) -> None:
+        """Writes one self-contained page with the numbers, pictures and the guarantee.
+
+        Args:
+          path: of the page.
+          about: what partitions are, such as "passwords", if the column's name does not say it.
+          users: what users are, such as "accounts".
+          title: of the page; by default it says what is released, and of which data.
+          data_name: what to call the data.
+
+        Raises:
+          ImportError: matplotlib is not installed; it is in the extra ``report``.
+        """
+        page, _ = page_of(self, Words(about, users, title, data_name))
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(page)
+
+
+class PicturedTable(PagedTable):
+    """A table of several lists that one picture can show."""
+
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draws one number of every list, or two lists by rank, with 95% intervals.
+
+        Args and errors: see ``ListRelease.plot``.
+        """
+        figure = figure_of(self)
+        if path is not None:
+            figure.savefig(path)
+        return figure
+
+
+class Release(PagedTable):
+    """A release with its statement."""
+
+    statement: Mapping[str, Any]
+
+    @property
+    def privacy(self) -> str:
+        """The guarantee in words that a publisher can paste."""
+        return "\n\n".join(statement_words(dict(self.statement)))
+
+    def _summary(self) -> list[str]:
+        return []
+
+    def _below(self) -> list[str]:
+        told = self.statement
+        if not told:
+            return []
+        cost = f"epsilon {told['epsilon']:g}"
+        if told["delta"] > 0:
+            cost += f" and delta {told['delta']:g}"
+        periods = told.get("periods", {})
+        if "epsilon_of_all" in periods:
+            together = f"epsilon {periods['epsilon_of_all']:g} for all {periods['of']}s together"
+            cost = f"{together}, {told['epsilon']:g} for each"
+        bound = ""
+        if "max_partitions_per_user" in told:
+            most, how = told["max_partitions_per_user"], told["max_partitions_per_user_is"]
+            bound = f"; at most {most} partition{'s' * (most > 1)} of each user ({how})"
+        return [*self._summary(), f"{cost}; neighbouring data: {told['neighbours']}{bound}"]
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
