@@ -24,7 +24,6 @@ from dp_transforms.mechanisms.decimals import ExactNumber
 from dp_transforms.mechanisms.partition.registry import partition_mechanism
 from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
-from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
@@ -92,16 +91,13 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         already_bounded=True,
     )
     source = job_flags.records(flags)
-    fields = source.partition_fields
     parent = directory_path(flags.output)
     join = filesystem(parent).join
-    (of_list, write_list), (of_names, write_names) = (
-        writer(flags, spec, fields, statement_of(spec, fields), join(parent, name))
-        for spec, name in ((one, LIST_DIRECTORY), (names, PARTITIONS_DIRECTORY))
-    )
+    write_list = writer(flags, one, source, join(parent, LIST_DIRECTORY))
+    write_names = writer(flags, names, source, join(parent, PARTITIONS_DIRECTORY))
     release = Release(
         [*one.requests, *names.requests],
-        [of_list, of_names],
+        [write_list.directory, write_names.directory],
         lambda engine: engine.list_and_names(one, names),
         functools.partial(write_both, write_list, write_names),
         source,
