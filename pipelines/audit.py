@@ -196,14 +196,9 @@ def report(found: dict[str, Any]) -> str:
     )
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    flags = make_parser().parse_args(argv)
-    try:
-        found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
-    except InputError as error:
-        return command_line.failed(str(error))
-    except ValueError as error:
-        return command_line.failed(str(error), command_line.USAGE_ERROR)
+@command_line.command(make_parser)
+def main(flags: argparse.Namespace) -> int:
+    found = findings(audit_from_flags(flags), max(2, flags.draws), float(flags.error_rate))
     print(json.dumps(found, indent=2) if flags.json else report(found))
     return command_line.FAILURE if found["broken"] else command_line.SUCCESS
 

@@ -311,6 +311,19 @@ def add_json_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print the same as one JSON object")
 
 
+def draw(plot: Callable[[str], None], path: str) -> None:
+    """Draws a picture into a file, and prints its path.
+
+    Raises:
+      InputError: it cannot be drawn.
+    """
+    try:
+        plot(path)
+    except (ImportError, OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be drawn: {error}") from None
+    print(path)
+
+
 def failed(message: str, exit_code: int = FAILURE) -> int:
     """Prints an error as one line on stderr; returns the exit code."""
     print(f"error: {' '.join(message.split())}", file=sys.stderr)
@@ -402,6 +415,31 @@ def run(
     return SUCCESS
 
 
+def command(
+    make_parser: Callable[[], OneLineParser],
+) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
+    """Makes the ``main`` of a command that is no job from what it does with its flags.
+
+    Errors are one line on stderr, with the exit codes of ``run``.
+    """
+
+    def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
+        @functools.wraps(act)
+        def commanded(argv: Sequence[str] | None = None) -> int:
+            parser = make_parser()
+            flags = parser.parse_args(argv)
+            try:
+                return act(flags) or SUCCESS
+            except InputError as error:
+                return failed(str(error))
+            except ValueError as error:
+                return failed(parser.as_typed(str(error)), USAGE_ERROR)
+
+        return commanded
+
+    return decorate
+
+
 @contextlib.contextmanager
 def _interrupts() -> Iterator[list[int]]:
     """A list that is not empty once the process has been interrupted."""
@@ -435,16 +473,12 @@ def _option_file(path: str) -> str:
 def quiet_beam() -> Iterator[None]:
     """Keeps Beam's own log, which may quote records in errors, off stderr."""
     log, root = logging.getLogger("apache_beam"), logging.getLogger()
-    level = log.level
+    level, nothing = log.level, lambda record: False
     log.setLevel(logging.CRITICAL + 1)
     # Where Beam logs what a job service tells it. Others log under their own names.
-    root.addFilter(_refuse)
+    root.addFilter(nothing)
     try:
         yield
     finally:
         log.setLevel(level)
-        root.removeFilter(_refuse)
-
-
-def _refuse(record: logging.LogRecord) -> bool:
-    return False
+        root.removeFilter(nothing)

@@ -184,13 +184,6 @@ def records(flags: argparse.Namespace, attribute_columns: Sequence[str] = ()) ->
     return RecordFiles(flags.input, *columns, file_format, **options)
 
 
-def period_records(flags: argparse.Namespace) -> RecordSource:
-    """The records that ``records`` gives, with the period of each."""
-    source = records(flags, [flags.time_column])
-    source.name_periods(flags.period)
-    return source
-
-
 def add_period_flags(parser: argparse.ArgumentParser) -> None:
     """Adds the flags of a release for each period."""
     periods = parser.add_argument_group("a release for each period (optional)")

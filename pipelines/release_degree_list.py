@@ -14,7 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
@@ -26,9 +26,6 @@ from dp_transforms.specs import DegreesSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
 from pipelines.release_job import release_job, release_of
-
-if TYPE_CHECKING:
-    from dp_transforms.files.record_files import RecordSource
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -118,20 +115,15 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             "--report has no error bars for --nodes under the exponential mechanism: leave out one"
         )
     flags.user_column, flags.partition_column = flags.source_column, [flags.target_column]
-    source = job_flags.records(flags)
-    _check_types(source)
-    release = release_of(flags, spec, source, whole=PrivacyBudget(flags.epsilon))
-    return release_job(flags, options, release)
-
-
-def _check_types(reader: RecordSource) -> None:
-    (target,) = reader.partition_fields
-    source = reader.user_field
+    edges = job_flags.records(flags)
+    source, (target,) = edges.user_field, edges.partition_fields
     if source.type != target.type:
         raise InputError(
             f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
             f"{target.type}: give both ends of an edge the same type"
         )
+    release = release_of(flags, spec, edges, whole=PrivacyBudget(flags.epsilon))
+    return release_job(flags, options, release)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -108,7 +108,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         mechanism=flags.mechanism,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
+    return release_job(flags, options, period_release(flags, spec))
 
 
 def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:

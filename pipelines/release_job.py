@@ -18,6 +18,7 @@ from dp_transforms.files.paths import filesystem
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
 from pipelines.command_line import DEFAULT_RUNNER, Job, Options
+from pipelines.job_flags import records
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
@@ -183,11 +184,11 @@ def release_of(
 
 
 def period_release(
-    flags: argparse.Namespace,
-    spec: specs.PeriodListsSpec | specs.PeriodNamesSpec,
-    source: RecordSource,
+    flags: argparse.Namespace, spec: specs.PeriodListsSpec | specs.PeriodNamesSpec
 ) -> Release:
     """The release of each period in a directory of its name, and of all periods in one file."""
+    source = records(flags, [flags.time_column])
+    source.name_periods(flags.period)
     write = writer(flags, spec, source)
     join = filesystem(flags.output).join
     directories = [replace(write.directory, path=join(flags.output, n)) for n in spec.periods]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from dp_transforms.budget import PrivacyBudget
-from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import PARTITIONS_FILE
 from dp_transforms.files.period_names import period_names
 from dp_transforms.mechanisms.selection import STRATEGIES, explain
@@ -17,7 +17,16 @@ from dp_transforms.mechanisms.selection.strategy import ADD_OR_REMOVE, REPLACE
 from dp_transforms.reports.page import plot_explanation
 from dp_transforms.specs import NamesSpec, PeriodNamesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run, warn_of_delta
+from pipelines.command_line import (
+    Job,
+    JobParser,
+    Options,
+    draw,
+    refuse,
+    require,
+    run,
+    warn_of_delta,
+)
 from pipelines.release_job import period_release, release_job, release_of
 
 _EPILOG = f"""\
@@ -165,7 +174,7 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         neighbours=flags.neighbours,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec, job_flags.period_records(flags)))
+    return release_job(flags, options, period_release(flags, spec))
 
 
 def _prepare_explanation(flags: argparse.Namespace) -> Job:
@@ -182,11 +191,7 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
     def job() -> None:
         print(explanation)
         if flags.plot is not None:
-            try:
-                plot_explanation(explanation, flags.plot)
-            except (ImportError, OSError, ValueError) as error:
-                raise InputError(f"{flags.plot} cannot be drawn: {error}") from None
-            print(flags.plot)
+            draw(functools.partial(plot_explanation, explanation), flags.plot)
 
     return job
 
