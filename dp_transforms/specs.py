@@ -69,6 +69,11 @@ class Spec:
         """The budget that it needs, by its parts."""
         raise NotImplementedError
 
+    @property
+    def cost(self) -> PrivacyBudget:
+        """The cost of all parts together, by basic composition."""
+        return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
+
 
 @dataclass(frozen=True)
 class ListSpec(Spec):
@@ -496,11 +501,6 @@ class GroupsSpec(Spec):
             *(Request(name, of_attribute) for name in lists),
             *(self.names.requests_for(SELECTION) if self.names else ()),
         )
-
-    @property
-    def cost(self) -> PrivacyBudget:
-        """The cost of all parts together, by basic composition."""
-        return sum((one.cost.budget for one in self.requests), PrivacyBudget(0))
 
     @property
     def _of_attribute(self) -> PrivacyBudget:

@@ -7,7 +7,7 @@ import os
 import sys
 from types import TracebackType
 
-INTERRUPTED = 130
+SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE, INTERRUPTED = 0, 1, 2, 3, 130
 INTERRUPTED_TEXT = "interrupted: no release was written"
 
 # Without the gcp extra, Beam warns about BigQuery whenever it is imported. No job here uses

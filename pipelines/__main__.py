@@ -13,9 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from dp_transforms import __version__
-from pipelines import INTERRUPTED, INTERRUPTED_TEXT
-
-SUCCESS, USAGE_ERROR = 0, 2
+from pipelines import INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR
 
 _NAME = "dp-frequency-lists"
 

@@ -14,7 +14,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -264,14 +264,13 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
         return [next(released[f]) for f in lists]
 
     fixed = JobSecret.from_os()
-    lists = (bounded(table, fixed), bounded(without, fixed))
+    audit = list_audit(mechanism, bounded(table, fixed), bounded(without, fixed))
     if not _is_bounded_at_random(table, mechanism.sensitivity):
-        return list_audit(mechanism, *lists)
-    return Audit(
+        return audit
+    return replace(
+        audit,
         draw=(functools.partial(draw, table), functools.partial(draw, without)),
-        statistics=(functools.partial(_loss, lists=lists),),
         exact=None,
-        epsilon=mechanism.epsilon_cost,
         pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
     )
 
@@ -332,11 +331,11 @@ def _select(
 ) -> dict[Any, int]:
     """The selected partitions with their noisy counts, or zeros."""
     if isinstance(strategy, WeightedStrategy):
-        names = select_here(distinct_pairs(records), strategy, secret)[PARTITION].to_pylist()
-        return dict.fromkeys(names, 0)
-    assert isinstance(strategy, CountStrategy)
-    counts = _counts(records, strategy.max_partitions_per_user, secret)
-    selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
+        selected = select_here(distinct_pairs(records), strategy, secret)
+    else:
+        assert isinstance(strategy, CountStrategy)
+        counts = _counts(records, strategy.max_partitions_per_user, secret)
+        selected = select_from_counts(counts, strategy, secret.key("selection"), noisy_counts)
     names = selected[PARTITION].to_pylist()
     noisy = selected[NOISY_COUNT].to_pylist() if noisy_counts else [0] * len(names)
     return dict(zip(names, noisy, strict=True))

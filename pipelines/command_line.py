@@ -21,14 +21,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.errors import DoneError, InputError, input_error_message
-from pipelines import INTERRUPTED, INTERRUPTED_TEXT
+from pipelines import (
+    DONE_BEFORE,
+    FAILURE,
+    INTERRUPTED,
+    INTERRUPTED_TEXT,
+    SUCCESS,
+    USAGE_ERROR,
+)
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from dp_transforms.mechanisms.decimals import ExactNumber
-
-SUCCESS, FAILURE, USAGE_ERROR, DONE_BEFORE = 0, 1, 2, 3
 
 DEFAULT_RUNNER = "FnApiRunner"
 _NEAR = 0.8

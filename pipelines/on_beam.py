@@ -23,6 +23,7 @@ from dp_transforms.specs import (
     NamesSpec,
     PeriodListsSpec,
     PeriodNamesSpec,
+    Spec,
     UserDegreesSpec,
     arguments,
 )
@@ -85,36 +86,28 @@ class OnBeam:
         return self._list(bounded, one.mechanism), *self._selected(bounded, names)
 
     def lists_by_period(self, spec: PeriodListsSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseListsByPeriod(
-            **arguments(spec), **self._shared
-        )
+        return self._released(ReleaseListsByPeriod, spec)
 
     def names_by_period(self, spec: PeriodNamesSpec) -> beam.PCollection:
-        return self._records() | "Release" >> SelectPartitionsByPeriod(
-            **arguments(spec), **self._shared
-        )
+        return self._released(SelectPartitionsByPeriod, spec)
 
     def grouped_lists(self, spec: GroupsSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseGroupedLists(**arguments(spec), **self._shared)
+        return self._released(ReleaseGroupedLists, spec)
 
     def degree_list(self, spec: DegreesSpec) -> beam.PCollection:
-        count: beam.PTransform
-        if spec.degree_bound is None:
-            count = CountDegrees(spec.degree, **self._shared)
-        else:
+        count: beam.PTransform = CountDegrees(spec.degree, **self._shared)
+        if spec.degree_bound is not None:
             count = CountProjectedDegrees(spec.degree_bound, spec.degree, **self._shared)
-        degrees = (
+        return (
             self._records("edges")
             | "Edges" >> beam.Map(_edges).with_output_types(pa.Table)
             | "Degrees" >> count
             | "WatchDegrees" >> self._watch("counting degrees", "nodes")
+            | "Release" >> ReleaseFrequencyList(mechanism=spec.mechanism, secret=self._secret)
         )
-        return degrees | "Release" >> self._release(spec.mechanism)
 
     def user_degrees(self, spec: UserDegreesSpec) -> beam.PCollection:
-        return self._records() | "Release" >> ReleaseUserDegrees(
-            spec.epsilon, spec.max_degree, **self._shared
-        )
+        return self._released(ReleaseUserDegrees, spec)
 
     def finish(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
         """Has one worker call ``write`` with the elements of all collections."""
@@ -122,6 +115,9 @@ class OnBeam:
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
+
+    def _released(self, transform: Callable[..., Any], spec: Spec) -> beam.PCollection:
+        return self._records() | "Release" >> transform(**arguments(spec), **self._shared)
 
     def _records(self, rows: str = "records") -> beam.PCollection:
         """The records, where ``rows`` is what they are called while they are read."""
@@ -132,23 +128,16 @@ class OnBeam:
         return self._records() | "Bound" >> BoundContributions(max_partitions, **self._shared)
 
     def _list(self, bounded: beam.PCollection, mechanism: PartitionMechanism) -> beam.PCollection:
-        return bounded | "FrequencyList" >> beam.ptransform_fn(self._counted_and_released)(
-            mechanism
-        )
+        def released(bounded: beam.PCollection) -> beam.PCollection:
+            return (
+                bounded
+                | "WatchBounded" >> self._watch("bounding contributions", "contributions kept")
+                | "Count" >> CountDistinctUsers(**self._shared)
+                | "WatchCounts" >> self._watch("counting users per partition", "partitions")
+                | "Release" >> ReleaseFrequencyList(mechanism=mechanism, secret=self._secret)
+            )
 
-    def _counted_and_released(
-        self, bounded: beam.PCollection, mechanism: PartitionMechanism
-    ) -> beam.PCollection:
-        return (
-            bounded
-            | "WatchBounded" >> self._watch("bounding contributions", "contributions kept")
-            | "Count" >> CountDistinctUsers(**self._shared)
-            | "WatchCounts" >> self._watch("counting users per partition", "partitions")
-            | "Release" >> self._release(mechanism)
-        )
-
-    def _release(self, mechanism: PartitionMechanism) -> ReleaseFrequencyList:
-        return ReleaseFrequencyList(mechanism=mechanism, secret=self._secret)
+        return bounded | "FrequencyList" >> beam.ptransform_fn(released)()
 
     def _selected(self, records: beam.PCollection, spec: NamesSpec) -> tuple[beam.PCollection, ...]:
         selected = records | "Partitions" >> SelectPartitions(**arguments(spec), **self._shared)

@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
-from typing import Any
 
-from dp_transforms.budget import PrivacyBudget
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
 from dp_transforms.mechanisms.degree_projection import DEGREES, UNDIRECTED
@@ -42,6 +40,12 @@ examples:
       --privacy_unit=node --degree_bound=50 --epsilon=1 --output=release
 """
 
+_COLUMNS = {
+    "source_column": "one end of an edge: the column's name, or its position from 1 with "
+    "--no_header",
+    "target_column": "the other end, likewise",
+}
+
 
 def make_parser() -> JobParser:
     """The flags of this job."""
@@ -51,7 +55,7 @@ def make_parser() -> JobParser:
         "for adding or removing an edge, or a node with all its edges.",
         _EPILOG,
     )
-    job_flags.add_input_flags(parser, _add_columns)
+    job_flags.add_input_flags(parser, _COLUMNS)
     privacy = job_flags.add_release_flags(
         parser, cost="what the release costs; smaller is more private"
     )
@@ -85,15 +89,6 @@ def make_parser() -> JobParser:
     return parser
 
 
-def _add_columns(group: Any) -> None:
-    group.add_argument(
-        "--source_column",
-        metavar="COLUMN",
-        help="one end of an edge: the column's name, or its position from 1 with --no_header",
-    )
-    group.add_argument("--target_column", metavar="COLUMN", help="the other end, likewise")
-
-
 def prepare(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
@@ -122,7 +117,7 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
             f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
             f"{target.type}: give both ends of an edge the same type"
         )
-    release = release_of(flags, spec, edges, whole=PrivacyBudget(flags.epsilon))
+    release = release_of(flags, spec, edges, whole=spec.cost)
     return release_job(flags, options, release)
 
 

@@ -23,6 +23,7 @@ from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
 from pipelines.command_line import Job, JobParser, Options, refuse, require, run
+from pipelines.progress import say, say_private
 from pipelines.release_job import period_release, release_job, release_of
 
 if TYPE_CHECKING:
@@ -126,13 +127,9 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
 
     def make(_: None) -> list[list[ReleasedList]]:
         if flags.progress:
-            from pipelines.progress import say
-
             say("releasing the frequency list")
         released = release_frequency_list(read(), mechanism, JobSecret.from_os())
         if flags.show_private_counters:
-            from pipelines.progress import say_private
-
             say_private("contributions", read().total)
         return [[released]]
 

@@ -148,13 +148,9 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         spec,
         source,
         bounded_by_job=spec.strategy.uses_weights or not flags.already_bounded,
-        whole=None if spec.others_epsilon is None else _whole(flags),
+        whole=None if spec.others_epsilon is None else spec.cost,
     )
     return release_job(flags, options, release)
-
-
-def _whole(flags: argparse.Namespace) -> PrivacyBudget:
-    return PrivacyBudget(flags.epsilon, flags.delta)
 
 
 def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
@@ -198,7 +194,7 @@ def _prepare_explanation(flags: argparse.Namespace) -> Job:
 
 def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
     """The selection. Without its public names, which are read later, all else is checked."""
-    whole, others = _whole(flags), None
+    whole, others = PrivacyBudget(flags.epsilon, flags.delta), None
     if flags.others_share is not None:
         others = PrivacyBudget(whole.epsilon * flags.others_share)
     names = whole if others is None else whole - others
