@@ -133,6 +133,8 @@ class DegreesSpec(Spec):
     mechanism_name: str = AUTO
 
     def __post_init__(self) -> None:
+        if self.degree_bound is not None and self.nodes is not None:
+            raise ValueError("nodes is for the privacy of edges: a node more changes their number")
         _ = self.mechanism
 
     @functools.cached_property
@@ -141,10 +143,6 @@ class DegreesSpec(Spec):
         sensitivity, bounds = edge_private_sensitivity(self.degree), None
         if self.degree_bound is not None:
             sensitivity = node_private_sensitivity(self.degree_bound, self.degree != UNDIRECTED)
-            if self.nodes is not None:
-                raise ValueError(
-                    "nodes is for the privacy of edges: a node more changes their number"
-                )
         elif self.nodes is not None:
             # Without self-loops and repeated edges a node has no more neighbours than others are.
             others = positive_integer("nodes", self.nodes) - 1
@@ -225,12 +223,8 @@ class NamesSpec(Spec):
         """Makes the specification from the name of its strategy.
 
         Args:
-          strategy: see ``make_strategy``. With public partitions, "auto" takes the strategy that
-            is for these.
-          epsilon, delta: see ``make_strategy``.
-          max_partitions_per_user: kappa.
-          pre_threshold, neighbours: of the strategy, if it has them.
-          **options: fields of ``NamesSpec``.
+          **options: fields of ``NamesSpec``; the other arguments are those of ``make_strategy``,
+            but with public partitions "auto" takes the strategy that is for these.
         """
         if strategy == AUTO and len(options.get("public_partitions", ())):
             strategy = TruncatedGeometricSelection.name

@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import json
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import DEGREES_FILE
@@ -74,7 +73,8 @@ def make_parser() -> command_line.JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: command_line.Options) -> command_line.Job:
+@command_line.job(make_parser)
+def main(flags: argparse.Namespace, options: command_line.Options) -> command_line.Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.released is None):
         raise ValueError("give either --input or --released; --help explains them")
@@ -118,10 +118,6 @@ def _show(flags: argparse.Namespace, released: ReleasedDegrees, files: list[str]
         print(json.dumps({"files": files} | dataclasses.asdict(choice), indent=2))
     else:
         print("\n".join([*files, kappa_table(choice), *([flags.plot] if flags.plot else [])]))
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return command_line.run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -420,6 +420,21 @@ def run(
     return SUCCESS
 
 
+def job(
+    make_parser: Callable[[], JobParser],
+) -> Callable[[Callable[[argparse.Namespace, Options], Job]], Callable[..., int]]:
+    """Makes the ``main`` of a job of the function that prepares it: see ``run``."""
+
+    def decorate(prepare: Callable[[argparse.Namespace, Options], Job]) -> Callable[..., int]:
+        @functools.wraps(prepare)
+        def prepared_and_run(argv: Sequence[str] | None = None) -> int:
+            return run(prepare, make_parser(), argv)
+
+        return prepared_and_run
+
+    return decorate
+
+
 def command(
     make_parser: Callable[[], OneLineParser],
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.budget import PrivacyBudget
 from dp_transforms.files.filenames import (
@@ -26,7 +25,7 @@ from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, require, run, warn_of_delta
+from pipelines.command_line import Job, JobParser, Options, job, require, warn_of_delta
 from pipelines.release_job import Release, release_job, write_both, writer
 
 _EPILOG = f"""\
@@ -71,7 +70,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+@job(make_parser)
+def main(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
@@ -104,10 +104,6 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         whole=whole,
     )
     return release_job(flags, options, release)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 
 from dp_transforms.errors import InputError
 from dp_transforms.files.filenames import FREQUENCIES_FILE
@@ -22,7 +21,7 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run
+from pipelines.command_line import Job, JobParser, Options, job, refuse, require
 from pipelines.release_job import release_job, release_of
 
 _EPILOG = f"""\
@@ -89,7 +88,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+@job(make_parser)
+def main(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
@@ -119,10 +119,6 @@ def prepare(flags: argparse.Namespace, options: Options) -> Job:
         )
     release = release_of(flags, spec, edges, whole=spec.cost)
     return release_job(flags, options, release)
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

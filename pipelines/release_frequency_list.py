@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from dp_transforms import mechanisms
@@ -22,7 +21,7 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, refuse, require, run
+from pipelines.command_line import Job, JobParser, Options, job, refuse, require
 from pipelines.progress import say, say_private
 from pipelines.release_job import period_release, release_job, release_of
 
@@ -79,7 +78,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+@job(make_parser)
+def main(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
@@ -238,10 +238,6 @@ def _eta(text: str) -> mechanisms.Eta:
         raise argparse.ArgumentTypeError(
             f"must be three positive integers X,Y,Z with X < 2**Y, for example 1,1,1, got {text!r}"
         ) from None
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from dp_transforms.files.filenames import LISTS_FILE
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, require, run, warn, warn_of_delta
+from pipelines.command_line import Job, JobParser, Options, job, require, warn, warn_of_delta
 from pipelines.release_job import release_job, release_of
 
 LARGE_ERROR = 0.1
@@ -91,7 +91,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+@job(make_parser)
+def main(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
@@ -194,10 +195,6 @@ def _names_of_attribute(text: str) -> tuple[str, list[str]]:
 def _sizes_of_attribute(text: str) -> tuple[str, list[int]]:
     attribute, _, sizes = text.partition("=")
     return attribute, [job_flags.positive_integer(size) for size in sizes.split(",")]
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":

@@ -22,9 +22,9 @@ from pipelines.command_line import (
     JobParser,
     Options,
     draw,
+    job,
     refuse,
     require,
-    run,
     warn_of_delta,
 )
 from pipelines.release_job import period_release, release_job, release_of
@@ -123,7 +123,8 @@ def make_parser() -> JobParser:
     return parser
 
 
-def prepare(flags: argparse.Namespace, options: Options) -> Job:
+@job(make_parser)
+def main(flags: argparse.Namespace, options: Options) -> Job:
     """Checks everything that can be checked before data are read, and returns the job."""
     if flags.explain:
         return _prepare_explanation(flags)
@@ -213,10 +214,6 @@ def _spec(flags: argparse.Namespace, public: Sequence[Any]) -> NamesSpec:
         public_partitions=public,
         public_threshold=None if later else flags.public_threshold,
     )
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    return run(prepare, make_parser(), argv)
 
 
 if __name__ == "__main__":
