@@ -21,14 +21,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.errors import DoneError, InputError, input_error_message
-from pipelines import (
-    DONE_BEFORE,
-    FAILURE,
-    INTERRUPTED,
-    INTERRUPTED_TEXT,
-    SUCCESS,
-    USAGE_ERROR,
-)
+from pipelines import DONE_BEFORE, FAILURE, INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -52,6 +45,7 @@ LOCAL_RUNNERS = (DEFAULT_RUNNER, "DirectRunner", "PrismRunner")
 Job = Callable[[], None]
 Options = Callable[[], "PipelineOptions"]
 """Beam's options, parsed when they are first asked for."""
+Prepare = Callable[[argparse.Namespace, Options], Job]
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -373,11 +367,7 @@ def refuse(flags: argparse.Namespace, why: str, *names: str) -> None:
             raise ValueError(f"--{name} {why}")
 
 
-def run(
-    prepare: Callable[[argparse.Namespace, Options], Job],
-    parser: JobParser,
-    argv: Sequence[str] | None = None,
-) -> int:
+def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) -> int:
     """Prepares and runs a job; returns the exit code after at most one line of error on stderr.
 
     Args:
@@ -404,10 +394,8 @@ def run(
             job()
         except (Exception, KeyboardInterrupt) as error:
             # Beam and extensions in C make other errors of it.
-            if interrupts or "KeyboardInterrupt" in (
-                type(error).__name__,
-                str(error).partition(" ")[0],
-            ):
+            told = type(error).__name__, str(error).partition(" ")[0]
+            if interrupts or "KeyboardInterrupt" in told:
                 return failed(INTERRUPTED_TEXT, INTERRUPTED)
             if flags.show_private_errors:
                 traceback.print_exc()
@@ -420,19 +408,9 @@ def run(
     return SUCCESS
 
 
-def job(
-    make_parser: Callable[[], JobParser],
-) -> Callable[[Callable[[argparse.Namespace, Options], Job]], Callable[..., int]]:
+def job(make_parser: Callable[[], JobParser]) -> Callable[[Prepare], Callable[..., int]]:
     """Makes the ``main`` of a job of the function that prepares it: see ``run``."""
-
-    def decorate(prepare: Callable[[argparse.Namespace, Options], Job]) -> Callable[..., int]:
-        @functools.wraps(prepare)
-        def prepared_and_run(argv: Sequence[str] | None = None) -> int:
-            return run(prepare, make_parser(), argv)
-
-        return prepared_and_run
-
-    return decorate
+    return lambda prepare: lambda argv=None: run(prepare, make_parser(), argv)
 
 
 def command(
@@ -443,21 +421,19 @@ def command(
     Errors are one line on stderr, with the exit codes of ``run``.
     """
 
-    def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
-        @functools.wraps(act)
-        def commanded(argv: Sequence[str] | None = None) -> int:
-            parser = make_parser()
-            flags = parser.parse_args(argv)
-            try:
-                return act(flags) or SUCCESS
-            except InputError as error:
-                return failed(str(error))
-            except ValueError as error:
-                return failed(parser.as_typed(str(error)), USAGE_ERROR)
+    def run_command(
+        act: Callable[[argparse.Namespace], int | None], argv: Sequence[str] | None = None
+    ) -> int:
+        parser = make_parser()
+        flags = parser.parse_args(argv)
+        try:
+            return act(flags) or SUCCESS
+        except InputError as error:
+            return failed(str(error))
+        except ValueError as error:
+            return failed(parser.as_typed(str(error)), USAGE_ERROR)
 
-        return commanded
-
-    return decorate
+    return lambda act: functools.partial(run_command, act)
 
 
 @contextlib.contextmanager

@@ -203,9 +203,8 @@ def _mechanism(flags: argparse.Namespace, max_partitions: int) -> PartitionMecha
         return mechanisms.FrobeniusMechanism(
             epsilon, max_partitions, eta, max_total=flags.max_total
         )
-    for total in ("exact_total", "max_total"):
-        if getattr(flags, total) is not None and flags.mechanism not in (AUTO, EXPONENTIAL):
-            raise ValueError(f"--{total} does not go with --mechanism={flags.mechanism}")
+    if flags.mechanism not in (AUTO, EXPONENTIAL):
+        refuse(flags, f"does not go with --mechanism={flags.mechanism}", "exact_total", "max_total")
     if flags.exact_total is not None:
         return mechanisms.ExactTotalMechanism(epsilon, max_partitions, eta, total=flags.exact_total)
     if flags.max_total is not None:

@@ -22,8 +22,8 @@ from pipelines.job_flags import records
 from pipelines.spending import check_job, origin_of, price, spending
 
 if TYPE_CHECKING:
+    import apache_beam as beam
     import pyarrow as pa
-    from apache_beam.options.pipeline_options import PipelineOptions
 
     from dp_transforms.files.record_files import RecordSource
 
@@ -242,66 +242,57 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         return lambda: print(
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
-    runner = None
+    pipeline = None
     if release.source is not None and flags.on_beam:
+        import apache_beam as beam
+
         from pipelines.worker_pool import make_runner
 
-        runner = make_runner(flags, options())
+        pipeline = beam.Pipeline(make_runner(flags, options()), options=options())
     # Other runners may go on after this process, or where the ledger is not.
-    announces = runner is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
+    announces = pipeline is None or options().get_all_options()["runner"] == DEFAULT_RUNNER
 
     def job() -> None:
         with spending(flags.ledger, release.whole, release.requests, origin, announces) as budget:
             write = functools.partial(release.write, budget)
             if release.source is None:
                 write(*release.make(None))
-            elif runner is None:
-                _run_here(flags, release.source, release.make, write)
+            elif pipeline is None:
+                _run_here(flags, release, write)
             else:
-                _run_on_beam(flags, release.source, release.make, write, runner, options())
+                _run_on_beam(flags, release, write, pipeline)
         (release.done or functools.partial(say_done, flags, release.directories))()
 
     return job
 
 
-def _run_here(
-    flags: argparse.Namespace,
-    source: RecordSource,
-    make: Callable[[Any], Sequence[Any]],
-    write: Callable[..., None],
-) -> None:
+def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., None]) -> None:
     from dp_transforms.runtime.in_process import InProcess, enough_memory
     from dp_transforms.runtime.local import SpillError
     from pipelines.progress import Watch
     from pipelines.worker import keep_freed_memory
 
+    assert release.source is not None
     keep_freed_memory()
     watch = Watch(flags.progress, flags.show_private_counters)
-    engine = InProcess(source, JobSecret.from_os(), flags.num_buckets, watch)
+    engine = InProcess(release.source, JobSecret.from_os(), flags.num_buckets, watch)
     try:
         with enough_memory():
-            write(*make(engine))
+            write(*release.make(engine))
     except (MemoryError, SpillError) as error:
         raise InputError(str(error)) from None
     watch.end()
 
 
 def _run_on_beam(
-    flags: argparse.Namespace,
-    source: RecordSource,
-    make: Callable[[Any], Sequence[Any]],
-    write: Callable[..., None],
-    runner: Any,
-    options: PipelineOptions,
+    flags: argparse.Namespace, release: Release, write: Callable[..., None], pipeline: beam.Pipeline
 ) -> None:
-    import apache_beam as beam
-
     from pipelines.on_beam import OnBeam, run_to_end
 
-    pipeline = beam.Pipeline(runner, options=options)
+    assert release.source is not None
     shows = flags.progress, flags.show_private_counters
-    engine = OnBeam(pipeline, source, JobSecret.from_os(), flags.num_buckets, *shows)
-    engine.finish(write, make(engine))
+    engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
+    engine.finish(write, release.make(engine))
     run_to_end(pipeline, flags.show_private_counters)
 
 
