@@ -266,11 +266,8 @@ class NamesSpec(Spec):
     @property
     def cap(self) -> int | None:
         """The count where counts may stop: larger ones are kept with certainty; None if nowhere."""
-        if (
-            self.noisy_counts
-            or self.public_distribution
-            or not isinstance(self.strategy, CountStrategy)
-        ):
+        all_are_wanted = self.noisy_counts or self.public_distribution
+        if all_are_wanted or not isinstance(self.strategy, CountStrategy):
             return None
         return self.strategy.saturation_count
 
@@ -489,10 +486,9 @@ class GroupsSpec(Spec):
         # In one attribute's lists only one moves, so they have the range that one has.
         of_all = Cost(PrivacyBudget(self.epsilon_all), self.for_all.loss_range)
         of_attribute = Cost(self._of_attribute, self.for_group.loss_range)
-        lists = (f"lists of groups by {attribute.name}" for attribute in self.attributes)
         return (
             Request(ALL_USERS_LIST, of_all),
-            *(Request(name, of_attribute) for name in lists),
+            *(Request(f"lists of groups by {one.name}", of_attribute) for one in self.attributes),
             *(self.names.requests_for(SELECTION) if self.names else ()),
         )
 

@@ -155,7 +155,7 @@ def audit_from_flags(flags: argparse.Namespace) -> Audit:
 
 def findings(audit: Audit, draws: int, error_rate: float) -> dict[str, Any]:
     """Returns the findings of the audit; ``broken`` says whether the promise is."""
-    outputs, others = (draw(draws) for draw in audit.draw)
+    outputs, others = (audit.draw(one, draws) for one in audit.inputs)
     bound = epsilon_lower_bound(outputs, others, audit.delta, error_rate, audit.statistics)
     exact = None if audit.exact is None else audit.exact()
     broken = bound.epsilon > audit.epsilon
@@ -228,7 +228,8 @@ def _neighbours(flags: argparse.Namespace) -> tuple[pa.Table, pa.Table, list[Any
 class Audit:
     """A mechanism and a pair of neighbours."""
 
-    draw: tuple[Callable[[int], list[Any]], ...]  # n independent outputs, for each of two inputs
+    inputs: tuple[Any, Any]
+    draw: Callable[[Any, int], list[Any]]  # n independent outputs of an input
     statistics: Sequence[Statistic]  # what to look for in outputs
     exact: Callable[[], float] | None  # epsilon at this delta; None if distributions are not known
     epsilon: float  # what is promised
@@ -242,7 +243,8 @@ def list_audit(
     """The mechanism on two lists."""
     lists = (frequency_list, neighbour)
     return Audit(
-        draw=tuple(functools.partial(_releases, mechanism, f) for f in lists),
+        inputs=lists,
+        draw=functools.partial(_releases, mechanism),
         statistics=(functools.partial(_loss, lists=lists),),
         exact=functools.partial(exact_partition_epsilon, mechanism, *lists),
         epsilon=mechanism.epsilon_cost,
@@ -268,10 +270,7 @@ def records_list_audit(mechanism: PartitionMechanism, table: pa.Table, without: 
     if not _is_bounded_at_random(table, mechanism.sensitivity):
         return audit
     return replace(
-        audit,
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
-        exact=None,
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
+        audit, inputs=(table, without), draw=draw, exact=None, pair=_removed(table, without)
     )
 
 
@@ -312,13 +311,18 @@ def selection_audit(
         return [_select(strategy, noisy_counts, records, JobSecret.from_os()) for _ in range(count)]
 
     return Audit(
-        draw=(functools.partial(draw, table), functools.partial(draw, without)),
+        inputs=(table, without),
+        draw=draw,
         statistics=(selected, number, *([noisy_sum] if noisy_counts else [])),
         exact=exact,
         epsilon=float_above(Fraction(strategy.epsilon)),
         delta=float(strategy.delta),
-        pair=f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed",
+        pair=_removed(table, without),
     )
+
+
+def _removed(table: pa.Table, without: pa.Table) -> str:
+    return f"{table.num_rows - without.num_rows:,} of {table.num_rows:,} records removed"
 
 
 def _counts(records: pa.Table, max_partitions: int, secret: JobSecret) -> pa.Table:

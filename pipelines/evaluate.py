@@ -61,10 +61,7 @@ def measured(original: FrequencyList, released: FrequencyList) -> dict[str, Any]
 
 
 def comparison(original: FrequencyList, released: FrequencyList) -> str:
-    """A table with both lists' sizes and guessing metrics, and their distance.
-
-    Raises:
-      ValueError: a list is empty.
+    """A table with both lists' sizes and guessing metrics, and their distance: see ``measured``.
 
     >>> print(comparison(FrequencyList([8, 1], [1, 8]), FrequencyList([7, 1], [1, 9])))
                    original  released  difference

@@ -69,7 +69,7 @@ class OnBeam:
             "secret": secret,
             "num_buckets": num_buckets or source.num_buckets,
         }
-        self._shows = shows_progress, shows_counters
+        self._shows_progress, self._shows_counters = shows_progress, shows_counters
         parts = pipeline.options.view_as(FlinkRunnerOptions)
         if 0 < source.estimated_rows < FEW_RECORDS:
             parts.parallelism = min(parts.parallelism, 1)
@@ -109,12 +109,20 @@ class OnBeam:
     def user_degrees(self, spec: UserDegreesSpec) -> beam.PCollection:
         return self._released(ReleaseUserDegrees, spec)
 
-    def finish(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
-        """Has one worker call ``write`` with the elements of all collections."""
+    def run(self, write: Callable[..., None], collections: Sequence[beam.PCollection]) -> None:
+        """Runs the pipeline, in which one worker calls ``write`` with the elements of all
+        collections, and prints the counters of ``Watch`` if they are wanted."""
         # It may be called again: see ``ReleaseDirectory.publish``.
         elements = map(beam.pvalue.AsIter, collections)
         once = self._pipeline | "Once" >> beam.Create([None], reshuffle=False)
         _ = once | "Publish" >> beam.Map(_called, write, *elements)
+        result = self._pipeline.run()
+        result.wait_until_finish()
+        progress.end_lines()
+        if self._shows_counters:
+            found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
+            for counter in found:
+                progress.say_private(counter.key.metric.name, counter.result)
 
     def _released(self, transform: Callable[..., Any], spec: Spec) -> beam.PCollection:
         return self._records() | "Release" >> transform(**arguments(spec), **self._shared)
@@ -148,8 +156,8 @@ class OnBeam:
         return selected | "WatchSelected" >> watch, *others
 
     def _watch(self, stage: str, rows: str, total: int = 0, private: bool = True) -> Watch:
-        shows_progress, shows_counters = self._shows
-        return Watch(stage, rows, shows_progress, private and shows_counters, total)
+        shows_counters = private and self._shows_counters
+        return Watch(stage, rows, self._shows_progress, shows_counters, total)
 
 
 class Watch(TellsBound, beam.PTransform):
@@ -191,17 +199,6 @@ class _Tell(beam.DoFn):
         if self._counted:
             Metrics.counter(_NAMESPACE, self._counted).inc(rows)
         yield element
-
-
-def run_to_end(pipeline: beam.Pipeline, private_counters: bool) -> None:
-    """Runs a pipeline, and then prints the counters of ``Watch`` if they are wanted."""
-    result = pipeline.run()
-    result.wait_until_finish()
-    progress.end_lines()
-    if private_counters:
-        found = result.metrics().query(MetricsFilter().with_namespace(_NAMESPACE))["counters"]
-        for counter in found:
-            progress.say_private(counter.key.metric.name, counter.result)
 
 
 def _called(_: None, write: Callable[..., None], *collections: Any) -> None:

@@ -209,7 +209,7 @@ def plot(plans: Sequence[ReleasePlan], path: str) -> None:
         low, high = panel.get_ylim()
         # Over several powers of ten their labels are enough, and others would overlap.
         panel.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 1000 * low else (1,)))
-        panel.yaxis.set_major_formatter(_whole)
+        panel.yaxis.set_major_formatter("{x:,.0f}")
         panel.yaxis.set_minor_formatter("")
         panel.grid(alpha=0.3, which="both")
     figure.savefig(path, dpi=150)
@@ -249,10 +249,6 @@ def _sizes(reference: FrequencyList, records: int | None) -> str:
             "job tells yours)."
         )
     return text
-
-
-def _whole(value: float, _: int) -> str:
-    return f"{value:,.0f}"
 
 
 def _epsilons(text: str) -> list[ExactNumber]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -115,19 +115,17 @@ def _write_periods(
 ) -> None:
     """Writes the release of each period, of pairs of a period and its list, or of tables of names
     with the period in the column ``list``."""
-    found = list(found)
-    for name, write in writers.items():
-        write(budget | {"period": name}, list(_of_period(found, name)))
-
-
-def _of_period(found: list[Any], period: str) -> Iterator[Any]:
     import pyarrow.compute as pc
 
+    released: dict[str, list[Any]] = {name: [] for name in writers}
     for one in found:
-        if not isinstance(one, tuple):
-            yield one.filter(pc.equal(one["list"], period))
-        elif one[0] == period:
-            yield one[1]
+        if isinstance(one, tuple):
+            released[one[0]].append(one[1])
+        else:
+            for name in pc.unique(one["list"]).to_pylist():
+                released[name].append(one.filter(pc.equal(one["list"], name)))
+    for name, write in writers.items():
+        write(budget | {"period": name}, released[name])
 
 
 def writer(
@@ -287,13 +285,12 @@ def _run_here(flags: argparse.Namespace, release: Release, write: Callable[..., 
 def _run_on_beam(
     flags: argparse.Namespace, release: Release, write: Callable[..., None], pipeline: beam.Pipeline
 ) -> None:
-    from pipelines.on_beam import OnBeam, run_to_end
+    from pipelines.on_beam import OnBeam
 
     assert release.source is not None
     shows = flags.progress, flags.show_private_counters
     engine = OnBeam(pipeline, release.source, JobSecret.from_os(), flags.num_buckets, *shows)
-    engine.finish(write, release.make(engine))
-    run_to_end(pipeline, flags.show_private_counters)
+    engine.run(write, release.make(engine))
 
 
 def say_done(flags: argparse.Namespace, directories: Sequence[ReleaseDirectory]) -> None:
