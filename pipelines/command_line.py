@@ -408,11 +408,6 @@ def run(prepare: Prepare, parser: JobParser, argv: Sequence[str] | None = None) 
     return SUCCESS
 
 
-def job(make_parser: Callable[[], JobParser]) -> Callable[[Prepare], Callable[..., int]]:
-    """Makes the ``main`` of a job of the function that prepares it: see ``run``."""
-    return lambda prepare: lambda argv=None: run(prepare, make_parser(), argv)
-
-
 def command(
     make_parser: Callable[[], OneLineParser],
 ) -> Callable[[Callable[[argparse.Namespace], int | None]], Callable[..., int]]:
@@ -421,19 +416,20 @@ def command(
     Errors are one line on stderr, with the exit codes of ``run``.
     """
 
-    def run_command(
-        act: Callable[[argparse.Namespace], int | None], argv: Sequence[str] | None = None
-    ) -> int:
-        parser = make_parser()
-        flags = parser.parse_args(argv)
-        try:
-            return act(flags) or SUCCESS
-        except InputError as error:
-            return failed(str(error))
-        except ValueError as error:
-            return failed(parser.as_typed(str(error)), USAGE_ERROR)
+    def decorate(act: Callable[[argparse.Namespace], int | None]) -> Callable[..., int]:
+        def run_command(argv: Sequence[str] | None = None) -> int:
+            parser = make_parser()
+            flags = parser.parse_args(argv)
+            try:
+                return act(flags) or SUCCESS
+            except InputError as error:
+                return failed(str(error))
+            except ValueError as error:
+                return failed(parser.as_typed(str(error)), USAGE_ERROR)
 
-    return lambda act: functools.partial(run_command, act)
+        return run_command
+
+    return decorate
 
 
 @contextlib.contextmanager

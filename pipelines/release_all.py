@@ -25,8 +25,8 @@ from dp_transforms.mechanisms.selection import STRATEGIES
 from dp_transforms.mechanisms.selection.choice import AUTO
 from dp_transforms.specs import ListSpec, NamesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, job, require, warn_of_delta
-from pipelines.release_job import Release, release_job, write_both, writer
+from pipelines.command_line import JobParser, require, warn_of_delta
+from pipelines.release_job import Release, job, write_both, writer
 
 _EPILOG = f"""\
 The output directory receives {LIST_DIRECTORY}/{FREQUENCIES_FILE} and
@@ -71,8 +71,8 @@ def make_parser() -> JobParser:
 
 
 @job(make_parser)
-def main(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column")
     require(flags, "epsilon", "delta", "max_partitions_per_user", "output")
     warn_of_delta(flags.delta)
@@ -95,7 +95,7 @@ def main(flags: argparse.Namespace, options: Options) -> Job:
     join = filesystem(parent).join
     write_list = writer(flags, one, source, join(parent, LIST_DIRECTORY))
     write_names = writer(flags, names, source, join(parent, PARTITIONS_DIRECTORY))
-    release = Release(
+    return Release(
         [*one.requests, *names.requests],
         [write_list.directory, write_names.directory],
         lambda engine: engine.list_and_names(one, names),
@@ -103,7 +103,6 @@ def main(flags: argparse.Namespace, options: Options) -> Job:
         source,
         whole=whole,
     )
-    return release_job(flags, options, release)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from dp_transforms.mechanisms.partition.exponential import IntegerPartitionMecha
 from dp_transforms.reports.privacy_statement import EDGE, NODE
 from dp_transforms.specs import DegreesSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, job, refuse, require
-from pipelines.release_job import release_job, release_of
+from pipelines.command_line import JobParser, refuse, require
+from pipelines.release_job import Release, job, release_of
 
 _EPILOG = f"""\
 The output directory receives {FREQUENCIES_FILE} (frequency,multiplicity: the number of nodes of
@@ -89,8 +89,8 @@ def make_parser() -> JobParser:
 
 
 @job(make_parser)
-def main(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "source_column", "target_column", "epsilon", "output")
     if flags.privacy_unit == NODE:
         require(flags, "degree_bound")
@@ -117,8 +117,7 @@ def main(flags: argparse.Namespace, options: Options) -> Job:
             f"column {source.name!r} is read as {source.type}, but {target.name!r} as "
             f"{target.type}: give both ends of an edge the same type"
         )
-    release = release_of(flags, spec, edges, whole=spec.cost)
-    return release_job(flags, options, release)
+    return release_of(flags, spec, edges, whole=spec.cost)
 
 
 if __name__ == "__main__":

@@ -21,9 +21,9 @@ from dp_transforms.mechanisms.partition.registry import (
 from dp_transforms.runtime.job_secret import JobSecret, release_frequency_list
 from dp_transforms.specs import ListSpec, PeriodListsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, job, refuse, require
+from pipelines.command_line import JobParser, refuse, require
 from pipelines.progress import say, say_private
-from pipelines.release_job import period_release, release_job, release_of
+from pipelines.release_job import Release, job, period_release, release_of
 
 if TYPE_CHECKING:
     from dp_transforms.mechanisms.frequency_list import ReleasedList
@@ -79,26 +79,24 @@ def make_parser() -> JobParser:
 
 
 @job(make_parser)
-def main(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     if (flags.input is None) == (flags.frequency_list is None):
         raise ValueError("give either --input or --frequency_list; --help explains them")
     if flags.epsilon is None and flags.eta is None:
         raise ValueError("give --epsilon, or --eta")
     require(flags, "output")
     if flags.frequency_list is not None:
-        return _prepare_counted(flags, options)
+        return _release_of_counts(flags)
     require(flags, "user_column", "partition_column", "max_partitions_per_user")
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user)
     if flags.period is not None:
-        return _prepare_periods(flags, options)
+        return _release_of_periods(flags)
     refuse(flags, "goes with --period", *job_flags.PERIOD_FLAGS)
-    return release_job(
-        flags, options, release_of(flags, ListSpec(mechanism), job_flags.records(flags))
-    )
+    return release_of(flags, ListSpec(mechanism), job_flags.records(flags))
 
 
-def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
+def _release_of_periods(flags: argparse.Namespace) -> Release:
     require(flags, *job_flags.PERIOD_FLAGS, "epsilon")
     refuse(flags, "is for one list, not for one of each --period", *_VARIANTS, "report")
     spec = PeriodListsSpec(
@@ -109,10 +107,10 @@ def _prepare_periods(flags: argparse.Namespace, options: Options) -> Job:
         mechanism=flags.mechanism,
         kind=flags.period,
     )
-    return release_job(flags, options, period_release(flags, spec))
+    return period_release(flags, spec)
 
 
-def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
+def _release_of_counts(flags: argparse.Namespace) -> Release:
     of_records = ("user_column", "partition_column", "period", "time_column", "periods")
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
@@ -133,11 +131,7 @@ def _prepare_counted(flags: argparse.Namespace, options: Options) -> Job:
             say_private("contributions", read().total)
         return [[released]]
 
-    release = release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False)
-    job = release_job(flags, options, release)
-    if not flags.dry_run:
-        read()  # before anything is spent
-    return job
+    return release_of(flags, ListSpec(mechanism), None, make, bounded_by_job=False, read=read)
 
 
 def _add_public_knowledge_flags(parser: argparse.ArgumentParser) -> None:

@@ -14,8 +14,8 @@ from dp_transforms.files.filenames import LISTS_FILE
 from dp_transforms.postprocessing.planning import expected_dist, zipf_list
 from dp_transforms.specs import Attribute, GroupsSpec
 from pipelines import job_flags
-from pipelines.command_line import Job, JobParser, Options, job, require, warn, warn_of_delta
-from pipelines.release_job import release_job, release_of
+from pipelines.command_line import JobParser, require, warn, warn_of_delta
+from pipelines.release_job import Release, job, release_of
 
 LARGE_ERROR = 0.1
 
@@ -92,8 +92,8 @@ def make_parser() -> JobParser:
 
 
 @job(make_parser)
-def main(flags: argparse.Namespace, options: Options) -> Job:
-    """Checks everything that can be checked before data are read, and returns the job."""
+def main(flags: argparse.Namespace) -> Release:
+    """Checks everything that can be checked before data are read."""
     require(flags, "input", "user_column", "partition_column", "group_by")
     require(flags, "epsilon_all", "epsilon_groups", "max_partitions_per_user", "output")
     # The parameters are heard of before the files are.
@@ -102,7 +102,7 @@ def main(flags: argparse.Namespace, options: Options) -> Job:
         warn(warning)
     source = job_flags.records(flags, flags.group_by)
     source.check_groups([attribute.groups or () for attribute in spec.attributes])
-    return release_job(flags, options, release_of(flags, spec, source, whole=spec.cost))
+    return release_of(flags, spec, source, whole=spec.cost)
 
 
 def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> Iterator[str]:

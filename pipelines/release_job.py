@@ -17,7 +17,7 @@ from dp_transforms.files.output import ReleaseDirectory
 from dp_transforms.files.paths import filesystem
 from dp_transforms.reports.privacy_statement import statement_of
 from dp_transforms.runtime.job_secret import JobSecret
-from pipelines.command_line import DEFAULT_RUNNER, Job, Options
+from pipelines.command_line import DEFAULT_RUNNER, Job, JobParser, Options, run
 from pipelines.job_flags import records
 from pipelines.spending import check_job, origin_of, price, spending
 
@@ -78,6 +78,7 @@ class Release:
         collections. On Beam it may be called again, in another process.
       source: the records; None if there are none.
       whole: for a ledger of this job alone, if there is to be one.
+      read: reads what is not records, before anything is spent.
       done: says what was written; ``say_done`` by default.
     """
 
@@ -87,6 +88,7 @@ class Release:
     write: Callable[..., None]
     source: RecordSource | None = None
     whole: PrivacyBudget | None = None
+    read: Callable[[], object] | None = None
     done: Callable[[], None] | None = None
 
 
@@ -207,6 +209,22 @@ def _made(spec: specs.Spec, engine: Any) -> Sequence[Any]:
     return made if isinstance(made, tuple) else [made]
 
 
+def job(
+    make_parser: Callable[[], JobParser],
+) -> Callable[[Callable[[argparse.Namespace], Release | Job]], Callable[..., int]]:
+    """Makes the ``main`` of a job from the function that checks its flags and its input: see
+    ``run``. Where it gives a release this is made, and otherwise what it gives is done."""
+
+    def decorate(prepare: Callable[[argparse.Namespace], Release | Job]) -> Callable[..., int]:
+        def prepared(flags: argparse.Namespace, options: Options) -> Job:
+            made = prepare(flags)
+            return release_job(flags, options, made) if isinstance(made, Release) else made
+
+        return lambda argv=None: run(prepared, make_parser(), argv)
+
+    return decorate
+
+
 def release_job(flags: argparse.Namespace, options: Options, release: Release) -> Job:
     """The job that charges the budget, makes the release and says what was written. If that cannot
     be written, there is an error before anything is read or spent.
@@ -240,6 +258,8 @@ def release_job(flags: argparse.Namespace, options: Options, release: Release) -
         return lambda: print(
             *lines, "dry run: no record was read, and nothing spent or written", sep="\n"
         )
+    if release.read is not None:
+        release.read()
     pipeline = None
     if release.source is not None and flags.on_beam:
         import apache_beam as beam
