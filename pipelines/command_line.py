@@ -21,7 +21,15 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import dp_transforms
 from dp_transforms import __version__
 from dp_transforms.errors import DoneError, InputError, input_error_message
-from pipelines import DONE_BEFORE, FAILURE, INTERRUPTED, INTERRUPTED_TEXT, SUCCESS, USAGE_ERROR
+from pipelines import (
+    DONE_BEFORE,
+    FAILURE,
+    INTERRUPTED,
+    INTERRUPTED_TEXT,
+    SUCCESS,
+    USAGE_ERROR,
+    failed,
+)
 
 if TYPE_CHECKING:
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -321,12 +329,6 @@ def draw(plot: Callable[[str], None], path: str) -> None:
     except (ImportError, OSError, ValueError) as error:
         raise InputError(f"{path} cannot be drawn: {error}") from None
     print(path)
-
-
-def failed(message: str, exit_code: int = FAILURE) -> int:
-    """Prints an error as one line on stderr; returns the exit code."""
-    print(f"error: {' '.join(message.split())}", file=sys.stderr)
-    return exit_code
 
 
 def warn(message: str) -> None:

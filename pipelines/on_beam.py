@@ -55,10 +55,8 @@ class OnBeam:
         shows_counters: bool = False,
     ):
         self._pipeline, self._source, self._secret = pipeline, source, secret
-        self._shared: dict[str, Any] = {
-            "secret": secret,
-            "num_buckets": num_buckets or source.num_buckets,
-        }
+        buckets = num_buckets or source.num_buckets
+        self._shared: dict[str, Any] = {"secret": secret, "num_buckets": buckets}
         self._shows_progress, self._shows_counters = shows_progress, shows_counters
         parts = pipeline.options.view_as(FlinkRunnerOptions)
         if 0 < source.estimated_rows < FEW_RECORDS:

@@ -26,7 +26,7 @@ from pipelines.progress import say, say_private
 from pipelines.release_job import Release, job, period_release, release_of
 
 if TYPE_CHECKING:
-    from dp_transforms.mechanisms.frequency_list import ReleasedList
+    from dp_transforms.mechanisms.frequency_list import FrequencyList, ReleasedList
 
 _VARIANTS = ("exact_total", "max_total", "bounds_total", "bounds_reference")
 
@@ -114,14 +114,11 @@ def _release_of_counts(flags: argparse.Namespace) -> Release:
     of_records = ("user_column", "partition_column", "period", "time_column", "periods")
     refuse(flags, "is for --input: --frequency_list holds counts, not records", *of_records)
     mechanism = mechanism_from_flags(flags, flags.max_partitions_per_user or 1)
-    read = functools.cache(
-        functools.partial(
-            read_frequency_list,
-            flags.frequency_list,
-            public=flags.show_private_errors,
-            remedy="; --show_private_errors says more",
-        )
-    )
+
+    @functools.cache
+    def read() -> FrequencyList:
+        remedy = "; --show_private_errors says more"
+        return read_frequency_list(flags.frequency_list, flags.show_private_errors, remedy)
 
     def make(_: None) -> list[list[ReleasedList]]:
         if flags.progress:

@@ -111,9 +111,8 @@ def warnings_of_small_groups(spec: GroupsSpec, sizes: dict[str, list[int]]) -> I
     """
     mechanism = spec.for_group
     for attribute in spec.attributes:
-        if attribute.name not in sizes:
-            continue
-        for group, users in zip(attribute.groups or (), sizes[attribute.name], strict=True):
+        given = sizes.get(attribute.name, [])
+        for group, users in zip(attribute.groups or (), given, strict=False):
             reference = zipf_list(users)
             part = 2 * expected_dist(mechanism, reference).dist / reference.total
             if part > LARGE_ERROR:
